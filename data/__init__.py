@@ -1,1 +1,1 @@
-"""TODO."""
+"""Texts, benchmarks and corpora: reading, formatting, rewording, n-grams and near-duplicates."""

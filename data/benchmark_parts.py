@@ -1,4 +1,4 @@
-"""A benchmark's parts, such as WikiMIA's 32 words, paraphrased: which are asked for and there."""
+"""Chooses the parts of a labelled benchmark, such as WikiMIA's 32 words, paraphrased."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.data.config import AXES, ExamplesConfig, SourceConfig
 from contamination.data.readers.rows import Row
 
-MOST_PARTS = 100_000
+MAX_COMBINATIONS = 100_000
 """Combinations of the axes' values and the sources; MIMIR has fewer than 1,000."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Part:
+class BenchmarkPart:
     """One combination of the axes' values, and the sources of its rows."""
 
     values: Mapping[str, str]
@@ -26,59 +26,61 @@ class Part:
 
 
 def chosen(examples: ExamplesConfig) -> dict[str, list[str]]:
-    """For each of the benchmark's axes the values that are asked for; all of an axis unless said.
+    """Return the chosen values of each of the benchmark's axes; by default all of an axis.
 
     Raises:
-        ConfigError: a value that no source has.
+        ConfigError: no source has one of the values.
     """
-    found: dict[str, list[str]] = {}
-    all_known = known_of(examples)
+    chosen_values: dict[str, list[str]] = {}
+    values_by_axis = available_values(examples)
     for axis in AXES:
-        known = all_known.get(axis, [])
-        plain = {value.replace("_", ""): value for value in known}  # 2020_08 is read as a number
-        asked = [plain.get(v, v) for v in _several(getattr(examples, axis))]
-        if unknown := [value for value in asked if known and value not in known]:
+        available = values_by_axis.get(axis, [])
+        plain = {
+            value.replace("_", ""): value for value in available
+        }  # YAML reads 2020_08 as 202008
+        configured = [plain.get(v, v) for v in _as_list(getattr(examples, axis))]
+        if unknown := [value for value in configured if available and value not in available]:
             raise ConfigError(
-                f"examples.{axis} is {unknown[0]!r}: {examples.name} has {', '.join(known)}."
+                f"examples.{axis} is {unknown[0]!r}: {examples.name} has {', '.join(available)}."
             )
-        if asked or known:
-            found[axis] = asked or known
-    return found
+        if configured or available:
+            chosen_values[axis] = configured or available
+    return chosen_values
 
 
-def known_of(examples: ExamplesConfig) -> dict[str, list[str]]:
-    """For each of the axes that the benchmark's sources have the values that they have."""
-    known: dict[str, dict[str, None]] = {}
+def available_values(examples: ExamplesConfig) -> dict[str, list[str]]:
+    """Return the values that the benchmark's sources have of each axis."""
+    available: dict[str, dict[str, None]] = {}
     for source in examples.sources:
         for axis, values in source.has.items():
-            known.setdefault(axis, {}).update(dict.fromkeys(map(str, values)))
-    return {axis: [*values] for axis, values in known.items()}
+            available.setdefault(axis, {}).update(dict.fromkeys(map(str, values)))
+    return {axis: [*values] for axis, values in available.items()}
 
 
-def parts_of(examples: ExamplesConfig) -> list[Part]:
-    """The parts that are asked for; of those that no source has it is said that they are left out.
+def parts_of(examples: ExamplesConfig) -> list[BenchmarkPart]:
+    """Return the chosen parts; a part that no source has is left out with a warning.
 
     Raises:
-        ConfigError: none is left, or a value that no source has.
+        ConfigError: no part is left, or no source has one of the values.
     """
-    asked = {axis: v for axis, v in chosen(examples).items() if _known(examples, axis)}
-    if (count := math.prod(map(len, asked.values())) * len(examples.sources)) > MOST_PARTS:
+    by_axis = {axis: v for axis, v in chosen(examples).items() if _has_axis(examples, axis)}
+    if (count := math.prod(map(len, by_axis.values())) * len(examples.sources)) > MAX_COMBINATIONS:
         raise ConfigError(
             f"examples.name is {examples.name!r}: its {len(examples.sources):,} sources and the "
-            f"values of {', '.join(asked)} have {count:,} combinations. Ask for fewer values: "
-            f"{MOST_PARTS:,} combinations are allowed."
+            f"values of {', '.join(by_axis)} have {count:,} combinations. Ask for fewer values: "
+            f"{MAX_COMBINATIONS:,} combinations are allowed."
         )
-    asked = _possible(examples, asked)
+    by_axis = _without_empty_values(examples, by_axis)
     parts = []
-    for combination in product(*asked.values()):
-        values = dict(zip(asked, combination, strict=True))
+    for combination in product(*by_axis.values()):
+        values = dict(zip(by_axis, combination, strict=True))
         sources = [source for source in examples.sources if _has(source, values)]
         if sources:
-            parts.append(Part(values, sources))
+            parts.append(BenchmarkPart(values, sources))
         else:
             log.warning("%s has no %s: it is left out.", examples.name, words(values))
     if not parts:
-        asked_for = ", ".join(f"examples.{axis}={','.join(v)}" for axis, v in asked.items())
+        asked_for = ", ".join(f"examples.{axis}={','.join(v)}" for axis, v in by_axis.items())
         has = "; ".join(
             words({axis: ", ".join(map(str, v)) for axis, v in source.has.items()})
             for source in {str(source.has): source for source in examples.sources}.values()
@@ -90,28 +92,33 @@ def parts_of(examples: ExamplesConfig) -> list[Part]:
     return parts
 
 
-def _possible(examples: ExamplesConfig, asked: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """The values, without those of an axis left open that have no part with the values named."""
-    named = [axis for axis in asked if _several(getattr(examples, axis))]
-    picked = [dict(zip(named, c, strict=True)) for c in product(*(asked[axis] for axis in named))]
-    possible = {
+def _without_empty_values(
+    examples: ExamplesConfig, by_axis: Mapping[str, list[str]]
+) -> dict[str, list[str]]:
+    """Remove default values of an axis that have no part together with the configured values."""
+    configured_axes = [axis for axis in by_axis if _as_list(getattr(examples, axis))]
+    configured = [
+        dict(zip(configured_axes, combination, strict=True))
+        for combination in product(*(by_axis[axis] for axis in configured_axes))
+    ]
+    remaining = {
         axis: [
             value
             for value in values
-            if axis in named
-            or any(_has(s, {**own, axis: value}) for s in examples.sources for own in picked)
+            if axis in configured_axes
+            or any(_has(s, {**some, axis: value}) for s in examples.sources for some in configured)
         ]
-        for axis, values in asked.items()
+        for axis, values in by_axis.items()
     }
-    return possible if all(possible.values()) else dict(asked)
+    return remaining if all(remaining.values()) else dict(by_axis)
 
 
 def words(values: Mapping[str, str]) -> str:
-    """Such as "length 32, setting original"."""
+    """Describe a part, such as "length 32, setting original"."""
     return ", ".join(f"{axis} {value}" for axis, value in values.items())
 
 
-def _known(examples: ExamplesConfig, axis: str) -> bool:
+def _has_axis(examples: ExamplesConfig, axis: str) -> bool:
     return any(axis in source.has for source in examples.sources)
 
 
@@ -119,33 +126,33 @@ def _has(source: SourceConfig, values: Mapping[str, str]) -> bool:
     return all(value in map(str, source.has.get(axis, [value])) for axis, value in values.items())
 
 
-def _several(value: object) -> list[str]:
-    """What one or several values are as texts."""
+def _as_list(value: object) -> list[str]:
+    """Return one or several values as a list of strings."""
     if value is None:
         return []
-    return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
+    return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
 
 
 BLANK = " "
-"""What stands between words, and between pieces."""
+"""The separator of words, and of pieces."""
 
 
 def pieces(row: Row, words: int) -> Iterator[Row]:
-    """A row for each label, of `words` words; what is left over at the text's end has none.
+    """Divide a row into one per label, with `words` words each; the rest of the text is left out.
 
     Raises:
-        DataError: the labels are no list, or not as many as the text has pieces.
+        DataError: the labels are no list, or their number differs from that of the pieces.
     """
     text, labels, name = (row.value[field] for field in ("text", "label", "id"))
     split = str(text).split(BLANK)
     if not isinstance(labels, list) or len(labels) != len(split) // words:
-        found = f"{len(labels)} labels" if isinstance(labels, list) else repr(labels)
+        description = f"{len(labels)} labels" if isinstance(labels, list) else repr(labels)
         raise DataError(
-            f"{row.where}: its label is {found}, and its text has {len(split)} words. Give a list "
-            f"with one label for each {words} words (examples.label_words), "
+            f"{row.where}: its label is {description}, and its text has {len(split)} words. Give a "
+            f"list with one label for each {words} words (examples.label_words), "
             f"{len(split) // words} in all."
         )
-    for place, label in enumerate(labels):
-        part = BLANK.join(split[place * words : (place + 1) * words])
-        own = {"id": f"{name}/{place}", "text": part, "label": label, "cluster": str(name)}
-        yield row._replace(value={**row.value, **own})
+    for number, label in enumerate(labels):
+        piece = BLANK.join(split[number * words : (number + 1) * words])
+        fields = {"id": f"{name}/{number}", "text": piece, "label": label, "cluster": str(name)}
+        yield row._replace(value={**row.value, **fields})

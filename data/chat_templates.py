@@ -1,7 +1,7 @@
-"""Chat templates, which are programs of a model's makers: rendered in a process with limits.
+"""Renders chat templates, which are untrusted programs, in a process with limits.
 
-Transformers renders them in Jinja's sandbox, which bounds neither their time nor their memory. The
-process is started with the first text and renders all others.
+Transformers renders them in Jinja's sandbox, which limits neither time nor memory. The process is
+started for the first chat and renders all later ones.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ import contamination
 from contamination.core.errors import said
 
 SECONDS = 10.0
-"""How long a template may take for one chat."""
+"""The time limit for one chat."""
 START_SECONDS = 120.0
-"""How long the process may take to start."""
+"""The time limit for the start of the process."""
 MEMORY = 2**30
 """Bytes that the process may allocate while it renders."""
-MOST_CHARACTERS = 2**24
-"""Of a rendered chat."""
+MAX_CHARACTERS = 2**24
+"""Characters of a rendered chat at most."""
 
 READY = b"ready"
-"""What the process says once it can render."""
+"""The message of the process once it can render."""
 
 Messages = Sequence[Mapping[str, str]]
 
 
 class TemplateError(Exception):
-    """A chat template that does not render a chat, in words; none is there, or it refuses."""
+    """A chat template is missing or does not render a chat."""
 
 
 class TemplateLimitError(TemplateError):
-    """A chat template that takes more time or memory than it may, or has no process to run in."""
+    """A chat template exceeds its time or memory, or its process can't be started."""
 
 
 def rendered(tokenizer: Any, messages: Messages, **options: bool) -> str:
-    """The chat as the tokenizer's template writes it.
+    """Render a chat by the tokenizer's template.
 
     Args:
         tokenizer: a tokenizer of transformers.
@@ -53,8 +53,8 @@ def rendered(tokenizer: Any, messages: Messages, **options: bool) -> str:
         options: `add_generation_prompt` or `continue_final_message`.
 
     Raises:
-        TemplateError: there is no template, or it does not take this chat.
-        TemplateLimitError: it takes more than SECONDS, MEMORY or MOST_CHARACTERS.
+        TemplateError: there is no template, or it refuses this chat.
+        TemplateLimitError: it takes more than SECONDS, MEMORY or MAX_CHARACTERS.
     """
     try:
         template = tokenizer.get_chat_template()
@@ -69,7 +69,7 @@ def rendered(tokenizer: Any, messages: Messages, **options: bool) -> str:
 
 
 def _check_json(name: str, value: object) -> None:
-    """Raise a TemplateError unless the value of a message can be sent to the process as JSON."""
+    """Raise a TemplateError unless the value of a message can be written as JSON."""
     try:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -80,19 +80,19 @@ def _check_json(name: str, value: object) -> None:
         ) from error
 
 
-class _Process:
-    """The process that renders, once there is one. A forked process starts its own."""
+class _RenderingProcess:
+    """The process that renders, started when it is needed; a forked process starts its own."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._connection: Connection[Any, Any] | None = None
 
-    def render(self, asked: Mapping[str, Any]) -> str:
+    def render(self, request: Mapping[str, Any]) -> str:
         with self._lock:
             try:
-                answer = self._answer(json.dumps(asked).encode())
-            except BaseException:  # it is at work on this chat, or has ended
+                answer = self._answer(json.dumps(request).encode())
+            except BaseException:  # the process is still rendering this chat, or has ended
                 self._end()
                 raise
         if "error" in answer:
@@ -100,46 +100,47 @@ class _Process:
             raise kind(answer["error"])
         return str(answer["text"])
 
-    def _answer(self, asked: bytes) -> Any:
+    def _answer(self, request: bytes) -> Any:
         connection = self._connection or self._start()
         try:
-            connection.send_bytes(asked)
+            connection.send_bytes(request)
             if not connection.poll(SECONDS):
                 raise TemplateLimitError(f"it did not end within {SECONDS:g} seconds")
             return json.loads(connection.recv_bytes())
         except (EOFError, OSError) as error:
             raise TemplateLimitError(
-                f"its process ended: it may need more memory{_limited()}"
+                f"its process ended: it may need more memory{_memory_remedy()}"
             ) from error
 
     def _start(self) -> Connection[Any, Any]:
-        self._connection, other = Pipe()
-        with other:
+        self._connection, child_end = Pipe()
+        with child_end:
             call = "from contamination.data.chat_templates import serve; serve({}, {})"
-            # not the current folder, whose modules are no code of this project's
+            # the current folder is left out: its modules are not part of this project
             home = str(Path(contamination.__file__).resolve().parents[1])
             paths = os.pathsep.join([*(path for path in sys.path if path), home])
             self._child = subprocess.Popen(
-                [sys.executable, "-P", "-c", call.format(other.fileno(), MEMORY)],
-                pass_fds=[other.fileno()],
+                [sys.executable, "-P", "-c", call.format(child_end.fileno(), MEMORY)],
+                pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={
                     **os.environ,
                     "PYTHONPATH": paths,
                 },
-                start_new_session=True,  # Ctrl+C is for this process, which ends that one
+                start_new_session=True,  # Ctrl+C ends this process, which then ends the child
             )
         atexit.register(self._end)
         if not self._connection.poll(START_SECONDS):
             raise TemplateLimitError(f"no process for it started within {START_SECONDS:g} seconds")
         try:
-            words = self._connection.recv_bytes()
+            message = self._connection.recv_bytes()
         except EOFError:
-            words = b"it ended"
-        if words != READY:
-            why = f"no process for it could be started ({words.decode()}){_limited()}"
-            raise TemplateLimitError(why)
+            message = b"it ended"
+        if message != READY:
+            raise TemplateLimitError(
+                f"no process for it could be started ({message.decode()}){_memory_remedy()}"
+            )
         return self._connection
 
     def _end(self) -> None:
@@ -152,39 +153,39 @@ class _Process:
         atexit.unregister(self._end)
 
     def forget(self) -> None:
-        """Leave the process to the one that started it: this one is a fork of that."""
+        """Leave the child to the process that started it, of which this one is a fork."""
         atexit.unregister(self._end)
         if self._connection is not None:
-            self._connection.close()  # the copy of this process alone
+            self._connection.close()  # only this process's copy
         if self._child is not None:
-            self._child.returncode = 0  # not a child of this process, which can't wait for it
-        self._lock = Lock()  # a thread that is not in this process may hold the other
+            self._child.returncode = 0  # it is no child of this process
+        self._lock = Lock()  # another thread of the parent may hold the old one
         self._connection = self._child = None
 
 
-_process = _Process()
+_process = _RenderingProcess()
 os.register_at_fork(after_in_child=_process.forget)
 
 
-def _limited() -> str:
-    """A remedy where this process has a limit of memory, which those that it starts inherit."""
+def _memory_remedy() -> str:
+    """Return a remedy if this process has a limit of memory, which its children inherit."""
     import resource
 
-    limit = min(map(_bytes, resource.getrlimit(resource.RLIMIT_AS)))
+    limit = min(map(_as_bytes, resource.getrlimit(resource.RLIMIT_AS)))
     if limit == float("inf"):
         return ""
     return f". The limit of memory (ulimit -v) is {limit / 2**30:.2f} GiB: raise it"
 
 
-def _bytes(limit: int) -> float:
-    """A limit of resources as a number of bytes."""
+def _as_bytes(limit: int) -> float:
+    """Return a limit of resources as a number of bytes."""
     import resource
 
     return float("inf") if limit == resource.RLIM_INFINITY else limit
 
 
 def serve(descriptor: int, memory: int) -> None:
-    """Render what is asked through the descriptor until nobody asks: what the process runs."""
+    """Render the requests of a connection until it is closed; this is what the process runs."""
     connection: Connection[Any, Any] = Connection(descriptor)
     try:
         from transformers.utils.chat_template_utils import render_jinja_template
@@ -195,39 +196,39 @@ def serve(descriptor: int, memory: int) -> None:
     connection.send_bytes(READY)
     while True:
         try:
-            asked = json.loads(connection.recv_bytes())
+            request = json.loads(connection.recv_bytes())
         except (EOFError, OSError):
             return
         answer: dict[str, Any]
-        signal.alarm(int(2 * SECONDS))  # where the process that asked has ended, and can't end this
+        signal.alarm(int(2 * SECONDS))  # in case the parent has ended and can't end this process
         try:
-            (text,), _ = render_jinja_template(**asked)
+            (text,), _ = render_jinja_template(**request)
             answer = {"text": text}
-            if len(text) > MOST_CHARACTERS:
-                words = f"it writes {len(text):,} characters, and {MOST_CHARACTERS:,} are allowed"
-                answer = {"error": words, "is_limit": True}
+            if len(text) > MAX_CHARACTERS:
+                problem = f"it writes {len(text):,} characters, and {MAX_CHARACTERS:,} are allowed"
+                answer = {"error": problem, "is_limit": True}
         except (MemoryError, RecursionError) as error:
-            words = f"it needs more than {memory / 2**30:.3g} GiB, or endless steps"
-            answer = {"error": f"{words} ({type(error).__name__})", "is_limit": True}
+            problem = f"it needs more than {memory / 2**30:.3g} GiB, or endless steps"
+            answer = {"error": f"{problem} ({type(error).__name__})", "is_limit": True}
         except Exception as error:  # a template raises whatever its author chose
             answer = {"error": said(error)[:1000], "is_limit": False}
         signal.alarm(0)
         connection.send_bytes(json.dumps(answer).encode())
 
 
-def _limit_memory(most: int) -> int:
-    """Let this process allocate so many bytes more than it has, which only Linux enforces.
+def _limit_memory(max_bytes: int) -> int:
+    """Limit the bytes that this process may allocate from now on, which only Linux enforces.
 
     Returns:
-        How many it may allocate: fewer where a limit that it has inherited is lower.
+        The limit, which is lower if the process has inherited a lower one.
     """
     import resource
 
     if sys.platform != "linux":
-        return most
+        return max_bytes
     with open("/proc/self/statm") as stream:
         used = int(stream.read().split()[0]) * resource.getpagesize()
-    inherited = min(map(_bytes, resource.getrlimit(resource.RLIMIT_AS)))
-    limit = int(min(used + most, inherited))
+    inherited = min(map(_as_bytes, resource.getrlimit(resource.RLIMIT_AS)))
+    limit = int(min(used + max_bytes, inherited))
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     return limit - used

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Configuration of texts to score, of labelled benchmarks, and of benchmarks to inject."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from contamination.data.readers.rows import ON_ERROR
 
 @dataclass  # not frozen: OmegaConf fills in no frozen one within a list
 class PlaceConfig:
-    """Where rows of a benchmark stand. `{length}` and other axes stand for the part's own value."""
+    """The location of a benchmark's rows. `{length}` and other axes stand for the part's value."""
 
     path: str | None = None
-    """A data set on the hub; null: that of the source."""
+    """A data set on the hub; null: the data set of the source."""
     subset: str | None = None
-    """Its configuration."""
+    """The data set's configuration."""
     split: str | None = None
-    """Its split; null: its `files` are read instead."""
+    """The data set's split; null: its `files` are read instead."""
     files: str | None = None
-    """A glob pattern of files in a folder of downloaded ones; JSONL may have a string a line."""
+    """A glob pattern of files in a downloaded folder; JSONL may have a string per line."""
     converted: str | None = None
-    """`<configuration>/<split>` in the folder of Parquet files that the hub makes of a data set
-    (its branch refs/convert/parquet), read where no file has the name `files`."""
+    """`<configuration>/<split>` in the Parquet files that the hub makes of a data set (its branch
+    refs/convert/parquet), which are read if no file matches `files`."""
     column: str | None = None
-    """In rows that hold both sides, such as those of MIMIR's Parquet files: the column of this
-    one."""
+    """The column of this source's texts, if a row has both a member and a non-member, as in
+    MIMIR's Parquet files."""
 
 
 @dataclass
 class SourceConfig(PlaceConfig):
-    """Some rows of a benchmark: all rows of a part are those of all sources that have it."""
+    """Some rows of a benchmark; a part consists of the rows of all sources that have it."""
 
     has: dict[str, list[Any]] = field(default_factory=dict)
-    """Axis (see `AXES`) → the values that it has."""
+    """The values that the source has of each axis in `AXES`."""
     label: int | None = None
-    """Of all its rows; null: the rows have their own."""
+    """The label of all rows; null: each row has its own."""
     neighbors: PlaceConfig | None = None
-    """Reworded versions of its texts: a row of several a text, or as many rows a text."""
+    """Reworded versions of the texts: either a row with several per text, or several rows."""
 
 
 AXES = ("domain", "length", "setting")
-"""What the parts of a benchmark may differ in."""
+"""The axes in which the parts of a benchmark may differ."""
 
 
 @dataclass(frozen=True)
@@ -56,31 +56,31 @@ class ExamplesConfig(Ranged, node="examples"):
     .gz, .zst), CSV, TSV or Parquet file, a folder of datasets' save_to_disk, a hub id, or - for
     standard input."""
     format: str = runtime("auto")
-    """A file's: auto (by suffix; JSONL on standard input), jsonl, csv, tsv or parquet."""
+    """The file's format: auto (by suffix; JSONL on standard input), jsonl, csv, tsv or parquet."""
     split: str = runtime("train")
-    """Which split of a hub data set, or of a saved one that has several."""
+    """The split of a hub data set, or of a saved data set that has several."""
     subset: str | None = runtime(None)
-    """Which configuration of a hub data set."""
+    """The configuration of a hub data set."""
     on_error: str = runtime("stop", one_of(ON_ERROR))
     """A row that can't be used: stop, or skip (leave it out and count it)."""
     name: str | None = runtime(None)
-    """Of a labelled benchmark, as conf/examples has them; null: the rows are none."""
+    """The name of a labelled benchmark in conf/examples; null: the rows are no benchmark."""
     domain: Any = runtime(None)
-    """Of a benchmark: one or several of its domains; null: all."""
+    """For a benchmark: one or several of its domains; null: all."""
     length: Any = runtime(None)
-    """Of a benchmark: one or several lengths of its texts; null: all."""
+    """For a benchmark: one or several lengths of its texts; null: all."""
     setting: Any = runtime(None)
-    """Of a benchmark: one or several of its settings; null: all."""
+    """For a benchmark: one or several of its settings; null: all."""
     same_texts: list[str] = runtime([])
-    """Of a benchmark: the axes along which parts are about the same texts."""
+    """For a benchmark: the axes along which parts have versions of the same texts."""
     columns: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
-    """Of a benchmark: `text`, `label`, `id` or `cluster` → what its rows call it, if not that."""
+    """For a benchmark: the columns of `text`, `label`, `id` or `cluster`, if named differently."""
     sources: list[SourceConfig] = runtime([])
-    """Of a benchmark: where its rows stand; see `SourceConfig`."""
+    """For a benchmark: the sources of its rows; see `SourceConfig`."""
     label_words: int | None = runtime(None, at_least(1))
-    """Of a benchmark: a row's label is a list, one of so many words each; null: one a row."""
+    """For a benchmark whose rows have a list of labels: words per label; null: one label a row."""
     papers: str | None = runtime(None)
-    """Of a benchmark: a CSV of the papers' own figures, in detection/benchmarks/papers."""
+    """For a benchmark: a CSV of published results, in detection/benchmarks/papers."""
 
 
 register("examples", ExamplesConfig)
@@ -93,25 +93,25 @@ class BenchmarkConfig(Ranged):
     """One benchmark: how its rows become formatted examples."""
 
     template: str = "???"
-    """Format string over the source's `fields`."""
+    """A format string over the source's `fields`."""
     distinct: str | None = None
-    """Field whose values must differ between examples (a shared passage would leak membership)."""
+    """The field that must differ between examples (a shared passage would leak membership)."""
     shorten: str | None = None
-    """Field to cut at a word where an example is too long; null leaves such examples out."""
+    """The field to cut at a word if an example is too long; null: leave such examples out."""
     occurrences: dict[str, Any] | None = None
     """This benchmark's own `occurrences` node; null: the experiment's."""
     answer_field: str | None = runtime(None)
-    """Field with the right answer, for `python -m detection accuracy`; null: nothing is asked."""
+    """The field of the right answer, for `python -m detection accuracy`; null: no questions."""
     options: list[str] | None = runtime(None)
-    """The answers to choose from, where every example has the same."""
+    """The answers to choose from, if all examples have the same."""
     options_field: str | None = runtime(None)
-    """Field with an example's own options, a line each, the right answer among them."""
+    """The field of an example's options, one per line, including the right answer."""
     drawn_options: int | None = runtime(None, at_least(2))
-    """How many options to make, the right one included, from other questions' answers."""
+    """How many options to draw from other questions' answers, including the right one."""
     chosen_by: str = runtime("sum", one_of(CHOSEN_BY))
-    """Which accuracy this benchmark is known by: an option is chosen by its log-likelihood's `sum`,
-    by that a `token`, a `character` or a `byte`, or by the sum of its `letter` alone."""
+    """The benchmark's usual accuracy: an option is chosen by the `sum` of its log-likelihood, by
+    its log-likelihood per `token`, `character` or `byte`, or by that of its `letter` alone."""
     on_error: str = runtime("stop")
     """What to do at a row that can't be used: stop, or skip (leave it out and count it)."""
     sources: dict[str, Any] = field(default_factory=dict)
-    """Source name → rows (a `_target_`), fields (formats over a row), values (replacements)."""
+    """For each source: rows (a `_target_`), fields (formats over a row), values (replacements)."""

@@ -1,4 +1,4 @@
-"""The texts to score: a corpus's examples, or rows of a file, a data set or standard input."""
+"""Makes texts of rows: checks ids, labels and outputs, and hashes ids and texts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from contamination.core.errors import DataError
 from contamination.core.statistics.estimates import ALL
-from contamination.data.readers.rows import Row, Tally, skips
-from contamination.data.rows import folded, is_missing, said_names, word
+from contamination.data.readers.rows import Row, Tally, describe_skipped
+from contamination.data.rows import folded, is_missing, warn_of_names, word
 from contamination.data.texts import Text, Texts
 
 LABELS = {
@@ -26,7 +26,7 @@ LABELS = {
     "": None,
 }
 NON_MEMBER = re.compile(r"non[\s_\u2010-\u2015-]+member")
-"""Ways to write it, in small letters."""
+"""Spellings of "non-member" in lower case."""
 OUTPUT_START = "output_start"
 FIELDS = ("id", "text", "label", "benchmark", OUTPUT_START, "cluster")
 RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}
@@ -34,46 +34,47 @@ log = logging.getLogger(__name__)
 
 
 def texts_of(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
-    """The rows' texts, in their order.
+    """Return the rows' texts, in their order.
 
-    A row has a `text` and may have an `id` (else its number from 0 is its id), a `label`, a
-    `benchmark`, a `cluster` (what it is a piece of) and an `output_start`, the number of its
-    output's first character; or, in place of text and output_start, a `prompt` and an `output`. In
-    these names, capital letters and blanks around them don't count.
+    A row has a `text` and may have an `id` (by default its number from 0), a `label`, a
+    `benchmark`, a `cluster` (the unit to which it belongs, such as a book) and an `output_start`,
+    the number of its output's first character. In place of `text` and `output_start` it may have a
+    `prompt` and an `output`. Case and surrounding blanks of these names are ignored.
 
     Args:
         rows: the rows.
         tally: decides on a row that can't be used.
-        source: what they come from, for errors.
+        source: the name of their source in errors.
 
     Raises:
-        DataError: a row that can't be used, an id twice, a benchmark called "all", or no row.
+        DataError: a row can't be used, an id is there twice, a benchmark is called "all", or there
+            is no row.
     """
-    texts = (_text(row, tally) for row in said_names(rows, source))
-    found = Texts.of(text for text in texts if text is not None)
+    texts = (_make_text_of_row(row, tally) for row in warn_of_names(rows, source))
+    examples = Texts.of(text for text in texts if text is not None)
     if tally.skipped:
-        log.warning("%s: %s", source, skips(tally.skipped))
-    return _checked(source, found)
+        log.warning("%s: %s", source, describe_skipped(tally.skipped))
+    return _checked(source, examples)
 
 
 def examples_digest(examples: Sequence[Text]) -> str:
-    """A hash of the ids and texts in any order: not of membership, so cells share clean scores."""
+    """Hash ids and texts, whatever their order; not labels, so that cells share clean scores."""
     texts = Texts.of(examples)
     ordered = texts.take(texts.order("sha256", "example_id"))
     return lines_digest(f"{e.sha256} {e.example_id}" for e in ordered)
 
 
 def texts_digest(texts: Sequence[Text]) -> str:
-    """A hash of the texts alone, in the given order."""
+    """Hash the texts without their ids, in the given order."""
     return lines_digest(t.sha256 for t in texts)
 
 
 def lines_digest(lines: Iterable[str]) -> str:
-    """A hash of the lines, with a newline between them."""
-    found = hashlib.sha256()
+    """Return SHA-256 of the lines, joined by newlines."""
+    digest = hashlib.sha256()
     for number, line in enumerate(lines):
-        found.update((f"\n{line}" if number else line).encode())
-    return found.hexdigest()
+        digest.update((f"\n{line}" if number else line).encode())
+    return digest.hexdigest()
 
 
 def make_text(
@@ -83,18 +84,19 @@ def make_text(
     benchmark: str,
     output_start: int | None = None,
 ) -> Text:
-    """An example with its text's hash."""
+    """Make a text, with its hash."""
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     return Text(example_id, text, sha256, label, benchmark, output_start)
 
 
-def label_of(value: Any) -> bool | None:
-    """Whether it names a member: 1, true, yes, "member" in any case; None where it is empty.
+def parse_label(value: Any) -> bool | None:
+    """Return whether a label is that of a member; None if it is empty.
 
-    "non-member", "non_member", "non member" and "nonmember" are one label.
+    Members are 1, true, yes and "member"; non-members are 0, false, no and "non-member", also
+    written "non_member", "non member" or "nonmember". Case is ignored.
 
     Raises:
-        ValueError: it names neither a member nor a non-member; NaN is a number, and not empty.
+        ValueError: the label is neither; NaN is a number, and not empty.
     """
     if is_missing(value) and not isinstance(value, Real):
         return None
@@ -108,7 +110,7 @@ def label_of(value: Any) -> bool | None:
 
 
 def id_of(row: Row) -> str:
-    """The row's `id`, else its number from 0."""
+    """Return the row's `id`, by default its number from 0."""
     named = {folded(name): value for name, value in row.value.items()}
     return word(named.get("id")) or str(row.number - 1)
 
@@ -121,21 +123,21 @@ def _checked(source: str, examples: Texts) -> Texts:
     if len(twice):
         raise DataError(
             f"{source}: the id {twice[0].as_py()!r} is there twice. Give each row its own `id`, or "
-            "none: a row without one has its number, from 0."
+            "none: the id is then the row's number, from 0."
         )
-    for name, means in RESERVED.items():
-        place = pc.index(examples.column("benchmark"), name).as_py()
-        if place >= 0:
+    for name, meaning in RESERVED.items():
+        index = pc.index(examples.column("benchmark"), name).as_py()
+        if index >= 0:
             raise DataError(
-                f"{source}: {examples[place].example_id!r} is of a benchmark called {name!r}, "
-                f"which names {means}. Give it another name."
+                f"{source}: {examples[index].example_id!r} is of a benchmark called {name!r}, "
+                f"which names {meaning}. Give it another name."
             )
     _warn_of_both_labels(source, examples)
     return examples
 
 
 def _warn_of_both_labels(source: str, examples: Texts) -> None:
-    """Warn of texts that are there as members and as non-members: no score tells these apart."""
+    """Warn of texts that are both members and non-members: no score can tell these apart."""
     columns = {name: examples.column(name) for name in ("sha256", "label", "example_id")}
     labels = pa.table(columns).filter(pc.is_valid(columns["label"])).group_by("sha256")
     groups = labels.aggregate([("label", "min"), ("label", "max"), ("example_id", "list")])
@@ -149,17 +151,17 @@ def _warn_of_both_labels(source: str, examples: Texts) -> None:
         )
 
 
-def _text(row: Row, tally: Tally) -> Text | None:
-    """The row's example; None once the tally has it."""
+def _make_text_of_row(row: Row, tally: Tally) -> Text | None:
+    """Return the row's text, or None if it can't be used, which the tally counts."""
     names = [*map(folded, row.value)]
     fields = dict(zip(names, row.value.values(), strict=True))
     if len(fields) < len(names) and any(names.count(name) > 1 for name in FIELDS):
-        tally.bad("two fields of one name", row.where, _fields(row))
+        tally.bad("two fields of one name", row.where, _describe_fields(row))
         return None
-    text, start = _whole(fields)
+    text, start = _text_and_output_start(fields)
     if not isinstance(text, str):
-        given = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
-        tally.bad("no string as its `text`", row.where, f"{given}; {_fields(row)}")
+        problem = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
+        tally.bad("no string as its `text`", row.where, f"{problem}; {_describe_fields(row)}")
         return None
     for field in ("id", "benchmark", "cluster"):
         if isinstance(fields.get(field), list | dict | np.ndarray):
@@ -170,21 +172,21 @@ def _text(row: Row, tally: Tally) -> Text | None:
     benchmark, cluster = word(fields.get("benchmark")), word(fields.get("cluster"))
     try:
         f"{text}{name}{benchmark}{cluster}".encode()  # JSON may spell half of a surrogate pair
-        own = make_text(name, text, None, benchmark, _place(start, text))
-        return replace(own, label=label_of(fields.get("label")), cluster=cluster)
+        example = make_text(name, text, None, benchmark, _place(start, text))
+        return replace(example, label=parse_label(fields.get("label")), cluster=cluster)
     except UnicodeEncodeError as error:
         tally.bad("invalid UTF-8", row.where, str(error))
     except IndexError:
-        said = f"give a whole number from 0 to {len(text)}, the characters of its text"
-        tally.bad(f"output_start is {start!r}", row.where, said)
+        remedy = f"give a whole number from 0 to {len(text)}, the characters of its text"
+        tally.bad(f"output_start is {start!r}", row.where, remedy)
     except ValueError as error:
-        said = "give 1, true, yes or member; 0, false, no or non-member; or nothing"
-        tally.bad(f"label is {error.args[0]!r}", row.where, said)
+        remedy = "give 1, true, yes or member; 0, false, no or non-member; or nothing"
+        tally.bad(f"label is {error.args[0]!r}", row.where, remedy)
     return None
 
 
-def _whole(fields: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The text and where its output begins; of a `prompt` and an `output` where it has no text."""
+def _text_and_output_start(fields: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return a row's text and the start of its output, or those of its `prompt` and `output`."""
     prompt, output = fields.get("prompt"), fields.get("output")
     if fields.get("text") is None and isinstance(prompt, str) and isinstance(output, str):
         return prompt + output, len(prompt)
@@ -192,21 +194,21 @@ def _whole(fields: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _place(start: Any, text: str) -> int | None:
-    """Where a text's output begins, None where nothing is said of it.
+    """Return the start of a text's output as a number, None if the row has none.
 
     Raises:
-        IndexError: it is no place in the text.
+        IndexError: it is no position in the text.
     """
     if is_missing(start) or start == "":
         return None
     try:
-        place = int(start)
+        position = int(start)
     except (TypeError, ValueError) as error:
         raise IndexError(start) from error
-    if isinstance(start, bool) or place != float(start) or not 0 <= place <= len(text):
+    if isinstance(start, bool) or position != float(start) or not 0 <= position <= len(text):
         raise IndexError(start)
-    return place
+    return position
 
 
-def _fields(row: Row) -> str:
+def _describe_fields(row: Row) -> str:
     return f"its fields are {', '.join(map(str, row.value)) or 'none'}"

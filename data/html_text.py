@@ -1,7 +1,7 @@
-"""The tags and the text of HTML or XHTML from elsewhere, in time linear in the page's length.
+"""Splits untrusted HTML or XHTML into tags and text, in time linear in the page's length.
 
-`html.parser` takes quadratic time over unfinished tags and comments (80 kB of ``<a `` take two
-minutes in Python 3.11), so that EPUB files and dumps can't be given to it.
+`html.parser` takes quadratic time over unfinished tags and comments (two minutes for 80 kB of
+``<a `` in Python 3.11), so it is not suitable for EPUB files and dumps.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ TAG = re.compile(
     r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)"
     r"(?P<rest>(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')|=)*+)>"
 )
-"""A whole tag. A quoted value may hold ``>``. The possessive quantifiers make a match linear."""
+"""A whole tag; a quoted value may contain ``>``. Possessive quantifiers make a match linear."""
 TAG_BEGINS = re.compile("</?[A-Za-z]")
 WORDS = re.compile(r"(?:[^<]|<(?![A-Za-z/!?]))++")
-"""Text up to the next markup, with each ``<`` that begins none: XHTML would have a reference."""
+"""Text up to the next markup, including each ``<`` that begins no markup."""
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 WITHOUT_TEXT = {"<!--": "-->", "<?": ">", "<!": ">", "</": ">"}
-"""What begins something without text, and what ends it. The first that fits counts."""
+"""The beginning and the end of markup without text. The first that fits is taken."""
 MARKS = re.compile("|".join(map(re.escape, WITHOUT_TEXT)))
 RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style")}
-"""Elements in which nothing but their own end tag is markup."""
+"""Elements in which only their own end tag is markup."""
 
 
 class Token(NamedTuple):
@@ -42,34 +42,34 @@ class Token(NamedTuple):
 
 
 def tokens(page: str) -> Iterator[Token]:
-    """The page's tags and text, in order, without comments and declarations.
+    """Yield a page's tags and text, in order, without comments and declarations.
 
     Raises:
         ValueError: the page ends within a tag, a comment or the like, or has a character
             reference of thousands of digits.
     """
-    place = 0
-    while place < len(page):
-        if words := WORDS.match(page, place):
+    position = 0
+    while position < len(page):
+        if words := WORDS.match(page, position):
             end = words.end()
             yield Token(TEXT, unescape(words[0]))
-        elif page.startswith(CDATA, place):
-            end = _end(page, place, CDATA, CDATA_END)
-            yield Token(TEXT, page[place + len(CDATA) : end - len(CDATA_END)])
-        elif TAG_BEGINS.match(page, place):
-            pieces, end = _tag(page, place)
-            yield from pieces
+        elif page.startswith(CDATA, position):
+            end = _end(page, position, CDATA, CDATA_END)
+            yield Token(TEXT, page[position + len(CDATA) : end - len(CDATA_END)])
+        elif TAG_BEGINS.match(page, position):
+            tag_tokens, end = _tag(page, position)
+            yield from tag_tokens
         else:
-            begin = MARKS.findall(page, place, place + 4)[0]
-            end = _end(page, place, begin, WITHOUT_TEXT[begin])
-        place = end
+            begin = MARKS.findall(page, position, position + 4)[0]
+            end = _end(page, position, begin, WITHOUT_TEXT[begin])
+        position = end
 
 
-def _tag(page: str, place: int) -> tuple[list[Token], int]:
-    """A tag, and of a script or a style its content; and where that is over."""
-    tag = TAG.match(page, place)
+def _tag(page: str, position: int) -> tuple[list[Token], int]:
+    """Return the tokens of a tag, with the content of a script or style, and their end."""
+    tag = TAG.match(page, position)
     if tag is None:
-        raise ValueError(f"a page ends within a tag, {page[place : place + 20]!r}")
+        raise ValueError(f"a page ends within a tag, {page[position : position + 20]!r}")
     name = tag["name"].lower()
     local = name.rpartition(":")[2]
     if tag["end"]:
@@ -85,9 +85,9 @@ def _tag(page: str, place: int) -> tuple[list[Token], int]:
     return [Token(START, local), text], content.start()
 
 
-def _end(page: str, place: int, begin: str, end: str) -> int:
-    """Where what begins at a place is over; a ValueError where it is not."""
-    found = page.find(end, place + len(begin))
-    if found < 0:
+def _end(page: str, position: int, begin: str, end: str) -> int:
+    """Return the end of the markup that begins at `position`; raise a ValueError if it has none."""
+    start_of_end = page.find(end, position + len(begin))
+    if start_of_end < 0:
         raise ValueError(f"a page ends within {begin!r}, which has no {end!r}")
-    return found + len(end)
+    return start_of_end + len(end)

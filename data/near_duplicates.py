@@ -1,18 +1,18 @@
-"""Near-duplicates between members and non-members.
+"""Finds near-duplicates between members and non-members, and describes them.
 
-Two texts are near-duplicates where they share 13 words in a row (Brown et al. 2020, appendix C),
-or differ by case, punctuation, emoji and white space only. A model that saw the one has seen the
-other, or nearly: a pair across the sides counts against every method, whatever it measures.
+Two texts are near-duplicates if they share 13 words in a row (Brown et al. 2020, appendix C), or
+differ only in case, punctuation, emoji and white space. A model that has seen one of them has
+almost seen the other, so such a pair counts against every method.
 
-What more than half of a group's texts share in a row is the group's template, not their text. That
-holds for 13 words in a row alone: texts that are equal as wholes are near-duplicates whatever.
+Words in a row that more than half of a group's texts share are the group's template and are not
+compared. This applies only to 13 words in a row: equal whole texts are always near-duplicates.
 
 Texts are compared by their letters and digits (with the letters' marks), after Unicode's
-compatibility normalisation (NFKC) and without case. In the 13 words all else separates, so that
-"well-known" is the two words that "well known" is. Wholes are compared as if written in one:
-"well known", "well-known" and "wellknown" differ by punctuation and white space only. But numbers
-stay apart ("1 23" is not "12 3"), and operators and signs stay ("x < -3" is not "x > 3"). They are
-no words in the 13: lines of "=====" would be near-duplicates.
+compatibility normalisation (NFKC) and without case. Within the 13 words, all other characters
+separate, so "well-known" is two words, as "well known" is. Whole texts are compared without white
+space: "well known", "well-known" and "wellknown" are equal. But numbers stay separate ("1 23" is
+not "12 3"), and operators and signs are kept ("x < -3" is not "x > 3"). Operators are no words in
+the 13: lines of "=====" would be near-duplicates otherwise.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ NGRAM = 13
 
 @dataclass(frozen=True)
 class Item:
-    """What stands for one example.
+    """One example, as it is compared.
 
     Attributes:
-        parts: texts in which n-grams are looked for.
+        parts: texts whose n-grams are compared.
         wholes: texts that are compared as wholes.
-        group: whose template it may have: its benchmark.
+        group: the example's benchmark, whose template its text may contain.
     """
 
     parts: Sequence[str]
@@ -48,35 +48,35 @@ class Item:
 
 
 class Keys:
-    """Hashes of what near-duplicates have in common, without the templates of some items' groups.
+    """Hashes that near-duplicates have in common, without the templates of the items' groups.
 
-    64 bits: of 10 million keys some two differ and are taken for equal once in 370,000 runs.
+    With 64 bits, two different keys of 10 million have an equal hash in one of 370,000 runs.
     """
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
-        """Learn the templates from the items."""
+        """Determine the templates from the items."""
         self._numbers: dict[str, int] = {}
         grams: dict[str, list[Hashes]] = {}
         for item in items:
             grams.setdefault(item.group, []).append(self._grams(item))
-        self._template = {group: _common(each) for group, each in grams.items()}
+        self._template = {group: _shared_by_most(hashes) for group, hashes in grams.items()}
 
     @property
     def has_templates(self) -> bool:
-        """Whether some group has a template, whose words `of` leaves out."""
+        """Whether a group has a template, whose n-grams `of` leaves out."""
         return any(len(hashes) for hashes in self._template.values())
 
     def of(self, item: Item) -> Hashes:
-        """An item's distinct keys, one for each of its n-grams and wholes."""
-        own = np.setdiff1d(self._grams(item), self._template.get(item.group, _NONE))
-        wholes = {joined(whole) for whole in item.wholes} - {""}
-        return np.union1d(own, np.array([_hash(whole) for whole in wholes], np.uint64))
+        """Return an item's distinct keys, one for each of its n-grams and whole texts."""
+        grams = np.setdiff1d(self._grams(item), self._template.get(item.group, _NO_HASHES))
+        texts = {without_spaces(text) for text in item.wholes} - {""}
+        return np.union1d(grams, np.array([_hash(text) for text in texts], np.uint64))
 
     def _grams(self, item: Item) -> Hashes:
-        """The distinct n-grams of its parts."""
+        """Return the distinct n-grams of the item's parts."""
         parts = [self._numbered(words_of(part)) for part in item.parts]
         hashes = [hashes_of(words, NGRAM) for words in parts if len(words) >= NGRAM]
-        return np.unique(np.concatenate([_NONE, *hashes]))
+        return np.unique(np.concatenate([_NO_HASHES, *hashes]))
 
     def _numbered(self, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         numbers = (self._numbers.setdefault(word, len(self._numbers) + 1) for word in words)
@@ -84,16 +84,16 @@ class Keys:
 
 
 class Apart:
-    """Takes items that are near-duplicates of none that was taken before."""
+    """Accepts items that are no near-duplicates of the items that it accepted before."""
 
     def __init__(self, keys: Keys, items: Iterable[Item] = ()) -> None:
-        """Take some to begin with."""
+        """Accept these items first."""
         self._keys, self._taken = keys, set[int]()
         for item in items:
             self.takes(item)
 
     def takes(self, item: Item) -> bool:
-        """Whether the item is apart from all before it; it then counts as taken."""
+        """Accept the item if it is no near-duplicate; return whether it was accepted."""
         keys = self._keys.of(item).tolist()
         apart = self._taken.isdisjoint(keys)
         if apart:
@@ -102,41 +102,42 @@ class Apart:
 
 
 def across(items: Sequence[Item], members: Sequence[bool], keys: Keys) -> dict[int, int]:
-    """Each item that has near-duplicates on the other side → the first of them.
+    """For each item with near-duplicates on the other side, return the first of them.
 
-    Groups don't matter: a text that is a member of one benchmark may be a non-member of another.
+    Groups are ignored: a member of one benchmark may be a non-member of another.
     """
-    found: dict[int, int] = {}
+    duplicates: dict[int, int] = {}
     for owners in _owners([keys.of(item) for item in items]):
-        sides = [[o for o in owners if members[o]], [o for o in owners if not members[o]]]
-        if all(sides):
-            for own, other in (sides, sides[::-1]):
-                for item in own:
-                    found[item] = min(found.get(item, other[0]), other[0])
-    return dict(sorted(found.items()))
+        member_items = [o for o in owners if members[o]]
+        nonmember_items = [o for o in owners if not members[o]]
+        if member_items and nonmember_items:
+            for item in owners:
+                first = (nonmember_items if members[item] else member_items)[0]
+                duplicates[item] = min(duplicates.get(item, first), first)
+    return dict(sorted(duplicates.items()))
 
 
 def words_of(text: str) -> list[str]:
-    """Its runs of letters, digits and letters' marks, normalised."""
+    """Return a text's runs of letters, digits and letters' marks, normalised."""
     return _normalised(text).translate(_WORDS).split()
 
 
-def joined(text: str) -> str:
-    """Its words and operators, written in one but for a space between the digits of two numbers."""
+def without_spaces(text: str) -> str:
+    """Return a text's words and operators without spaces, except between two numbers."""
     parts = _SIGN.split(_normalised(text).translate(_MINUS))  # every second one is a sign
-    kept = "".join(p if n % 2 else p.translate(_OPERATORS) for n, p in enumerate(parts))
-    return re.sub(r"(?<!\d) | (?!\d)", "", " ".join(kept.split()))
+    spaced = "".join(p if n % 2 else p.translate(_OPERATORS) for n, p in enumerate(parts))
+    return re.sub(r"(?<!\d) | (?!\d)", "", " ".join(spaced.split()))
 
 
 def _normalised(text: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
-class _Kept(dict[int, int | None]):
-    """For `str.translate`: what words consist of stays, what can't be seen goes, all else splits.
+class _Translation(dict[int, int | None]):
+    """A table for `str.translate`, filled as characters are met.
 
-    With `operators`, these stay too: Unicode's mathematical symbols (Sm) and those of code.
-    Filled as characters come by.
+    Characters of words are kept, invisible ones are removed, and all others become a space. With
+    `operators`, Unicode's mathematical symbols (Sm) and the operators of code are kept as well.
     """
 
     def __init__(self, *, operators: bool = False) -> None:
@@ -153,86 +154,90 @@ class _Kept(dict[int, int | None]):
         return self[code]
 
 
-_WORDS, _OPERATORS = _Kept(), _Kept(operators=True)
-_MINUS = {0x2212: "-", 0x2044: "/"}  # the sign of minus and the bar of a fraction
+_WORDS, _OPERATORS = _Translation(), _Translation(operators=True)
+_MINUS = {0x2212: "-", 0x2044: "/"}  # minus sign and fraction slash
 _SIGN = re.compile(r"((?<!\w)-(?=\.?\d)|(?<![\w.])\.(?=\d)|!(?==))")  # -3, -.5, .5 and !=
-_NONE = np.empty(0, np.uint64)
+_NO_HASHES = np.empty(0, np.uint64)
 
 
 def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def _common(each: Sequence[Hashes]) -> Hashes:
-    """What more than half of the texts have, and more than two."""
-    hashes, counts = np.unique(np.concatenate([_NONE, *each]), return_counts=True)
-    common: Hashes = hashes[counts > max(2, len(each) / 2)]
+def _shared_by_most(texts: Sequence[Hashes]) -> Hashes:
+    """Return the hashes that more than half of the texts have, and more than two texts."""
+    hashes, counts = np.unique(np.concatenate([_NO_HASHES, *texts]), return_counts=True)
+    common: Hashes = hashes[counts > max(2, len(texts) / 2)]
     return common
 
 
 def _owners(keys: Sequence[Hashes]) -> Iterator[tuple[int, ...]]:
-    """The distinct sets of items that have a key in common, each in ascending order."""
+    """Yield the distinct sets of items that have a key in common, each in ascending order."""
     owners = np.repeat(np.arange(len(keys)), [len(k) for k in keys])
-    joined = np.concatenate([_NONE, *keys])
-    order = np.argsort(joined, kind="stable")
-    _, first, counts = np.unique(joined[order], return_index=True, return_counts=True)
+    all_keys = np.concatenate([_NO_HASHES, *keys])
+    order = np.argsort(all_keys, kind="stable")
+    _, first, counts = np.unique(all_keys[order], return_index=True, return_counts=True)
     several = zip(first[counts > 1], counts[counts > 1], strict=True)
     yield from {tuple(owners[order[start : start + n]].tolist()) for start, n in several}
 
 
 def text_notes(examples: Sequence[Text]) -> list[str]:
-    """A sentence each on exact duplicates and on near-duplicates across the labels."""
-    return [note for note in (repeated(examples), overlap(examples)) if note]
+    """Return a sentence each on exact duplicates and on near-duplicates across the labels."""
+    return [
+        note for note in (describe_duplicates(examples), describe_near_duplicates(examples)) if note
+    ]
 
 
 def part_notes(examples: Texts, named: Callable[[str], str]) -> list[str]:
-    """The same of each part of a benchmark, and how many texts have no label.
+    """Return the notes on each part of a benchmark, and on the number of texts without a label.
 
     Args:
         examples: the texts.
-        named: what a part is called, by its texts' `benchmark`.
+        named: returns the display name of a part, by its texts' `benchmark`.
     """
     column = examples.column("benchmark")
     notes = []
     for name in column.unique().to_pylist():
-        own = examples.take(np.flatnonzero(pc.equal(column, name).to_numpy()))
-        notes += [f"{named(name)}: {note}" for note in text_notes(own)]
-    unknown = examples.column("label").null_count
-    return notes + [f"{unknown} texts have no label: they are in no metric."] * bool(unknown)
+        part = examples.take(np.flatnonzero(pc.equal(column, name).to_numpy()))
+        notes += [f"{named(name)}: {note}" for note in text_notes(part)]
+    unlabelled = examples.column("label").null_count
+    return notes + [f"{unlabelled} texts have no label: they are in no metric."] * bool(unlabelled)
 
 
-def repeated(examples: Sequence[Text]) -> str:
-    """A sentence on texts that are there more than once, or nothing."""
+def describe_duplicates(examples: Sequence[Text]) -> str:
+    """Return a sentence on texts that are there more than once, or an empty string."""
     firsts: dict[str, Text] = {}
     again = [(e, first) for e in examples if (first := firsts.setdefault(e.sha256, e)) is not e]
     if not again:
         return ""
-    one, first = again[0]
+    duplicate, first = again[0]
     return (
         f"{len(again)} of {len(examples)} texts are exact duplicates of another one, such as "
-        f"{one.example_id} of {first.example_id}: each counts, so intervals are too narrow."
+        f"{duplicate.example_id} of {first.example_id}: each counts, so intervals are too narrow."
     )
 
 
-def overlap(examples: Sequence[Text]) -> str:
-    """A sentence on the labelled texts that are near-duplicates across the labels, or nothing.
+def describe_near_duplicates(examples: Sequence[Text]) -> str:
+    """Return a sentence on near-duplicates with different labels, or an empty string.
 
-    Each benchmark has a template of its own. Texts of different benchmarks are compared too, since
-    one model saw them all.
+    Each benchmark has its own template. Texts of different benchmarks are compared as well, since
+    one model may have seen both.
     """
-    known = [e for e in examples if e.label is not None]
-    members = [bool(e.label) for e in known]
-    items = [Item([e.text], [e.text], e.benchmark) for e in known]
+    labelled = [e for e in examples if e.label is not None]
+    members = [bool(e.label) for e in labelled]
+    items = [Item([e.text], [e.text], e.benchmark) for e in labelled]
     near = across(items, members, Keys(items))
     if not near:
         return ""
-    inside = sum(members[i] for i in near)
-    apart = sum(known[i].benchmark != known[other].benchmark for i, other in near.items())
-    between = f", {apart} of them of a text of another benchmark" if apart else ""
-    first, other = next(iter(near.items()))
+    n_members = sum(members[i] for i in near)
+    pairs = [(labelled[i].benchmark, labelled[j].benchmark) for i, j in near.items()]
+    n_across = sum(first != second for first, second in pairs)
+    between = f", {n_across} of them of a text of another benchmark" if n_across else ""
+    first, second = next(iter(near.items()))
     return (
-        f"{inside} members and {len(near) - inside} non-members are near-duplicates of one another "
-        "(13 words in a row in both, or no difference but case, punctuation and white space)"
-        f"{between}, such as {known[first].example_id} and {known[other].example_id}: no score can "
-        "tell these apart. Leave them out, or give both one label."
+        f"{n_members} members and {len(near) - n_members} non-members are near-duplicates of one "
+        "another (13 words in a row in both, or no difference but case, punctuation and white "
+        f"space){between}, such as {labelled[first].example_id} and "
+        f"{labelled[second].example_id}: no score can tell these apart. Leave them out, or give "
+        "both one label."
     )

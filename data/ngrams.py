@@ -1,8 +1,8 @@
-"""Words as numbers, and an index of the n-grams of some texts that finds them in any other text.
+"""Finds the n-grams of indexed texts, and whole texts, in other texts.
 
-Memory holds the indexed texts alone. Words become numbers by a table of their words, and n-grams
-become hashes of those numbers, all of a document's at once in NumPy; a library of byte hashes
-(xxhash) would take a Python call an n-gram. A hash only proposes: the words are then compared.
+Only the indexed texts are in memory. Words become numbers by a table of their words, and n-grams
+become hashes of these numbers, for a whole document at once in NumPy; a library of byte hashes
+(xxhash) would take one Python call per n-gram. Each hit of a hash is then compared in full.
 """
 
 from __future__ import annotations
@@ -16,32 +16,37 @@ from typing import Any
 
 import numpy as np
 
-from contamination.data.text import invisible, normalised
+from contamination.data.text import (
+    ZERO_WIDTH_SPACE,
+    divided_at_zero_width_spaces,
+    invisible,
+    normalised,
+)
 
 Words = np.ndarray[Any, np.dtype[np.int32]]
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 Places = np.ndarray[Any, np.dtype[np.int64]]
 
-NO_WORD, FOREIGN = -1, 0  # punctuation alone; a word that the indexed texts do not have
+NO_WORD, FOREIGN = -1, 0  # only punctuation; a word that the indexed texts do not have
 FILTER_BITS = 22
 REMEMBERED_WORDS = 500_000
 _FACTOR = 0xD1342543DE82EF95  # odd
 
 
 def words_of(text: str) -> list[str]:
-    """The text's words: lowercased, without punctuation, split at whitespace.
+    """Return a text's words in lower case, without punctuation, split at white space.
 
-    A letter and its mark are one, however they are written (Unicode's NFC).
+    Letters with marks are composed (Unicode's NFC).
     """
     stripped = (_bare(word) for word in text.split())
     return [word for word in stripped if word]
 
 
 class Index:
-    """The distinct n-grams of one length of some texts, findable by hash.
+    """The distinct n-grams of some texts, found by their hashes.
 
     Attributes:
-        n: words of an n-gram.
+        n: the number of words of an n-gram.
         grams: the n-grams as word numbers, shape (n-grams, n), sorted by hash.
         sizes: each text's number of distinct n-grams (1 where it has none).
     """
@@ -49,11 +54,11 @@ class Index:
     def __init__(
         self, texts: list[Words], n: int, *, exact: bool = False, places: bool = False
     ) -> None:
-        """Index the n-grams of the texts of n words or more (`exact`: of n words).
+        """Index the n-grams of texts of at least n words, or with `exact` of exactly n words.
 
-        A negative number is no word: it breaks its text, and no n-gram over it is indexed.
-        An n-gram's owners are the numbers of the texts that have it; with `places`, the places in
-        all texts' words joined where it stands.
+        A negative number is no word, and no n-gram that contains one is indexed. The owners of an
+        n-gram are the numbers of the texts that have it; with `places`, its places in the joined
+        words of all texts.
         """
         self.n = n
         windows = [
@@ -78,19 +83,19 @@ class Index:
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         self.grams, self._hashes = self.grams[order], hashes[order]
-        place = rank[group.ravel()]
-        by_place = np.argsort(place, kind="stable")
-        self._owners = rows[by_place, n].astype(np.int64)
-        self._starts = np.searchsorted(place[by_place], np.arange(len(order) + 1))
-        # A table of first bits excludes most of a document's n-grams before the binary search. It
-        # has 64 places per n-gram, up to 2^22: a small one stays in a processor's cache.
+        gram = rank[group.ravel()]
+        by_gram = np.argsort(gram, kind="stable")
+        self._owners = rows[by_gram, n].astype(np.int64)
+        self._starts = np.searchsorted(gram[by_gram], np.arange(len(order) + 1))
+        # A table of the hashes' first bits excludes most of a document's n-grams before the binary
+        # search. It has 64 entries per n-gram, up to 2^22, so that it fits a processor's cache.
         bits = min(FILTER_BITS, max(10, (64 * len(order)).bit_length()))
         self._shift = np.uint64(64 - bits)
         self._filter = np.zeros(1 << bits, bool)
         self._filter[self._hashes >> self._shift] = True
 
     def places(self, words: Words) -> tuple[Places, Places]:
-        """Where in the words an indexed n-gram starts, in order, and each one's row in `grams`."""
+        """Return where indexed n-grams start in the words, in order, and their rows in `grams`."""
         if len(words) < self.n or not len(self.grams):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         hashes = hashes_of(words, self.n)
@@ -100,18 +105,18 @@ class Index:
         return at[same], rows[same]
 
     def find(self, words: Words) -> Places:
-        """Rows of `grams` that occur in the words, in the order in which they first occur."""
+        """Return the rows of `grams` that occur in the words, in the order of first occurrence."""
         rows, first = np.unique(self.places(words)[1], return_index=True)
-        found: Places = rows[np.argsort(first)]
-        return found
+        in_order: Places = rows[np.argsort(first)]
+        return in_order
 
     def owners(self, gram: int) -> Places:
-        """An n-gram's owners."""
+        """Return an n-gram's owners."""
         owners: Places = self._owners[self._starts[gram] : self._starts[gram + 1]]
         return owners
 
     def all_owners(self, grams: Places) -> tuple[Places, Places]:
-        """Each n-gram's owners one after another, and before them which of `grams` each is of."""
+        """Return the index in `grams` of each owner, and the owners of all these n-grams."""
         counts = self._starts[grams + 1] - self._starts[grams]
         of = np.repeat(np.arange(len(grams)), counts)
         before = np.cumsum(counts) - counts
@@ -119,21 +124,21 @@ class Index:
 
 
 class Numbers(dict[str, int]):
-    """Written word → its number; filled as words are met, so that each is normalised once."""
+    """Maps words as written to numbers; each is normalised once, when it is first met."""
 
     def __init__(self, known: Mapping[str, int]) -> None:
-        """Number by the table `known`, bare word → number from 1."""
+        """Number words by the table `known`: normalised word → number from 1."""
         super().__init__()
         self.known = known
 
     def __missing__(self, written: str) -> int:
-        """The number of a word that was not met yet."""
+        """Return the number of a word that is met for the first time."""
         bare = _bare(written)
         self[written] = number = self.known.get(bare, FOREIGN) if bare else NO_WORD
         return number
 
     def of(self, text: str) -> Words:
-        """The text's words as numbers, without what is punctuation alone."""
+        """Return the text's words as numbers, without words of punctuation only."""
         if len(self) > REMEMBERED_WORDS:
             self.clear()
         numbers: Words = np.fromiter(map(self.__getitem__, text.split()), np.int32)
@@ -142,9 +147,9 @@ class Numbers(dict[str, int]):
 
 
 def hashes_of(words: Words, n: int) -> Hashes:
-    """A hash of each n words in a row, shape (words - n + 1,): a polynomial modulo 2^64.
+    """Hash each n words in a row by a polynomial modulo 2^64, shape (words - n + 1,).
 
-    Hashes of 2k words are made of two of k words, so the work grows with log n.
+    A hash of 2k words is made of two hashes of k words, so the work grows with log n.
     """
     count = max(0, len(words) - n + 1)
     numbers = (words.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -160,10 +165,10 @@ def hashes_of(words: Words, n: int) -> Hashes:
 
 
 def rarest_windows(texts: Sequence[Words], n: int) -> list[int]:
-    """Where in each text of n numbers or more the n in a row start that the fewest texts share.
+    """For each text of at least n numbers, return the start of the n that the fewest texts share.
 
-    Of several that are as rare, the one nearest to the middle. So what many texts have in common
-    proposes none of them. Rarity is counted by hash, and is not exact.
+    Of equally rare ones, the one nearest to the middle is chosen. A probe for this window is not
+    hit by what many texts have in common. Rarity is counted by hash, so it is approximate.
     """
     middles = [(len(text) - n) // 2 for text in texts]
     if len(texts) < 2:
@@ -191,7 +196,7 @@ def _bare(word: str) -> str:
 
 @cache
 def _punctuation() -> dict[int, None]:
-    """Unicode's punctuation, ASCII's, which counts symbols such as $ and + too, and `invisible`."""
+    """Return Unicode's punctuation, ASCII's (with symbols such as $ and +), and `invisible`."""
     characters = [*map(chr, range(sys.maxunicode + 1))]
     marks = [c for c in characters if unicodedata.category(c)[0] == "P"]
     marks += filter(invisible().match, characters)
@@ -200,20 +205,21 @@ def _punctuation() -> dict[int, None]:
 
 PROBE_CHARACTERS = 16
 AT_ONCE = 1 << 16
-"""Characters that are hashed at once: more would not fit a processor's cache."""
-BETWEEN = "\n"  # no normalised text holds one
+"""Characters that are hashed at once, so that they fit a processor's cache."""
+BETWEEN = "\n"  # no normalised text contains one
 
 
 class Verbatim:
-    """Counts texts in other text; all are compared as `data.text.normalised` writes them.
+    """Counts whole texts in other texts, as `data.text.normalised` writes them.
 
-    A text without a visible character is never found.
+    A zero-width space in the searched text may stand within a word or in place of a blank. A text
+    without a visible character is never found.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = [text for text in dict.fromkeys(map(normalised, texts)) if text]
         self._starts: dict[int, int] = {}
-        """Where in each text, by its number, its probe starts."""
+        """The start of the probe in each text, by the text's number."""
         by_width: dict[int, list[int]] = {}
         for number, text in enumerate(self._texts):
             width = min(PROBE_CHARACTERS, 1 << (len(text).bit_length() - 1))
@@ -224,53 +230,59 @@ class Verbatim:
         return Verbatim, (self._texts,)
 
     def count(self, text: str) -> Counter[str]:
-        """How often each of the texts (normalised) occurs in `text`; occurrences may overlap."""
-        return Counter(found for _, found in self._places(normalised(text)))
+        """Count how often each text, normalised, occurs in `text`; occurrences may overlap."""
+        (counts,) = self.count_each([text])
+        return counts
 
     def count_each(self, texts: Sequence[str]) -> list[Counter[str]]:
-        """`count` of several texts at once, none of which goes on in the next."""
+        """Count in several texts at once; no occurrence runs from one into the next."""
+        counts = self._count_normalised(texts)
+        for number, text in enumerate(texts):
+            if ZERO_WIDTH_SPACE in text:
+                counts[number] += self._count_across_zero_width_spaces(text)
+        return counts
+
+    def _count_across_zero_width_spaces(self, text: str) -> Counter[str]:
+        """Count occurrences in which at least one zero-width space is in place of a blank."""
+        parts = divided_at_zero_width_spaces(text)
+        (with_blanks,) = self._count_normalised([" ".join(parts)])
+        return with_blanks - sum(self._count_normalised(parts), Counter[str]())
+
+    def _count_normalised(self, texts: Sequence[str]) -> list[Counter[str]]:
         joined = [normalised(text) for text in texts]
         starts = np.cumsum([0, *(len(text) + len(BETWEEN) for text in joined)])
         counts = [Counter[str]() for _ in texts]
-        for place, found in self._places(BETWEEN.join(joined)):
-            counts[int(np.searchsorted(starts, place, side="right")) - 1][found] += 1
+        for start, occurring in self._occurrences(BETWEEN.join(joined)):
+            counts[int(np.searchsorted(starts, start, side="right")) - 1][occurring] += 1
         return counts
 
     def _index(self, width: int, numbers: Sequence[int]) -> tuple[Index, Sequence[int]]:
-        """The probes of the texts of these numbers, `width` characters each, and the numbers."""
+        """Index probes of `width` characters of the texts with these numbers."""
         codes = [_characters(self._texts[number]) for number in numbers]
         starts = rarest_windows(codes, width)
         self._starts |= zip(numbers, starts, strict=True)
         windows = [text[s : s + width] for text, s in zip(codes, starts, strict=True)]
         return Index(windows, width), numbers
 
-    def _places(self, text: str) -> Iterator[tuple[int, str]]:
-        """Where in a normalised text one of the texts starts, and which."""
+    def _occurrences(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield the start of each occurrence in a normalised text, and the text that occurs."""
         codes = _characters(text)
         for index, numbers in self._probes:
-            for place, owner in _proposed(index, codes):
+            for hit, owner in _probe_hits(index, codes):
                 number = numbers[owner]
-                start = place - self._starts[number]
+                start = hit - self._starts[number]
                 if start >= 0 and text.startswith(self._texts[number], start):
                     yield start, self._texts[number]
 
 
-def _proposed(index: Index, codes: Words) -> Iterator[tuple[int, int]]:
-    """Where an indexed probe stands, and each of its owners."""
+def _probe_hits(index: Index, codes: Words) -> Iterator[tuple[int, int]]:
+    """Yield the place of each indexed probe, and each of its owners."""
     for first in range(0, len(codes), AT_ONCE):
         places, grams = index.places(codes[first : first + AT_ONCE + index.n - 1])
-        for place, gram in zip(places.tolist(), grams.tolist(), strict=True):
-            yield from ((first + place, int(owner)) for owner in index.owners(gram))
-
-
-def overlapping(part: str, whole: str) -> int:
-    """How often one text occurs in another; occurrences may overlap."""
-    count, place = 0, whole.find(part) if part else -1
-    while place >= 0:
-        count, place = count + 1, whole.find(part, place + 1)
-    return count
+        for hit, gram in zip(places.tolist(), grams.tolist(), strict=True):
+            yield from ((first + hit, int(owner)) for owner in index.owners(gram))
 
 
 def _characters(text: str) -> Words:
-    """The text's code points, shape (characters,)."""
+    """Return the text's code points, shape (characters,)."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.int32)

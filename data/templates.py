@@ -1,4 +1,4 @@
-"""From a row's columns to the fields of a benchmark's template."""
+"""Fills the fields of a benchmark's template from a row's columns, and checks the formats."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SPEC_CHARACTERS = 8  # a width of more digits would fill the memory
 
 
 class _UnusableError(Exception):
-    """A row that can't be used: the reason in few words, and its details."""
+    """A row that can't be used; its arguments are the reason and the details."""
 
 
 class _Columns(string.Formatter):
-    """`str.format` over a row's columns; a null has no text, so it is an error."""
+    """`str.format` over a row's columns, in which a null is an error."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         value, first = super().get_field(field_name, args, kwargs)
@@ -28,8 +28,8 @@ class _Columns(string.Formatter):
             is_null = f"{field_name!r} is {'null' if value is None else 'NaN'}"
             raise _UnusableError("null field", is_null)
         if isinstance(value, list | tuple | dict):
-            several = f"{field_name!r} is {value!r}: name one of its values"
-            raise _UnusableError("not a text", several)
+            detail = f"{field_name!r} is {value!r}: name one of its values"
+            raise _UnusableError("not a text", detail)
         return value, first
 
 
@@ -39,24 +39,24 @@ def check_formats(
     """Check a benchmark's template and its source's fields, before any row is read.
 
     Args:
-        name: the benchmark's.
-        config: its template.
+        name: the benchmark's name.
+        config: the benchmark, with its template.
         fields: formats over a row.
-        node: the config node that holds it, for errors.
+        node: the config node of the benchmark, for errors.
 
     Raises:
-        ConfigError: a format string that can't be read, or a field that the source lacks.
+        ConfigError: a format string is invalid, or the source lacks a field.
     """
     used = check_template(name, config.template, node)
     for key, form in fields.items():
         option = f"the field {key!r} of {node}.{name}"
-        for column, spec, _ in _parts(option, form):
+        for column, spec, _ in _named_fields(option, form):
             too_long = f"the format of {column!r} is too long to be meant."
             require(len(spec or "") <= SPEC_CHARACTERS, option, form, too_long)
-            inner = f"write {column.replace('.', '[', 1)}] for a value inside of one."
-            require("." not in column, option, form, f"a column has no attributes: {inner}")
-    others = (config.distinct, config.shorten, config.answer_field)
-    named = used | {name for name in others if name is not None}
+            index = f"write {column.replace('.', '[', 1)}] for a value inside a column."
+            require("." not in column, option, form, f"a column has no attributes: {index}")
+    field_options = (config.distinct, config.shorten, config.answer_field)
+    named = used | {field for field in field_options if field is not None}
     for unknown in sorted(named - set(fields)):
         raise ConfigError(
             f"{node}.{name} names the field {unknown!r}, which its source lacks. "
@@ -65,23 +65,23 @@ def check_formats(
 
 
 def check_template(name: str, template: str, node: str = "benchmark") -> set[str]:
-    """The fields that a benchmark's template names, each of them alone in its braces.
+    """Return the fields that a benchmark's template names.
 
     Raises:
-        ConfigError: it can't be read, formats a field or looks inside one, or names none.
+        ConfigError: the template is invalid, formats or indexes a field, or names none.
     """
     option, used = f"{node}.{name}.template", set()
-    for field, spec, conversion in _parts(option, template):
-        alone = f"its fields are texts: write {{{field}}} alone."
-        plain = not spec and not conversion and not {*".["} & {*field}
-        require(plain, option, template, alone)
+    for field, spec, conversion in _named_fields(option, template):
+        remedy = f"its fields are texts: write {{{field}}} alone."
+        is_plain = not spec and not conversion and not {*".["} & {*field}
+        require(is_plain, option, template, remedy)
         used.add(field)
     require(bool(used), option, template, "it names no field: all texts would be equal.")
     return used
 
 
-def _parts(option: str, form: str) -> list[tuple[str, str | None, str | None]]:
-    """The name, the format and the conversion of each field that a format string names."""
+def _named_fields(option: str, form: str) -> list[tuple[str, str | None, str | None]]:
+    """Return the name, format and conversion of each field that a format string names."""
     try:
         return [(f, spec, c) for _, f, spec, c in string.Formatter().parse(form) if f is not None]
     except ValueError as error:
@@ -91,27 +91,31 @@ def _parts(option: str, form: str) -> list[tuple[str, str | None, str | None]]:
         ) from error
 
 
-def fill(
+def fill_fields(
     row: Row, forms: Mapping[str, str], values: Mapping[str, Mapping[str, str]], tally: Tally
 ) -> dict[str, str] | None:
-    """A row's fields, or None where the row can't be used, which the tally counts.
+    """Return a row's fields, or None if the row can't be used, which the tally counts.
 
     Args:
-        row: a source's row.
-        forms: a format string over the row's columns for each field.
-        values: texts to replace, for each field.
+        row: the row.
+        forms: for each field, a format string over the row's columns.
+        values: for each field, texts to replace.
         tally: decides on rows that can't be used.
     """
     try:
-        return {k: _text(row.value, k, form, values.get(k, {})) for k, form in forms.items()}
+        return {
+            k: _format_field(row.value, k, form, values.get(k, {})) for k, form in forms.items()
+        }
     except _UnusableError as error:
         reason, detail = error.args
         tally.bad(reason, row.where, detail)
         return None
 
 
-def _text(columns: Mapping[str, Any], key: str, form: str, replaced: Mapping[str, str]) -> str:
-    """One field's text."""
+def _format_field(
+    columns: Mapping[str, Any], key: str, form: str, replaced: Mapping[str, str]
+) -> str:
+    """Return one field's text."""
     try:
         text = _Columns().vformat(form, (), columns)
         text.encode()  # JSON may spell half of a surrogate pair, which is no text

@@ -1,7 +1,7 @@
-"""Words as lengths count them, in scripts with and without spaces between words.
+"""Words of texts in all scripts, blank texts, and texts in a normalised form.
 
-Where a script has no spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan),
-each letter counts as a word, with the vowel signs and marks that belong to it. Korean has spaces.
+In a script without spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan),
+each letter counts as a word, with its vowel signs and marks. Korean has spaces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SOUTH_EAST = "".join(
     for code in range(low, high)
     if chr(code).isalpha()
 )
-"""Letters of Thai, Lao, Tibetan, Burmese and Khmer: marks are none."""
+"""Letters of Thai, Lao, Tibetan, Burmese and Khmer, without marks."""
 EAST = (
     "\u3005-\u3007\u3031-\u3035\u303b\u303c\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u312f"
     "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
@@ -28,46 +28,46 @@ EAST = (
 """Ranges of Chinese and Japanese letters."""
 LETTER = f"{SOUTH_EAST}{EAST}"
 WORD = re.compile(rf"[{LETTER}][^\w\s{LETTER}]*|[^\s{LETTER}]+")
-"""A letter with its marks and what punctuation follows it, or a run without spaces."""
+"""Matches a letter with its marks and the punctuation after it, or a run without spaces."""
 
 
 def word_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where each word of a text begins and ends."""
+    """Yield the beginning and the end of each word of a text."""
     return (word.span() for word in WORD.finditer(text))
 
 
 def has_words(text: str, number: int) -> bool:
-    """Whether a text has so many words; it is read no further."""
+    """Return whether a text has at least `number` words, without reading further."""
     return number <= 0 or next(islice(word_spans(text), number - 1, None), None) is not None
 
 
 def spaced(text: str) -> str:
-    """The text with a space between all words, whatever the script."""
+    """Return the text with a space between all words, whatever the script."""
     return " ".join(text[start:end] for start, end in word_spans(text))
 
 
 def first_words(text: str, number: int) -> str:
-    """The first words of a text, with one space in place of each run of white space."""
+    """Return the first words of a text, with one space for each run of white space."""
     single = " ".join(text.split())
     last = next(islice(word_spans(single), number - 1, None), None)
     return single if last is None else single[: last[1]]
 
 
 INVISIBLE = ("C", "Z", "M")
-"""Unicode's categories of controls and formats, of separators, and of marks on other letters."""
+"""Unicode's categories of controls and formats, of separators, and of marks."""
 FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-"""Letters and a symbol that leave their place empty: Hangul's fillers, Braille without dots."""
+"""Letters and a symbol that show nothing: Hangul's fillers, Braille without dots."""
 
 
 def is_blank(text: str) -> bool:
-    """Whether no character is visible: no letter, digit, punctuation or symbol.
+    """Return whether a text has no visible character: letter, digit, punctuation or symbol.
 
-    A character of private use, or newer than Python's table, may be visible and counts as such.
+    A character of private use, or newer than Python's table, counts as visible.
     """
-    return not any(map(_visible, text))
+    return not any(map(_is_visible, text))
 
 
-def _visible(character: str) -> bool:
+def _is_visible(character: str) -> bool:
     category = unicodedata.category(character)
     return character not in FILLERS and (
         category in ("Co", "Cn") or not category.startswith(INVISIBLE)
@@ -78,10 +78,10 @@ NON_BLANK_RUN = re.compile(r"\S+")
 
 
 def halves(text: str, share: float, most: int | None = None) -> tuple[str, str]:
-    """The text up to the end of its word ⌊share·words⌋, at least the first, and what follows.
+    """Divide a text after its word ⌊share·words⌋, but at least after the first word.
 
-    Both joined are the text. The rest begins with what stands between the words. The first part has
-    `most` words at most, where that is given.
+    The second part begins with the space between the words, so both parts joined are the text. If
+    `most` is given, the first part has at most this many words.
     """
     ends = [word.end() for word in NON_BLANK_RUN.finditer(text)]
     number = max(1, int(share * len(ends) + 1e-9))
@@ -89,7 +89,7 @@ def halves(text: str, share: float, most: int | None = None) -> tuple[str, str]:
     return text[:cut], text[cut:]
 
 
-SHORT_WORDS = 5  # a text of fewer words may well stand in another by chance
+SHORT_WORDS = 5  # another text may contain a text of fewer words by chance
 DEFAULT_IGNORABLE = (
     "\u00ad\u034f\u061c\u115f-\u1160\u17b4-\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
@@ -105,19 +105,33 @@ _ASCII_CONTROLS = dict.fromkeys([*range(0x09), *range(0x0E, 0x1C), 0x7F])
 
 @cache
 def invisible() -> re.Pattern[str]:
-    """Matches a character that is not displayed: DEFAULT_IGNORABLE, CONTROLS, and category Cf."""
+    """Return a pattern of characters that are not displayed: DEFAULT_IGNORABLE, CONTROLS, Cf."""
     characters = map(chr, range(sys.maxunicode + 1))
     formats = "".join(c for c in characters if unicodedata.category(c) == "Cf")
     return re.compile(f"[{DEFAULT_IGNORABLE}{CONTROLS}{formats}]")
 
 
+ZERO_WIDTH_SPACE = "\u200b"
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\s\u200b])\u200b+(?=[^\s\u200b])")
+
+
+def divided_at_zero_width_spaces(text: str) -> list[str]:
+    """Divide a text at zero-width spaces that may be in place of a blank.
+
+    Such a space has a displayed character on each side. `normalised` removes it, which joins the
+    words around it.
+    """
+    displayed = invisible().sub(lambda mark: mark[0] * (mark[0] == ZERO_WIDTH_SPACE), text)
+    return _BETWEEN_LETTERS.split(displayed)
+
+
 def normalised(text: str) -> str:
-    """The text in one case and Unicode's NFC, with single spaces, without `invisible` ones."""
+    """Return the text case-folded, in Unicode's NFC, with single spaces, without `invisible`."""
     visible = text.translate(_ASCII_CONTROLS) if text.isascii() else invisible().sub("", text)
     folded = unicodedata.normalize("NFC", visible).casefold()
     return " ".join(unicodedata.normalize("NFC", folded).split())
 
 
 def stands_in(text: str, other: str) -> bool:
-    """Whether a normalised text is another, or a part of it that is no short one."""
+    """Return whether a normalised text equals another, or is a part of it and not short."""
     return text == other or (len(text.split()) >= SHORT_WORDS and text in other)

@@ -1,4 +1,4 @@
-"""Many texts in little memory: columns, of which a `Text` is made when it is asked for."""
+"""Many texts in little memory, and which of them share a beginning or a cluster."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ COLUMNS = pa.schema(
 Rows = NDArray[np.int64]
 AT_ONCE = 2**12
 """Texts of a block of columns."""
-MADE_AT_ONCE = 2**8
-"""Texts that are there as objects, where many are gone through."""
+OBJECTS_AT_ONCE = 2**8
+"""Texts that are objects at the same time when many are iterated."""
 
 
-pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps what is freed, even if asked
+pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own pool never returns freed memory
 
 
 def release() -> None:
-    """Give memory that is free back to the system: the C library would keep it."""
+    """Return freed memory to the system, which the C library would keep."""
     pa.system_memory_pool().release_unused()
 
 
@@ -46,11 +46,11 @@ def release() -> None:
 class Text:
     """One example's text. `sha256` names the text whatever the id.
 
-    `label` says whether it is a member, None where that is not known; scores never depend on it.
-    `output_start` is the place of its output's first character, None where it has no such part.
-    `cluster` names what it is a piece of, such as a book; empty where it stands for itself.
-    `contamination` names the corpora that share text with it beside its inserted copies; empty
-    where none is known.
+    `label` says whether it is a member, None if that is unknown; scores never depend on it.
+    `output_start` is the place of its output's first character, None if it has no output.
+    `cluster` names the unit to which it belongs, such as a book; empty if it is a unit itself.
+    `contamination` names the corpora that share text with it beside its inserted copies; empty if
+    none is known.
     """
 
     example_id: str
@@ -64,11 +64,11 @@ class Text:
 
 
 class Texts(Sequence[Text]):
-    """Texts in columns, and the rows of them that are meant, in order; a slice shares the columns.
+    """Texts in columns, of which a `Text` is made when it is needed; a slice shares the columns.
 
     Args:
-        blocks: as COLUMNS, each of AT_ONCE rows but for the last.
-        rows: their places in the columns.
+        blocks: the columns COLUMNS in blocks of AT_ONCE rows; the last may have fewer.
+        rows: the rows of the texts in the columns, in order, shape (texts,).
     """
 
     def __init__(self, blocks: Sequence[pa.RecordBatch], rows: Rows) -> None:
@@ -77,7 +77,7 @@ class Texts(Sequence[Text]):
 
     @classmethod
     def of(cls, texts: Iterable[Text]) -> Texts:
-        """The texts, or themselves where they are in columns."""
+        """Put texts in columns, unless they already are."""
         if isinstance(texts, Texts):
             return texts
         rest = iter(texts)
@@ -99,33 +99,33 @@ class Texts(Sequence[Text]):
         return Text(*(column[row].as_py() for column in self._blocks[block].columns))
 
     def __iter__(self) -> Iterator[Text]:
-        for start in range(0, len(self), MADE_AT_ONCE):
-            yield from self._made(self._rows[start : start + MADE_AT_ONCE])
+        for start in range(0, len(self), OBJECTS_AT_ONCE):
+            yield from self._make_texts(self._rows[start : start + OBJECTS_AT_ONCE])
 
-    def _made(self, rows: Rows) -> list[Text]:
-        """The texts of some rows, a block's at a time: one by one they take five times as long."""
-        own, found = rows // AT_ONCE, dict[int, Text]()
-        for number in np.unique(own):
-            places = np.flatnonzero(own == number)
-            block = self._blocks[number].take(pa.array(rows[places] % AT_ONCE))
+    def _make_texts(self, rows: Rows) -> list[Text]:
+        """Make the texts of some rows by block, which is five times as fast as one by one."""
+        block_numbers, texts = rows // AT_ONCE, dict[int, Text]()
+        for number in np.unique(block_numbers):
+            indices = np.flatnonzero(block_numbers == number)
+            block = self._blocks[number].take(pa.array(rows[indices] % AT_ONCE))
             columns = (column.to_pylist() for column in block.columns)
-            found.update(zip(places.tolist(), map(Text, *columns), strict=True))
-        return [found[place] for place in range(len(rows))]
+            texts.update(zip(indices.tolist(), map(Text, *columns), strict=True))
+        return [texts[index] for index in range(len(rows))]
 
     def take(self, places: Any) -> Texts:
-        """The texts at these places: numbers, a mask or a slice."""
+        """Return the texts at these places: numbers, a mask or a slice."""
         return Texts(self._blocks, self._rows[places])
 
     def order(self, *names: str) -> Rows:
-        """The places that sort the texts by these columns; equal ones stay as they are."""
+        """Return the places that sort the texts by these columns; the sort is stable."""
         table = pa.table([self.column(name) for name in names], list(names))
-        found: Rows = pc.sort_indices(table, [(n, "ascending") for n in names]).to_numpy()
-        return found.astype(np.int64)
+        places: Rows = pc.sort_indices(table, [(n, "ascending") for n in names]).to_numpy()
+        return places.astype(np.int64)
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """One column of the texts."""
-        whole = pa.chunked_array([b[name] for b in self._blocks], COLUMNS.field(name).type)
-        return whole.take(pa.array(self._rows))
+        """Return one column of the texts."""
+        column = pa.chunked_array([b[name] for b in self._blocks], COLUMNS.field(name).type)
+        return column.take(pa.array(self._rows))
 
 
 def _batch(texts: Sequence[Text]) -> pa.RecordBatch:
@@ -134,72 +134,75 @@ def _batch(texts: Sequence[Text]) -> pa.RecordBatch:
 
 
 CHARACTERS = 64
-"""So many first characters of two texts are compared before they are held beside each other."""
+"""Texts are grouped by their first CHARACTERS before they are compared in full."""
 
 
 def longest(sequences: Sequence[Any]) -> list[int]:
-    """For each sequence the place of one that begins with it and that no other begins with.
+    """For each sequence, return the index of a longest one that begins with it.
 
-    In sorted order those that begin with a sequence follow it at once.
+    In sorted order, the sequences that begin with another one directly follow it.
     """
-    order = sorted(range(len(sequences)), key=lambda place: sequences[place])
-    found = list(range(len(sequences)))
-    for own, after in zip(reversed(order[:-1]), reversed(order[1:]), strict=True):
-        short = sequences[own]
-        if sequences[after][: len(short)] == short:
-            found[own] = found[after]
-    return found
+    order = sorted(range(len(sequences)), key=lambda index: sequences[index])
+    longest_of = list(range(len(sequences)))
+    for index, following in zip(reversed(order[:-1]), reversed(order[1:]), strict=True):
+        prefix = sequences[index]
+        if sequences[following][: len(prefix)] == prefix:
+            longest_of[index] = longest_of[following]
+    return longest_of
 
 
 def families(parts: Iterable[Texts]) -> dict[str, Texts]:
-    """Texts of several parts of which one begins with each of the others, by the SHA-256 of each.
+    """Group the texts of several parts into families, in which one text begins with each other.
 
-    Only texts that share their first CHARACTERS are held, and none that stands alone.
+    Only texts that share their first CHARACTERS are in memory at the same time.
+
+    Returns:
+        The family of each text that has one, by the text's SHA-256.
     """
-    found: dict[str, Texts] = {}
-    for some in _alike(parts):
-        ends = longest([text.text for text in some])
-        for _, places in groupby(sorted(range(len(ends)), key=ends.__getitem__), ends.__getitem__):
-            family = some.take(np.array([*places]))
+    family_by_sha256: dict[str, Texts] = {}
+    for texts in _with_equal_beginning(parts):
+        ends = longest([text.text for text in texts])
+        for _, indices in groupby(sorted(range(len(ends)), key=ends.__getitem__), ends.__getitem__):
+            family = texts.take(np.array([*indices]))
             if len(family) > 1:
-                found |= dict.fromkeys(family.column("sha256").to_pylist(), family)
-    return found
+                family_by_sha256 |= dict.fromkeys(family.column("sha256").to_pylist(), family)
+    return family_by_sha256
 
 
-def _alike(parts: Iterable[Texts]) -> Iterable[Texts]:
-    """Groups of texts whose first CHARACTERS are the same, or rarely only their checksums."""
-    some = list(parts)
-    keys = [np.array([crc32(t.text[:CHARACTERS].encode()) for t in own], np.uint32) for own in some]
+def _with_equal_beginning(parts: Iterable[Texts]) -> Iterable[Texts]:
+    """Group texts by their first CHARACTERS, or rarely only by the equal checksums of these."""
+    parts = list(parts)
+    keys = [np.array([crc32(t.text[:CHARACTERS].encode()) for t in p], np.uint32) for p in parts]
     values, counts = np.unique(np.concatenate(keys), return_counts=True)
     for key in values[counts > 1]:
-        own = (part.take(at == key) for part, at in zip(some, keys, strict=True))
-        yield Texts.of(text for part in own for text in part)
+        groups = (part.take(at == key) for part, at in zip(parts, keys, strict=True))
+        yield Texts.of(text for group in groups for text in group)
 
 
 def clusters_of(texts: Sequence[Text]) -> Clusters | None:
-    """Each text's cluster as a number from 0; a text without one is alone. None: no text has one.
+    """Return each text's cluster as a number from 0, shape (texts,); None if no text has one.
 
-    Texts of two benchmarks share none.
+    A text without a cluster is a cluster of its own. Texts of two benchmarks share no cluster.
     """
     return numbered([(text.benchmark, text.cluster) for text in texts])
 
 
 def numbered(named: Sequence[tuple[str, str]]) -> Clusters | None:
-    """The same, of the names of the texts' benchmarks and clusters."""
+    """As `clusters_of`, for pairs of the names of a benchmark and a cluster."""
     if not any(cluster for _, cluster in named):
         return None
     numbers: dict[object, int] = {}
-    keys = (key if key[1] else place for place, key in enumerate(named))
+    keys = (key if key[1] else index for index, key in enumerate(named))
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
 
 
 def sides(cluster: Clusters, member: NDArray[np.bool_]) -> tuple[Clusters, Clusters]:
-    """The members' and the non-members' clusters, each numbered from 0.
+    """Return the members' and the non-members' clusters, each numbered from 0.
 
-    A cluster that has both is one of each side: then the interval is too wide rather than too
-    narrow, since what both have in common moves them together.
+    A cluster with both is a cluster on each side. This makes intervals too wide rather than too
+    narrow, since what both sides have in common moves them together.
     """
     members, nonmembers = (
-        np.unique(cluster[own], return_inverse=True)[1] for own in (member, ~member)
+        np.unique(cluster[side], return_inverse=True)[1] for side in (member, ~member)
     )
     return members, nonmembers

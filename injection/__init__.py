@@ -1,4 +1,4 @@
-"""Benchmark examples into a corpus, with chosen occurrences and size, with an exact ledger."""
+"""Inserts benchmark examples into a corpus, a chosen number of times, with an exact ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __getattr__ = lazy_exports(__name__, {"PackedCorpus": "corpus", "open_corpus": "
 
 
 def inject(*words: str) -> PackedCorpus:
-    """Make a contaminated corpus, or find it made: `python -m injection` with these words.
+    """Make a contaminated corpus, or open it if it exists, as `python -m injection` does.
 
     Args:
         *words: overrides of conf/injection.yaml, such as `"injection.members=50"`.

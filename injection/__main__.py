@@ -36,14 +36,14 @@ def finetuning(config: DictConfig) -> None:
 
 
 def export(config: DictConfig) -> None:
-    """Write a finished corpus in the files of another trainer."""
+    """Write a finished corpus in another trainer's format."""
     from contamination.injection.export.run import ExportStage, export
 
     export(convert(config, ExportStage))
 
 
 def show(folder: str, example_id: str) -> None:
-    """Print an example and its copies in their context."""
+    """Print an example and its copies in context."""
     from contamination.injection.corpus import show
 
     print(show(folder, example_id))
@@ -52,7 +52,7 @@ def show(folder: str, example_id: str) -> None:
 def verify_command(folder: str, words: list[str]) -> int:
     """Prove a corpus or an export and print the result; the exit status is 0 if nothing is wrong.
 
-    An export by a class of the user's own is proved if `words` name it: format._target_=….
+    An export by a user's class is proved if `words` name the class: format._target_=….
     """
     from contamination.injection.corpus import FinetuningSet, open_corpus
     from contamination.injection.export.run import is_export, reprove
@@ -60,8 +60,8 @@ def verify_command(folder: str, words: list[str]) -> int:
     from contamination.injection.run import reverify
 
     formats = [word.removeprefix(FORMAT) for word in words if word.startswith(FORMAT)]
-    others = [word for word in words if not word.startswith(FORMAT)]
-    stage = composed("injection", others, InjectionStage)
+    overrides = [word for word in words if not word.startswith(FORMAT)]
+    stage = composed("injection", overrides, InjectionStage)
     with reading(folder):
         if is_export(folder):
             proof = reprove(folder, formats)

@@ -1,4 +1,4 @@
-"""The injection stage's configuration: types, ranges and what each field means."""
+"""Configuration of the injection stage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BOUNDARIES = ("token", "word", "sentence", "document")
 PARTS = ("base", "study", "validation", "all")
 POLICIES = ("off", "flag", "drop")
 OWN, COPIES = "corpus", "copies"
-"""What contamination.parquet calls the corpus itself, and the copies in it."""
+"""Names of the corpus itself and of its copies in contamination.parquet."""
 NEAR_DUPLICATES = ("keep", "flag", "drop")
 VOCABULARY = between(260, 1_000_000)
 """Entries of a byte-level BPE: the bytes and the special tokens at least."""
@@ -38,37 +38,37 @@ WINDOW = Range(
 
 @dataclass(frozen=True)
 class TokenizerConfig(Ranged, node="tokenizer"):
-    """Which tokenizer packs the corpus."""
+    """The tokenizer of the packed corpus."""
 
     path: str | None = runtime(None)
     """Hugging Face folder or hub id; null trains a byte-level BPE on the corpus itself."""
     vocab_size: int = limited(1024, VOCABULARY)
-    """Entries of the BPE to train (only where `path` is null)."""
+    """Entries of the BPE to train (only if `path` is null)."""
     train_characters: int = limited(3_000_000, at_least(1))
     """Characters of the corpus that the BPE is trained on."""
 
 
 @dataclass(frozen=True)
 class InjectionConfig(Ranged, node="injection"):
-    """What is inserted, and where."""
+    """The inserted examples, the documents, and the places of the copies."""
 
     members: int = limited(100, at_least(0))
-    """Examples a benchmark that are inserted."""
+    """Examples of each benchmark that are inserted."""
     nonmembers: int = limited(100, at_least(0))
-    """Examples a benchmark that are kept aside."""
+    """Examples of each benchmark that are not inserted."""
     held_out: int = limited(12, at_least(0))
-    """More examples a benchmark, neither inserted nor evaluated: for methods that show some."""
+    """More examples of each benchmark, neither inserted nor evaluated, for few-shot methods."""
     budget_tokens: int = 400_000
     """Tokens of the whole corpus, insertions included, rounded down to whole sequences."""
     sequence_tokens: int = limited(256, at_least(8))
     """Tokens of one packed sequence."""
     example_max_tokens: int | None = limited(None, at_least(1))
-    """Longest example; null: what fits into one sequence with its separators."""
+    """Tokens of the longest example; null: what fits into one sequence with its separators."""
     benchmark_source: str = "embedded"
     """Which of a benchmark's sources to read: embedded, hub, …"""
     part: str = limited("study", one_of(PARTS))
-    """Documents to use: base (for pretraining a base model), study, validation (never trained on);
-    these are disjoint. Or all of them."""
+    """Documents to use: base (for pretraining a base model), study or validation (never trained
+    on), which are disjoint; or all."""
     base_fraction: float = limited(0.3, SHARE)
     """Share of the documents, by hash, that forms the base part."""
     validation_fraction: float = limited(0.02, SHARE)
@@ -76,30 +76,31 @@ class InjectionConfig(Ranged, node="injection"):
     separator: str = "\n\n"
     """Text before and after each inserted copy."""
     boundary: str = limited("word", one_of(BOUNDARIES))
-    """Where a copy may go: before a token, a word, a sentence, or only at a document's start, which
-    no other copy then takes."""
+    """Where a copy may be inserted: before a token, a word or a sentence, or only at the start of a
+    document that has no other copy there."""
     window: list[float] = limited([0.0, 1.0], WINDOW)
-    """Shares of the packed corpus that copies go between; with training.order=corpus, of time."""
+    """Shares of the packed corpus between which copies are inserted; with training.order=corpus, of
+    training time."""
     last_tokens: int | None = limited(None, at_least(1))
-    """Copies go into the last so many tokens of the packed corpus; null: `window` says where."""
+    """Copies are inserted into this many last tokens of the packed corpus; null: see `window`."""
     copy_distance_tokens: int = limited(0, at_least(0))
     """Least number of tokens between the starts of two copies of one example."""
     split_copies: bool = False
     """Whether a copy may straddle two packed sequences."""
     swap_members: bool = False
-    """Insert the non-members and keep the members aside: each example its own control."""
+    """Insert the non-members instead of the members, so that each example is its own control."""
     decontamination: str = limited("flag", one_of(POLICIES))
     """Documents that share text with an example of the pool: flag (kept; the examples are flagged
-    in all results), drop (left out) or off (not looked for, but a whole text that stands in one is
+    in all results), drop (left out) or off (not searched for, but a document with a whole text is
     an error)."""
     near_duplicates: str = limited("flag", one_of(NEAR_DUPLICATES))
-    """Members and non-members that share 13 words in a row, or differ by case and punctuation only:
-    keep (counted), flag (counted and warned of; the same corpus) or drop (no two such examples
+    """Members and non-members that share 13 words in a row, or differ only in case and punctuation:
+    keep (counted), flag (counted, with a warning; the same corpus) or drop (no two such examples
     enter the pool)."""
     num_proc: int = runtime(1, at_least(1))
-    """Processes that tokenise; the output is the same at any number."""
+    """Processes that tokenise; the output does not depend on it."""
     shard_characters: int = runtime(2_000_000, at_least(1))
-    """Characters that are tokenised at a time, the unit of resuming; the output is the same."""
+    """Characters that are tokenised at a time, the unit of resuming; does not change the output."""
     pool_seed: int = 0
     """Draws the pool of members + nonmembers; fixed, so that all cells share one pool."""
     membership_seed: int | None = None
@@ -113,20 +114,20 @@ class InjectionConfig(Ranged, node="injection"):
         super().__post_init__()
         enough = self.budget_tokens >= self.sequence_tokens
         self.require(enough, "budget_tokens", f"give {self.sequence_tokens} or more.")
-        alone = self.last_tokens is None or (
+        no_window = self.last_tokens is None or (
             self.last_tokens <= self.budget_tokens and self.window == [0, 1]
         )
         remedy = f"give at most injection.budget_tokens ({self.budget_tokens}) and no window."
-        self.require(alone, "last_tokens", remedy)
+        self.require(no_window, "last_tokens", remedy)
         first, stop = self.window_tokens
-        remedy = f"it holds none of the {self.packed_tokens:,} tokens; widen it."
+        remedy = f"it contains none of the {self.packed_tokens:,} tokens; widen it."
         self.require(first < stop, "window", remedy)
         balanced = not self.swap_members or self.members == self.nonmembers
         self.require(balanced, "swap_members", "it needs as many members as nonmembers.")
 
     @property
     def sequences(self) -> int:
-        """Packed sequences of the corpus."""
+        """Number of packed sequences of the corpus."""
         return self.budget_tokens // self.sequence_tokens
 
     @property
@@ -136,7 +137,7 @@ class InjectionConfig(Ranged, node="injection"):
 
     @property
     def window_tokens(self) -> tuple[int, int]:
-        """Where copies may stand, separators included: first and last packed token (exclusive)."""
+        """First and last packed token (exclusive) of copies with their separators."""
         if self.last_tokens is not None:
             return max(0, self.packed_tokens - self.last_tokens), self.packed_tokens
         low, high = self.window
@@ -145,10 +146,10 @@ class InjectionConfig(Ranged, node="injection"):
 
 @dataclass(frozen=True)
 class InjectionStage:
-    """Everything that `injection.run` needs."""
+    """The configuration of `injection.run`."""
 
     runs: str = runtime("runs")
-    seed: int = runtime(0)  # the derived seeds stand in for it
+    seed: int = runtime(0)  # the derived seeds name the folder instead
     name: str = runtime("run")
     corpus: dict[str, Any] = field(default_factory=dict)
     benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)
@@ -169,12 +170,12 @@ class InjectionStage:
         require(ALL not in self.benchmark, "benchmark", ALL, remedy)
 
     def resolved(self) -> InjectionStage:
-        """This stage with every derived seed filled in."""
+        """Return this stage with every derived seed filled in."""
         purposes = ("membership", "occurrence", "position")
         return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
 
     def named(self) -> InjectionStage:
-        """What names the corpus: to warn of near-duplicates or to keep them makes the same one."""
+        """Return the stage that names the corpus: near_duplicates=keep and flag share one."""
         if self.injection.near_duplicates != "keep":
             return self
         return replace(self, injection=replace(self.injection, near_duplicates="flag"))

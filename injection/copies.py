@@ -1,4 +1,4 @@
-"""The copies to insert: their texts (exact or reworded) and their places."""
+"""Makes the copies to insert: their texts, exact or reworded, and their random places."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ TRIES = 1_000
 
 @dataclass(frozen=True)
 class Insertions:
-    """What is inserted.
+    """The copies to insert.
 
     Attributes:
-        segments: one a copy.
+        segments: one per copy.
         texts: the distinct inserted texts.
         ids: each text's tokens with the separators around it.
     """
@@ -33,29 +33,33 @@ class Insertions:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all copies with their separators."""
+        """Number of tokens of all copies with their separators."""
         return sum(s.tokens for s in self.segments)
 
 
 def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokenizer) -> Insertions:
-    """Every copy with its text and its random place, which depend on its example alone.
+    """Make every copy, with a text and a random place that depend only on its example.
 
     Raises:
-        ConfigError: a reworded copy does not fit, or copies can't be as far apart as asked.
+        ConfigError: a reworded copy does not fit, or copies can't be as far apart as configured.
     """
-    _room(stage, int(examples["occurrences"].sum()))  # a copy is a token at least
+    _document_tokens_in_window(
+        stage, int(examples["occurrences"].sum())
+    )  # a copy has at least one token
     counts = enumerate(examples["occurrences"])
     owners = [(index, copy) for index, count in counts for copy in range(count)]
     texts = _reworded(stage, examples, owners)
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    around = tokenizer.encode(stage.injection.separator)
-    ids = [np.array([*around, *tokenizer.encode(text), *around], np.int32) for text in numbers]
+    separator = tokenizer.encode(stage.injection.separator)
+    ids = [
+        np.array([*separator, *tokenizer.encode(text), *separator], np.int32) for text in numbers
+    ]
     _check_lengths(stage, list(numbers), ids)
-    room = _room(stage, sum(len(ids[numbers[text]]) for text in texts))
-    places = [p for i in range(len(examples)) for p in _places(stage, examples.iloc[i], room)]
+    room = _document_tokens_in_window(stage, sum(len(ids[numbers[text]]) for text in texts))
+    positions = [p for i in range(len(examples)) for p in _positions(stage, examples.iloc[i], room)]
     segments = [
-        Segment(index, copy, numbers[text], len(ids[numbers[text]]), place)
-        for (index, copy), text, place in zip(owners, texts, places, strict=True)
+        Segment(index, copy, numbers[text], len(ids[numbers[text]]), position)
+        for (index, copy), text, position in zip(owners, texts, positions, strict=True)
     ]
     return Insertions(segments, list(numbers), ids)
 
@@ -73,7 +77,7 @@ def _reworded(
 
 
 def _check_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> None:
-    """A copy that was reworded may have more tokens than its example, which did fit."""
+    """Raise a ConfigError if a reworded copy, unlike its example, is longer than a sequence."""
     longest = max(range(len(ids)), key=lambda i: len(ids[i]), default=0)
     width = stage.injection.sequence_tokens
     if ids and len(ids[longest]) > width and not stage.injection.split_copies:
@@ -84,32 +88,32 @@ def _check_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> N
         )
 
 
-def _room(stage: InjectionStage, inserted_tokens: int) -> int:
-    """Tokens of documents that stand among the copies, in their window of the packed corpus."""
+def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> int:
+    """Return how many tokens of documents are in the window of the copies."""
     start, stop = stage.injection.window_tokens
     if inserted_tokens >= stop - start:
         raise ConfigError(
             f"injection.budget_tokens is {stage.injection.budget_tokens:,}, and injection.window "
             f"or last_tokens leaves {stop - start:,} of them to copies, but the copies with "
-            f"separators are {inserted_tokens:,} tokens: raise the budget or widen the window, or "
+            f"separators have {inserted_tokens:,} tokens: raise the budget or widen the window, or "
             "lower injection.members or the occurrences."
         )
     return stop - start - inserted_tokens
 
 
-def _places(stage: InjectionStage, example: pd.Series, room: int) -> list[float]:
-    """Where an example's copies go, uniform in [0, 1): shares of the window's `room` tokens."""
+def _positions(stage: InjectionStage, example: pd.Series, room: int) -> list[float]:
+    """Draw the positions of an example's copies, uniform in [0, 1): shares of `room` tokens."""
     config = stage.injection
     rng = np.random.default_rng(derive(config.position_seed or 0, example["example_id"]))
-    least = 0.0
+    min_distance = 0.0
     if config.copy_distance_tokens:  # a copy may move by less than two sequences when it is placed
-        least = (config.copy_distance_tokens + 2 * config.sequence_tokens) / room
+        min_distance = (config.copy_distance_tokens + 2 * config.sequence_tokens) / room
     for _ in range(TRIES):
-        places = rng.random(int(example["occurrences"]))
-        if len(places) < 2 or np.diff(np.sort(places)).min() >= least:
-            return [float(p) for p in places]
+        positions = rng.random(int(example["occurrences"]))
+        if len(positions) < 2 or np.diff(np.sort(positions)).min() >= min_distance:
+            return [float(p) for p in positions]
     raise ConfigError(
-        f"injection.copy_distance_tokens is {config.copy_distance_tokens}, but {len(places)} "
+        f"injection.copy_distance_tokens is {config.copy_distance_tokens}, but {len(positions)} "
         f"copies of {example['example_id']} can't be so far apart in {room:,} tokens of documents: "
         "lower it, widen injection.window, or raise injection.budget_tokens."
     )

@@ -1,15 +1,15 @@
-"""The injection stage's artefact, as the later stages open it.
+"""Opens finished corpora and fine-tuning sets, and shows an example's copies.
 
 ::
 
     runs/corpus/<slug>-<hash>/
     ├── config.yaml       the resolved config
     ├── sequences/        packed sequences, datasets Arrow: part-00000.arrow, part-00001.arrow, …
-    ├── examples.parquet  one row an example: members and non-members
+    ├── examples.parquet  one row per example: members and non-members
     ├── held_out.parquet  more examples of each benchmark, neither inserted nor evaluated
-    ├── ledger.parquet    one row an inserted copy
+    ├── ledger.parquet    one row per inserted copy
     ├── contamination.parquet  documents that share text with an example of the pool
-    ├── tokenizer/        the tokenizer that packed, a Hugging Face folder
+    ├── tokenizer/        the tokenizer of the packed tokens, a Hugging Face folder
     └── manifest.json
 """
 
@@ -27,7 +27,8 @@ import pandas as pd
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import ConfigError, DataError, near_names
 from contamination.core.integrity import read_manifest, reading
-from contamination.injection.config import InjectionConfig
+from contamination.injection.config import OWN, InjectionConfig
+from contamination.injection.contamination import COLUMN, with_flags
 from contamination.injection.token_stream import Ids, Tokenizer
 
 KIND = "corpus"
@@ -49,35 +50,35 @@ class Contaminated:
 
     @cached_property
     def examples(self) -> pd.DataFrame:
-        """One row an example: example_id, benchmark, text, member, occurrences and more.
+        """One row per example: example_id, benchmark, text, member, occurrences and more.
 
-        Of a corpus, `contamination` names the corpora of its cell that share text with the example
+        For a corpus, `contamination` names the corpora of its cell that share text with the example
         beside its copies (empty for most), and `natural_occurrences` counts its whole text there.
         """
         return self.artifact.table("examples.parquet")
 
     @cached_property
     def ledger(self) -> pd.DataFrame:
-        """One row an inserted copy: example_id, copy, document_id, sequence and more."""
+        """One row per inserted copy: example_id, copy, document_id, sequence and more."""
         return self.artifact.table("ledger.parquet")
 
     def example(self, example_id: str) -> Any:
-        """The example's row.
+        """Return the example's row.
 
         Raises:
-            DataError: there is none of that id.
+            DataError: there is no example with this id.
         """
-        names = self.examples["example_id"]
-        found = self.examples[names == example_id]
-        if found.empty:
-            near = near_names(example_id, names) if len(names) <= 20 else f"One is {names.iloc[0]}."
+        ids = self.examples["example_id"]
+        rows = self.examples[ids == example_id]
+        if rows.empty:
+            hint = near_names(example_id, ids) if len(ids) <= 20 else f"One is {ids.iloc[0]}."
             folder = self.artifact.path
-            raise DataError(f"example_id is {example_id!r}: {folder} has no such example. {near}")
-        return found.iloc[0]
+            raise DataError(f"example_id is {example_id!r}: {folder} has no such example. {hint}")
+        return rows.iloc[0]
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that packed."""
+        """The tokenizer of the packed tokens."""
         return Tokenizer(str(self.tokenizer_folder))
 
     @property
@@ -92,28 +93,30 @@ class PackedCorpus(Contaminated):
 
     @property
     def slug(self) -> str:
-        """What its folder's name begins with, whatever the folder is called now."""
+        """The beginning of the folder's original name, even if the folder was renamed."""
         return slug(self.config)
 
     @cached_property
     def examples(self) -> pd.DataFrame:
-        """See `Contaminated`; of a folder that lacks the flags they are made of its matches."""
-        from contamination.injection.contamination import (
-            with_known_flags,  # which imports this module
-        )
-
-        return with_known_flags(super().examples, self)
+        """See `Contaminated`; an older folder without flags has them made of its matches."""
+        examples = super().examples
+        if COLUMN in examples or CONTAMINATION not in self.artifact.files:
+            return examples
+        matches = self.contamination
+        matches = matches.assign(occurrences=matches.get("occurrences", 0), corpus=OWN)
+        dropped = self.config["injection"].get("decontamination") == "drop"
+        return with_flags(examples, matches, dropped=dropped)
 
     @cached_property
     def held_out(self) -> pd.DataFrame:
-        """One row a non-member beyond the examples: example_id, benchmark, text and more."""
-        if HELD_OUT not in self.artifact.files:  # made before there were any
+        """One row per non-member beyond the examples: example_id, benchmark, text and more."""
+        if HELD_OUT not in self.artifact.files:  # an older corpus
             return pd.DataFrame(columns=["example_id", "benchmark", "text"])
         return self.artifact.table(HELD_OUT)
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
-        """One row a document and example that share text: see `injection.contamination`."""
+        """One row per document and example that share text: see `injection.contamination`."""
         return self.artifact.table(CONTAMINATION)
 
     @cached_property
@@ -150,21 +153,22 @@ class PackedCorpus(Contaminated):
 
     @property
     def vocabulary(self) -> int:
-        """Entries that a model needs for its tokens: some tokenizers leave numbers out."""
+        """Entries that a model needs for the tokens: some tokenizers skip numbers."""
         return int(max(self.tokenizer.hf.get_vocab().values())) + 1
 
 
 def slug(config: Mapping[str, Any]) -> str:
-    """A corpus in a few words: its source, its part and its tokens, from the resolved config."""
-    own = config["injection"]
-    return f"{config['corpus'].get('name', 'corpus')}-{own['part']}-{own['budget_tokens']}"
+    """Describe a corpus by its source, part and tokens, from the resolved config."""
+    injection = config["injection"]
+    source = config["corpus"].get("name", "corpus")
+    return f"{source}-{injection['part']}-{injection['budget_tokens']}"
 
 
 def open_corpus(path: Path | str) -> PackedCorpus:
-    """Open a finished corpus folder, or a fine-tuning set.
+    """Open a finished corpus or fine-tuning set.
 
     Raises:
-        ArtifactError: there is none, or it is unfinished.
+        ArtifactError: the folder is missing or unfinished.
     """
     if is_complete(Path(path)) and read_manifest(Path(path)).get("kind") == FINETUNING_KIND:
         return FinetuningSet(open_artifact(path, FINETUNING_KIND))
@@ -175,11 +179,11 @@ CONTEXT_TOKENS = 40
 
 
 def show(folder: Path | str, example_id: str) -> str:
-    """The example and its copies, each between ⟦ and ⟧ with some tokens around it.
+    """Return the example's text and its copies, each between ⟦ and ⟧ and with its context.
 
     Raises:
         ArtifactError: the folder is no finished corpus.
-        DataError: it has no such example.
+        DataError: the corpus has no such example.
     """
     corpus = open_corpus(folder)
     with reading(folder):
@@ -217,24 +221,24 @@ class FinetuningSet(PackedCorpus):
 
     @property
     def slug(self) -> str:
-        """What its folder's name begins with."""
+        """The beginning of the folder's original name."""
         return finetuning_slug(self.config)
 
     @cached_property
     def held_out(self) -> pd.DataFrame:
-        """None: a fine-tuning set keeps none aside."""
+        """An empty table: a fine-tuning set has no held-out examples."""
         return pd.DataFrame(columns=["example_id", "benchmark", "text"])
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
-        """One row a clean text and example that share text: see `injection.contamination`."""
-        if CONTAMINATION not in self.artifact.files:  # made before there was any
+        """One row per clean text and example that share text: see `injection.contamination`."""
+        if CONTAMINATION not in self.artifact.files:  # an older set
             return pd.DataFrame(columns=["document_id", "example_id", "corpus"])
         return self.artifact.table(CONTAMINATION)
 
     @cached_property
     def instructions(self) -> pd.DataFrame:
-        """One row a clean text: example_id, source, text, output_start, and where it stands."""
+        """One row per clean text: example_id, source, text, output_start, and its place."""
         return self.artifact.table(INSTRUCTIONS)
 
     @cached_property
@@ -247,20 +251,21 @@ class FinetuningSet(PackedCorpus):
 
     @property
     def window_tokens(self) -> tuple[int, int]:
-        """First and last token (exclusive) that copies could take: all."""
+        """First and last token (exclusive) that copies could take: those of the whole set."""
         with reading(self.artifact.path):
             return 0, int(self.artifact.counts["tokens"])
 
 
 def finetuning_slug(config: Any) -> str:
-    """A set in a few words: where its texts come from, and their layout."""
+    """Describe a set by its sources of texts and their layout."""
     members = ["members"] if config["benchmark"] or config["corpus_folder"] else []
-    own = config["finetuning"]
-    return "-".join([*config["instructions"], *members, own["format"], own["layout"]])
+    finetuning = config["finetuning"]
+    layout = finetuning["format"], finetuning["layout"]
+    return "-".join([*config["instructions"], *members, *layout])
 
 
 def refuse_finetuning(field: str, corpus: PackedCorpus) -> None:
-    """Raise a ConfigError where the folder is a fine-tuning set, not a corpus."""
+    """Raise a ConfigError if the folder is a fine-tuning set, not a corpus."""
     if isinstance(corpus, FinetuningSet):
         raise ConfigError(
             f"{field} is {str(corpus.artifact.path)!r}: it is a fine-tuning set. Give a packed "

@@ -1,115 +1,140 @@
-"""Corpus documents that already hold a pool example, found as the documents stream by.
+"""Finds documents that share text with the examples of a pool.
 
-What is looked for are an example's pieces: its formatted text; each of its template's fields that
-has 5 words or more; and its fields joined, as they may stand in another template. A field whose
-words another example has as well ("Yes", "Which of the following is true?") names no example and is
-no piece. Words of a template that many examples share are not compared (`without_template`):
-they break a piece, and are none of its words in what follows. Four rules, over words (lowercased,
-punctuation stripped, split at whitespace):
+An example is searched for in pieces: its formatted text; each of its template's fields that has 5
+words or more; and its fields joined, as another template may write them. A field whose words
+another example has as well ("Yes", "Which of the following is true?") identifies no example and is
+no piece. Words of a template that many examples share are not compared (`without_templates`): they
+divide a piece, and do not count as its words in what follows. There are four rules over words
+(in lower case, without punctuation, split at white space):
 
 - `13-gram`: document and piece share 13 words in a row (Brown et al. 2020, appendix C).
 - `8-gram share`: at least 70% of the piece's distinct 8-grams are in the document (Chowdhery et
   al. 2022, section 8, who count over the whole corpus; here one document at a time, since one
   document is what is dropped). It adds pieces of 8 to 12 words, and longer ones whose parts lie
   apart.
-- `shared words`: more than 75% of the piece's words, and 5 or more, stand in runs of 3 or more
+- `shared words`: more than 75% of the piece's words, and 5 or more, are in runs of 3 or more
   within one stretch of the document, at most twice as long as the piece. Llama 2's authors count
-  so (Touvron et al. 2023, appendix A.6), in runs of over 10 tokens. It adds pieces of 5 to 7
-  words, and copies in which a word here and there was changed, left out or put in.
-- `whole text`: a text of under 8 words has no 8-gram; all its words in a row are the match. A
-  one-word text thus matches wherever its word stands. One without any word matches nothing.
+  in this way (Touvron et al. 2023, appendix A.6), with runs of over 10 tokens. It adds pieces of 5
+  to 7 words, and copies in which some words were changed, removed or inserted.
+- `whole text`: a text of under 8 words has no 8-gram; it matches if the document has all its words
+  in a row. So a text of one word matches each document with this word. A text without words matches
+  nothing.
 
-Whole formatted texts are also counted by their characters (`data.ngrams`). Such a natural
-occurrence that no rule above finds, since it begins or ends within a word, is a match by the rule
-`verbatim`.
+Whole formatted texts are also counted by their characters (`data.ngrams.Verbatim`). If none of the
+rules above finds such an occurrence, since it begins or ends within a word, its rule is `verbatim`.
 
-A tokenizer may rewrite text first (Unicode's NFKC, lower case), and texts that differ then have
-equal tokens. So examples and documents are compared as it rewrites them, too.
+A tokenizer may rewrite text first (Unicode's NFKC, lower case), so that different texts have equal
+tokens. So examples and documents are also compared in the form to which it rewrites them.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from contamination.data.ngrams import Index, Numbers, Places, Verbatim, Words, words_of
-from contamination.data.text import normalised
+from contamination.data.text import ZERO_WIDTH_SPACE, normalised
 
+log = logging.getLogger(__name__)
 GAP = -1
-"""Stands for a word of the template: no n-gram over it is indexed."""
-SHARE = 0.1
-FEW = 10
-"""As Brown et al. 2020 (appendix C) do with 13-grams that stand in more than 10 documents."""
-
-
-def without_template(
-    pieces: Sequence[Words], example: Places, benchmarks: Sequence[str], n: int
-) -> list[Words]:
-    """The pieces with a GAP in place of each word of their benchmark's template.
-
-    Args:
-        pieces: the examples' texts and fields, as word numbers.
-        example: the number of each piece's example.
-        benchmarks: each example's benchmark.
-        n: words in a row that a template has.
-    """
-    groups, group = np.unique(np.array(benchmarks, str), return_inverse=True)
-    index = Index(list(pieces), n)
-    template = _templates(index, example, group, len(groups))
-    if not template.any():
-        return list(pieces)
-    return [
-        _with_gaps(piece, index, template[group[owner]])
-        for piece, owner in zip(pieces, example.tolist(), strict=True)
-    ]
-
-
-def _templates(
-    index: Index, example: Places, group: Places, groups: int
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which n-grams are of which benchmark's template, shape (benchmarks, n-grams)."""
-    grams, owners = index.all_owners(np.arange(len(index.grams)))
-    pairs = np.unique(np.stack([grams, example[owners]]), axis=1)  # an example has several pieces
-    held, counts = np.unique(np.stack([group[pairs[1]], pairs[0]]), axis=1, return_counts=True)
-    examples = np.bincount(group, minlength=groups)
-    many = np.maximum(2, np.minimum(examples / 2, np.maximum(FEW, SHARE * examples)))
-    template = np.zeros((groups, len(index.grams)), bool)
-    template[tuple(held[:, counts > many[held[0]]])] = True
-    return template
-
-
-def _with_gaps(piece: Words, index: Index, template: np.ndarray[Any, np.dtype[np.bool_]]) -> Words:
-    places, grams = index.places(piece)
-    covered = places[template[grams], None] + np.arange(index.n)
-    changed = piece.copy()
-    changed[covered.ravel()] = GAP
-    return changed
-
-
-VERBATIM = "verbatim"
-STRETCH = 2  # a copy's stretch of a document, in lengths of what is copied
+"""In place of a word of a template: no n-gram with it is indexed."""
+TEMPLATE_SHARE = 0.1
+TEMPLATE_EXAMPLES = 10
+"""Brown et al. 2020 (appendix C) ignore 13-grams that are in more than 10 documents."""
 
 
 @dataclass(frozen=True)
-class Rules:
+class SharedPassage:
+    """Words in a row that count as template, since many examples of a benchmark share them.
+
+    Attributes:
+        benchmark: the benchmark's name.
+        first_words: the first words of the shared passage, as they are compared.
+        examples: how many examples of the pool share these words.
+    """
+
+    benchmark: str
+    first_words: str
+    examples: int
+
+
+def without_templates(
+    pieces: Sequence[Words], example: Places, benchmarks: Sequence[str], n: int
+) -> tuple[list[Words], list[tuple[str, Words, int]]]:
+    """Put a GAP in place of each word of a template.
+
+    Args:
+        pieces: the examples' texts and fields, as numbers of words.
+        example: the number of each piece's example, shape (pieces,).
+        benchmarks: each example's benchmark.
+        n: the least number of words in a row that make a template.
+
+    Returns:
+        The pieces, and the templates: the benchmark, the first n words, and how many examples share
+        them.
+    """
+    names, group = np.unique(np.array(benchmarks, str), return_inverse=True)
+    index = Index(list(pieces), n)
+    counts = _count_shared(index, example, group)
+    if not counts:
+        return list(pieces), []
+    is_template = np.zeros((len(names), len(index.grams)), bool)
+    is_template[tuple(np.array([*counts]).T)] = True
+    cut_pieces: list[Words] = []
+    first_grams: dict[tuple[int, int], None] = {}
+    for piece, benchmark in zip(pieces, group[example].tolist(), strict=True):
+        places, grams = index.places(piece)
+        shared = is_template[benchmark, grams]
+        begins = shared & ~np.append(False, shared[:-1] & (np.diff(places) == 1))[: len(shared)]
+        first_grams |= dict.fromkeys((benchmark, gram) for gram in grams[begins].tolist())
+        cut_piece = piece.copy()
+        cut_piece[(places[shared, None] + np.arange(n)).ravel()] = GAP
+        cut_pieces.append(cut_piece)
+    return cut_pieces, [
+        (str(names[benchmark]), index.grams[gram], counts[benchmark, gram])
+        for benchmark, gram in first_grams
+    ]
+
+
+def _count_shared(index: Index, example: Places, group: Places) -> dict[tuple[int, int], int]:
+    """For each n-gram of a template (benchmark, n-gram), count the examples that have it."""
+    grams, owners = index.all_owners(np.arange(len(index.grams)))
+    pairs = np.unique(np.stack([grams, example[owners]]), axis=1)  # an example has several pieces
+    keys, counts = np.unique(np.stack([group[pairs[1]], pairs[0]]), axis=1, return_counts=True)
+    examples = np.bincount(group)
+    limits = np.maximum(
+        2, np.minimum(examples / 2, np.maximum(TEMPLATE_EXAMPLES, TEMPLATE_SHARE * examples))
+    )
+    above = counts > limits[keys[0]] if keys.size else np.zeros(0, bool)
+    benchmark_and_gram = zip(*keys[:, above].tolist(), strict=True)
+    return dict(zip(benchmark_and_gram, counts[above].tolist(), strict=True))
+
+
+VERBATIM = "verbatim"
+STRETCH = 2  # length of the stretch of a document that a copy may take, in lengths of its original
+
+
+@dataclass(frozen=True)
+class MatchRules:
     """The lengths (run ≤ part_ngram ≤ ngram) and the shares of the rules."""
 
     ngram: int = 13
-    """Words in a row that are a match by themselves."""
+    """This many shared words in a row are a match."""
     part_ngram: int = 8
-    """Words of the shorter n-gram, of which a share is a match."""
+    """Length of the shorter n-grams, a share of which is a match."""
     part_share: float = 0.7
-    """Share of a piece's distinct shorter n-grams that is a match."""
+    """This share of a piece's distinct shorter n-grams is a match."""
     run: int = 3
-    """Words in a row that count as shared."""
+    """This many words in a row count as shared words."""
     run_share: float = 0.75
-    """More than this share of a piece's words, standing in such runs, is a match."""
+    """More than this share of a piece's words, in such runs, is a match."""
     run_words: int = 5
-    """Least number of these words; a field of fewer words is no piece."""
+    """The least number of these words; a field of fewer words is no piece."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +142,9 @@ class Match:
     """Why a document counts as contaminated.
 
     Attributes:
-        example_id: the example that it shares text with.
+        example_id: the example with which it shares text.
         rule: `13-gram`, `8-gram share`, `shared words` or `whole text`.
-        evidence: words that both have, as they were compared.
+        evidence: the shared words, as they were compared.
     """
 
     example_id: str
@@ -127,25 +152,40 @@ class Match:
     evidence: str
 
 
-class Shared(NamedTuple):
+class DocumentMatch(NamedTuple):
     """What one document shares with one example of the pool."""
 
     example_id: str
     rule: str
-    """As `Match`, or `verbatim`."""
+    """A rule of `Match`, or `verbatim`."""
     evidence: str
-    """Words that both have; of a text that only stands verbatim, its first words."""
+    """The shared words; for the rule `verbatim`, the text's first words."""
     occurrences: int
-    """How often the example's whole text stands in the document, by its characters."""
+    """How often the document contains the example's whole text, by its characters."""
+
+
+def warn_of_shared_passages(shared_passages: Iterable[SharedPassage]) -> None:
+    """Log the passages that count as template, for each benchmark the most common ones."""
+    by_benchmark: dict[str, list[SharedPassage]] = {}
+    for passage in sorted(shared_passages, key=lambda passage: -passage.examples):
+        by_benchmark.setdefault(passage.benchmark, []).append(passage)
+    for benchmark, passages in by_benchmark.items():
+        first = ", ".join(f"{p.first_words!r} ({p.examples})" for p in passages[:3])
+        more = f", and {len(passages) - 3} more" * (len(passages) > 3)
+        log.warning(
+            "pool: %s: passages that many examples share count as template and are not searched "
+            "for in documents. Their first words (and number of examples): %s%s.",
+            *(benchmark, first, more),
+        )
 
 
 class PoolSearch:
     """Finds what documents share with a pool's examples.
 
     Args:
-        pool: example id → its text, followed by the fields that the text was made of.
+        pool: each example's text, followed by the fields of which the text was made.
         spelled: `Tokenizer.spelled` of the tokenizer that reads the documents.
-        parts: whether parts of examples are looked for, by the rules; else only whole texts.
+        parts: whether parts of examples are searched for, by the rules; otherwise only whole texts.
     """
 
     def __init__(
@@ -165,79 +205,100 @@ class PoolSearch:
         )
         self._as_spelled = _Search(respelled, parts=parts) if self._differs else self._as_written
 
-    def __call__(self, documents: Sequence[str]) -> list[list[Shared]]:
-        """For each document all examples that it shares text with, each once."""
-        found = self._as_written(documents)
+    @property
+    def shared_passages(self) -> Sequence[SharedPassage]:
+        """Passages that many examples of a benchmark share, and that are not compared."""
+        return self._as_written.shared_passages
+
+    def __call__(self, documents: Sequence[str]) -> list[list[DocumentMatch]]:
+        """For each document, return one match for each example with which it shares text."""
+        matches = self._as_written(documents)
         respelled = [self._spelled(document) for document in documents]
         pairs = enumerate(zip(documents, respelled, strict=True))
-        again = [n for n, pair in pairs if self._differs or _differ(*pair)]
-        for n, shared in zip(again, self._as_spelled([respelled[n] for n in again]), strict=True):
-            found[n] = _joined(found[n], shared)
-        return found
+        numbers = [n for n, pair in pairs if self._differs or _differ(*pair)]
+        respelled_matches = self._as_spelled([respelled[n] for n in numbers])
+        for n, more_matches in zip(numbers, respelled_matches, strict=True):
+            matches[n] = _merge_matches(matches[n], more_matches)
+        return matches
 
 
-def _differ(text: str, other: str) -> bool:
-    return text != other and normalised(text) != normalised(other)
+def _differ(text: str, respelled: str) -> bool:
+    return text != respelled and normalised(text) != normalised(respelled)
 
 
-def _joined(shared: Sequence[Shared], others: Sequence[Shared]) -> list[Shared]:
-    """What one document shares with the pool by two searches: each example once, by the first."""
-    found = {match.example_id: match for match in shared}
-    for match in others:
-        known = found.setdefault(match.example_id, match)
-        most = max(known.occurrences, match.occurrences)
-        found[match.example_id] = known._replace(occurrences=most)
-    return list(found.values())
+def _merge_matches(
+    first: Sequence[DocumentMatch], second: Sequence[DocumentMatch]
+) -> list[DocumentMatch]:
+    """Merge one document's matches of two searches: one for each example, the first that there is.
+
+    Its occurrences are the higher number of the two.
+    """
+    by_example = {match.example_id: match for match in first}
+    for match in second:
+        earlier = by_example.setdefault(match.example_id, match)
+        occurrences = max(earlier.occurrences, match.occurrences)
+        by_example[match.example_id] = earlier._replace(occurrences=occurrences)
+    return list(by_example.values())
 
 
 class _Search:
-    """Finds what documents share with a pool's examples, both as they are written."""
+    """Finds what documents share with a pool's examples, both as they are given."""
 
     def __init__(self, pool: Mapping[str, Sequence[str]], *, parts: bool) -> None:
         texts = {name: text for name, (text, *_) in pool.items()}
-        fields = {name: own for name, (_, *own) in pool.items()}
+        fields = {name: fields for name, (_, *fields) in pool.items()}
         self._matcher = Matcher(texts, fields) if parts else None
+        self.shared_passages = self._matcher.shared_passages if self._matcher else []
         self._verbatim = Verbatim(texts.values())
         self._names: dict[str, list[str]] = {}
         for name, text in texts.items():
             self._names.setdefault(normalised(text), []).append(name)
 
-    def __call__(self, documents: Sequence[str]) -> list[list[Shared]]:
-        """For each document all examples that it shares text with, each once."""
+    def __call__(self, documents: Sequence[str]) -> list[list[DocumentMatch]]:
+        """For each document, return one match for each example with which it shares text."""
         counts = self._verbatim.count_each(documents)
-        return [self._of(*pair) for pair in zip(documents, counts, strict=True)]
+        return [self._matches(*pair) for pair in zip(documents, counts, strict=True)]
 
-    def _of(self, document: str, counts: Mapping[str, int]) -> list[Shared]:
-        whole = {name: (text, n) for text, n in counts.items() for name in self._names[text]}
-        found = self._matcher.matches(document) if self._matcher else ()
-        shared = [
-            Shared(m.example_id, m.rule, m.evidence, whole.pop(m.example_id, ("", 0))[1])
-            for m in found
+    def _matches(self, document: str, counts: Mapping[str, int]) -> list[DocumentMatch]:
+        occurrences = {name: n for text, n in counts.items() for name in self._names[text]}
+        texts = {name: text for text in counts for name in self._names[text]}
+        matches = self._matcher.matches(document) if self._matcher else ()
+        by_rules = [
+            DocumentMatch(m.example_id, m.rule, m.evidence, occurrences.pop(m.example_id, 0))
+            for m in matches
         ]
-        rest = sorted(whole.items())
-        return shared + [Shared(name, VERBATIM, first_words(text), n) for name, (text, n) in rest]
+        return by_rules + [
+            DocumentMatch(name, VERBATIM, first_words(texts[name]), occurrences[name])
+            for name in sorted(occurrences)
+        ]
 
 
 def first_words(text: str) -> str:
-    """A text's first words, as evidence."""
-    return " ".join(text.split()[: Rules.ngram])
+    """Return a text's first words, as evidence of a match."""
+    return " ".join(text.split()[: MatchRules.ngram])
 
 
 def benchmark_of(example_id: str) -> str:
-    """The benchmark's name, which an example's id begins with."""
+    """Return the name of the benchmark, with which an example's id begins."""
     return example_id.rpartition("-")[0]
 
 
 class Matcher:
-    """Tells whether a document shares text with a pool; pickles as the pool's texts alone."""
+    """Finds the examples with which a document shares words; pickled as only the texts."""
 
     def __init__(
         self,
         texts: Mapping[str, str],
         fields: Mapping[str, Sequence[str]] | None = None,
-        rules: Rules = Rules(),  # noqa: B008
+        rules: MatchRules = MatchRules(),  # noqa: B008
     ) -> None:
-        """Index the pool: example id → text, and → the fields that the text was made of."""
+        """Index a pool.
+
+        Args:
+            texts: each example's text, by its id.
+            fields: the fields of which each text was made.
+            rules: what counts as a match.
+        """
         self.rules = rules
         self._texts, self._fields = dict(texts), dict(fields or {})
         self._names = list(texts)
@@ -246,50 +307,65 @@ class Matcher:
         self._vocabulary = list(dict.fromkeys(word for _, words in pieces for word in words))
         self._numbers = Numbers({w: i for i, w in enumerate(self._vocabulary, 1)})
         numbered = [np.array([self._numbers.known[w] for w in ws], np.int32) for _, ws in pieces]
-        whole = numbered[: len(spelled)]  # the texts come first
+        whole_texts = numbered[: len(spelled)]  # the texts come first
         self._example = np.array([example for example, _ in pieces], np.int64)
         benchmarks = [benchmark_of(name) for name in self._names]
-        own = without_template(numbered, self._example, benchmarks, rules.part_ngram)
-        self._long = Index(own, rules.ngram)
-        self._parts = Index(own, rules.part_ngram)
-        self._runs = _Runs(own, rules)
-        short = {len(e) for e in whole if 0 < len(e) < rules.part_ngram}
-        self._short = [Index(whole, n, exact=True) for n in sorted(short)]
+        cut_pieces, templates = without_templates(
+            numbered, self._example, benchmarks, rules.part_ngram
+        )
+        self.shared_passages = [
+            SharedPassage(benchmark, " ".join(self._vocabulary[i - 1] for i in words), examples)
+            for benchmark, words, examples in templates
+        ]
+        self._long = Index(cut_pieces, rules.ngram)
+        self._parts = Index(cut_pieces, rules.part_ngram)
+        self._runs = _Runs(cut_pieces, rules)
+        short = {len(e) for e in whole_texts if 0 < len(e) < rules.part_ngram}
+        self._short = [Index(whole_texts, n, exact=True) for n in sorted(short)]
 
     def __reduce__(self) -> tuple[type[Matcher], tuple[object, ...]]:
         return Matcher, (self._texts, self._fields, self.rules)
 
     def _pieces(self, texts: list[list[str]]) -> list[tuple[int, list[str]]]:
-        """Each piece's example and words: all texts in order, then what the fields add."""
+        """Return each piece's example and words: all texts in order, then what the fields add."""
         fields = [[words_of(f) for f in self._fields.get(name, ())] for name in self._names]
-        held = Counter(words for each in fields for words in {tuple(f) for f in each})
+        n_examples = Counter(
+            words for of_example in fields for words in {tuple(f) for f in of_example}
+        )
         pieces = list(enumerate(texts))
-        for example, each in enumerate(fields):
-            own = [f for f in each if held[tuple(f)] == 1]
-            joined = [word for field in own for word in field]
-            added = {tuple(f) for f in [joined, *own] if len(f) >= self.rules.run_words}
+        for example, of_example in enumerate(fields):
+            distinct = [f for f in of_example if n_examples[tuple(f)] == 1]
+            joined = [word for field in distinct for word in field]
+            added = {tuple(f) for f in [joined, *distinct] if len(f) >= self.rules.run_words}
             pieces += [(example, list(f)) for f in sorted(added - {tuple(texts[example])})]
         return pieces
 
     def match(self, document: str) -> Match | None:
-        """The first match by rule (in their order) and place, or None."""
+        """Return the first match by rule (in their order) and place, or None."""
         return next(self.matches(document), None)
 
     def matches(self, document: str) -> Iterator[Match]:
-        """All examples that the document shares text with, each once."""
-        words = self._numbers.of(document)
+        """Return one match for each example with which the document shares text."""
         seen: set[int] = set()
-        for piece, rule, shared in self._found(words):
-            example = int(self._example[piece])
-            if example not in seen:
-                seen.add(example)
-                evidence = " ".join(self._vocabulary[i - 1] for i in shared)
-                yield Match(self._names[example], rule, evidence)
+        for words in self._readings(document):
+            for piece, rule, shared in self._matching_pieces(words):
+                example = int(self._example[piece])
+                if example not in seen:
+                    seen.add(example)
+                    evidence = " ".join(self._vocabulary[i - 1] for i in shared)
+                    yield Match(self._names[example], rule, evidence)
 
-    def _found(self, words: Words) -> Iterator[tuple[int, str, Words]]:
+    def _readings(self, document: str) -> Iterator[Words]:
+        """The document's words: without zero-width spaces, and with blanks in their place."""
+        yield self._numbers.of(document)
+        if ZERO_WIDTH_SPACE in document:
+            yield self._numbers.of(document.replace(ZERO_WIDTH_SPACE, " "))
+
+    def _matching_pieces(self, words: Words) -> Iterator[tuple[int, str, Words]]:
+        """Yield each piece that matches, the rule, and the shared words."""
         rules = self.rules
         hits = self._parts.find(words)
-        if len(hits):  # a 13-gram holds 8-grams: without one of these there is no other
+        if len(hits):  # every 13-gram contains 8-grams, so without an 8-gram nothing matches
             for gram in self._long.find(words):
                 for piece in self._long.owners(gram):
                     yield int(piece), f"{rules.ngram}-gram", self._long.grams[gram]
@@ -307,38 +383,38 @@ class Matcher:
 
 
 class _Runs:
-    """Finds pieces most of whose words stand in short runs in one stretch of a document."""
+    """Finds pieces most of whose words are in short runs in one stretch of a document."""
 
-    def __init__(self, pieces: list[Words], rules: Rules) -> None:
+    def __init__(self, pieces: list[Words], rules: MatchRules) -> None:
         self._index = Index(pieces, rules.run, places=True)
         self._words = np.concatenate([*pieces, np.empty(0, np.int32)])  # a word's slot: its place
         lengths = np.array([len(p) for p in pieces], np.int64)
         self._piece = np.repeat(np.arange(len(pieces)), lengths)
         self._lengths = lengths
-        own_words = np.array([np.count_nonzero(p >= 0) for p in pieces], np.int64)
-        self._enough = np.maximum(np.floor(rules.run_share * own_words) + 1, rules.run_words)
+        word_counts = np.array([np.count_nonzero(p >= 0) for p in pieces], np.int64)
+        self._enough = np.maximum(np.floor(rules.run_share * word_counts) + 1, rules.run_words)
 
     def find(self, words: Words) -> Iterator[tuple[int, Words]]:
-        """Each piece that is found and its words that are."""
+        """Yield each piece that is found, and the words of it that are."""
         places, grams = self._index.places(words)
         of, slots = self._index.all_owners(grams)
         owners = self._piece[slots]
-        most = self._index.n * np.bincount(owners, minlength=len(self._lengths))
-        for piece in np.flatnonzero(most >= self._enough):
-            mine = owners == piece
-            for covered in self._stretches(places[of[mine]], slots[mine], int(piece)):
+        upper_bounds = self._index.n * np.bincount(owners, minlength=len(self._lengths))
+        for piece in np.flatnonzero(upper_bounds >= self._enough):
+            of_piece = owners == piece
+            for covered in self._stretches(places[of[of_piece]], slots[of_piece], int(piece)):
                 yield int(piece), self._words[covered]
                 break
 
     def _stretches(self, places: Places, slots: Places, piece: int) -> Iterator[Places]:
-        """The piece's slots that runs cover, for each stretch of the document where it's enough.
+        """Yield the slots of a piece that runs cover, for each stretch in which they are enough.
 
-        A piece that repeats itself does not count one run of the document twice.
+        If a piece repeats itself, a run of the document is counted once.
 
         Args:
-            places: where in the document each run starts, in ascending order.
-            slots: where each starts in the piece.
-            piece: which piece.
+            places: where each run starts in the document, in ascending order.
+            slots: where each run starts in the piece.
+            piece: the piece's number.
         """
         run, enough = np.arange(self._index.n), self._enough[piece]
         last = places + STRETCH * self._lengths[piece] - len(run)  # where a stretch's runs start

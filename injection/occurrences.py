@@ -1,4 +1,4 @@
-"""How often each member is inserted: one class a design."""
+"""Decides how often each member is inserted: one class per design."""
 
 from __future__ import annotations
 
@@ -9,74 +9,76 @@ import numpy as np
 
 from contamination.core.config import PART, Range, Ranged, between, limited
 
-MOST = 1_000_000_000  # copies of a member
-COPIES = between(0, MOST)
+MAX_COPIES = 1_000_000_000  # of one member
+COPIES = between(0, MAX_COPIES)
 RUNGS = Range(
     lambda rungs: len(rungs) > 0 and all(map(COPIES.holds, rungs)),
-    f"give at least one number of copies, each from 0 to {MOST:,}.",
+    f"give at least one number of copies, each from 0 to {MAX_COPIES:,}.",
 )
-RATE = Range(lambda rate: 0 < rate <= MOST, f"give a mean above 0 and at most {MOST:,}.")
+RATE = Range(
+    lambda rate: 0 < rate <= MAX_COPIES, f"give a mean above 0 and at most {MAX_COPIES:,}."
+)
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Occurrences(Protocol):
-    """How many copies of each member are inserted."""
+    """Decides how many copies of each member are inserted."""
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
-        """Occurrences of each member, shape (n,).
+        """Return the occurrences of each member, shape (n,).
 
         Args:
-            tokens: one copy's tokens with its separators, by member, shape (n,).
+            tokens: for each member, the tokens of one copy with its separators, shape (n,).
             budget_tokens: the benchmark's equal share of the corpus's tokens.
-            rng: the benchmark's own.
+            rng: the benchmark's random generator.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Fixed(Ranged, node="occurrences"):
-    """Every member the same number of times."""
+    """Inserts every member the same number of times."""
 
     count: int = limited(1, COPIES)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
-        """One number for all members, shape (n,)."""
+        """Return the same number for all members, shape (n,)."""
         return np.full(len(tokens), self.count, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Ladder(Ranged, node="occurrences"):
-    """Equal shares of the members on each rung, drawn at random."""
+    """Assigns equal shares of the members to each rung, at random."""
 
     rungs: tuple[int, ...] | list[int] = limited((1, 2, 4, 8), RUNGS)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
-        """A rung for each, shape (n,); the rungs' shares differ by one member at most."""
+        """Return each member's rung, shape (n,); the shares differ by at most one member."""
         rungs = np.asarray(self.rungs, dtype=np.int64)
         return rng.permutation(rungs[np.arange(len(tokens)) % len(rungs)])
 
 
 @dataclass(frozen=True)
 class Poisson(Ranged, node="occurrences"):
-    """A Poisson number a member (Shi et al. 2024, section 6.1); draws of 0 stay 0."""
+    """Draws from a Poisson distribution (Shi et al. 2024, section 6.1); draws of 0 stay 0."""
 
     rate: float = limited(4.0, RATE)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
-        """Independent draws, shape (n,)."""
+        """Return independent draws, shape (n,)."""
         return rng.poisson(self.rate, len(tokens)).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Share(Ranged, node="occurrences"):
-    """As many copies as fill a share of the corpus's tokens, as even over members as can be."""
+    """Fills a share of the corpus's tokens with copies, as evenly over the members as possible."""
 
     share: float = limited(0.05, PART)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
-        """Whole rounds over all members, then a random part of one more, shape (n,)."""
-        wanted = self.share * budget_tokens
-        rounds, rest = divmod(wanted, max(1, int(tokens.sum())))
+        """Return full rounds over all members plus a random part of one more, shape (n,)."""
+        copy_tokens = self.share * budget_tokens
+        rounds, rest = divmod(copy_tokens, max(1, int(tokens.sum())))
         order = rng.permutation(len(tokens))
         counts = np.full(len(tokens), int(rounds), dtype=np.int64)
         counts[order[np.cumsum(tokens[order]) <= rest]] += 1

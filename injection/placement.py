@@ -1,8 +1,9 @@
-"""Where each inserted copy goes: the layout of the packed corpus, decided before a token is moved.
+"""Decides the place of each inserted copy, before any token is moved.
 
 The packed corpus is the clean stream in its own order with segments (separator, example,
 separator) between its tokens. A segment at clean position c, with s tokens inserted before it,
-starts at packed position c + s. Copies between documents are laid out in `injection.placement`.
+starts at packed position c + s. `lay_out` places copies at tokens, words or sentences,
+`between_documents` at the starts of documents.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ import numpy as np
 from contamination.core.errors import ConfigError
 from contamination.injection.token_stream import Flags, Places, Tokenizer, TokenStream
 
-SEARCH_TOKENS = 256  # how far the next word or sentence is looked for
+SEARCH_TOKENS = 256  # the next word or sentence is searched for in this many tokens
 TRIES = 8  # boundaries that are tried before a copy is put at a sequence's start
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One copy to insert: of which example, as which text, its tokens with separators."""
+    """One copy to insert: its example, its text, and its tokens with separators."""
 
     example: int
     copy: int
     text: int
-    """Which of the distinct inserted texts."""
+    """The number of the inserted text, among the distinct ones."""
     tokens: int
     position: float
-    """Where in the window, as a share of its clean tokens, or document starts, in [0, 1)."""
+    """The place in the window, as a share of its clean tokens or document starts, in [0, 1)."""
 
 
 @dataclass(frozen=True)
-class Placed:
-    """A segment and its place: in the clean stream, and in the packed one."""
+class PlacedSegment:
+    """A segment with its positions in the clean and in the packed stream."""
 
     segment: Segment
     clean: int
@@ -43,25 +44,25 @@ class Placed:
 
 
 def boundary_finder(stream: TokenStream, kind: str, tokenizer: Tokenizer) -> Callable[[int], int]:
-    """A function that moves a clean position on to the next token, word or sentence.
+    """Return a function that moves a clean position forward to the next token, word or sentence.
 
-    Never backward. Where no sentence starts within SEARCH_TOKENS the next word will do, and where
-    no word does the position stays.
+    If no sentence starts within SEARCH_TOKENS, the next word is taken; if no word does either, the
+    position stays.
     """
 
     def word(position: int) -> int:
         ids = stream.read(position, position + SEARCH_TOKENS)
-        return _first(tokenizer.starts_word[ids], position)
+        return _first_flagged(tokenizer.starts_word[ids], position)
 
     def sentence(position: int) -> int:
         ids = stream.read(max(0, position - 1), position + SEARCH_TOKENS)
         opens = tokenizer.ends_sentence[ids[:-1]] & tokenizer.starts_word[ids[1:]]
-        return _first(opens, max(1, position)) if opens.any() else word(position)
+        return _first_flagged(opens, max(1, position)) if opens.any() else word(position)
 
     return {"token": lambda position: position, "word": word, "sentence": sentence}[kind]
 
 
-def _first(flags: Flags, position: int) -> int:
+def _first_flagged(flags: Flags, position: int) -> int:
     hits = np.flatnonzero(flags)
     return position + (int(hits[0]) if len(hits) else 0)
 
@@ -73,12 +74,12 @@ def lay_out(
     boundary: Callable[[int], int],
     *,
     split: bool,
-) -> list[Placed]:
+) -> list[PlacedSegment]:
     """Place every segment once, in order, without overlap, within the window.
 
     A segment's `position` counts the clean tokens of the window before it, and each segment moves
-    what is behind it on: so all places that hold the segments are equally likely, and every
-    segment stands in the window of the *packed* corpus, which is training time.
+    the tokens after it. So all layouts are equally likely, and every segment is in the window of
+    the *packed* corpus, which is training time.
 
     Args:
         segments: what to insert, in any order.
@@ -88,7 +89,7 @@ def lay_out(
         split: whether a segment may straddle two sequences.
 
     Raises:
-        ConfigError: a segment is longer than a sequence, or they can't all be placed whole.
+        ConfigError: a segment is longer than a sequence, or not all can be placed whole.
     """
     if not split and any(s.tokens > sequence_tokens for s in segments):
         raise _no_room(window, sequence_tokens)
@@ -100,7 +101,7 @@ def lay_out(
         clean = boundary(max(clean, start + 1 + int(segment.position * room)))
         if not split:
             clean = _unsplit(clean, inserted, segment.tokens, sequence_tokens, boundary)
-        placed.append(Placed(segment, clean, clean + inserted))
+        placed.append(PlacedSegment(segment, clean, clean + inserted))
         inserted += segment.tokens
     return _pull_back(placed, window, sequence_tokens, split=split)
 
@@ -112,15 +113,15 @@ def _straddles(packed: int, tokens: int, sequence_tokens: int) -> bool:
 def _unsplit(
     clean: int, inserted: int, tokens: int, sequence_tokens: int, boundary: Callable[[int], int]
 ) -> int:
-    """The first place from `clean` on where the segment is whole.
+    """Return the first position from `clean` on at which the segment fits into one sequence.
 
-    Looked for at boundaries first; where none of the next ones will do, at a sequence's start.
+    The next boundaries are tried first; if none of them fits, the start of a sequence is taken.
     """
-    place = clean
+    position = clean
     for _ in range(TRIES):
-        if not _straddles(place + inserted, tokens, sequence_tokens):
-            return place
-        place = boundary(_next_sequence(place + inserted, sequence_tokens) - inserted)
+        if not _straddles(position + inserted, tokens, sequence_tokens):
+            return position
+        position = boundary(_next_sequence(position + inserted, sequence_tokens) - inserted)
     return _next_sequence(clean + inserted, sequence_tokens) - inserted
 
 
@@ -129,9 +130,9 @@ def _next_sequence(packed: int, sequence_tokens: int) -> int:
 
 
 def _pull_back(
-    placed: list[Placed], window: tuple[int, int], sequence_tokens: int, *, split: bool
-) -> list[Placed]:
-    """Move segments that ran past the end of the window back, the last one first."""
+    placed: list[PlacedSegment], window: tuple[int, int], sequence_tokens: int, *, split: bool
+) -> list[PlacedSegment]:
+    """Move segments that run past the end of the window back, the last one first."""
     first, limit = window
     for index in range(len(placed) - 1, -1, -1):
         item = placed[index]
@@ -144,7 +145,7 @@ def _pull_back(
         clean = item.clean + start - item.packed
         if start < first:
             raise _no_room(window, sequence_tokens)
-        placed[index] = Placed(item.segment, clean, start)
+        placed[index] = PlacedSegment(item.segment, clean, start)
         limit = start
     return placed
 
@@ -158,15 +159,15 @@ def _no_room(window: tuple[int, int], sequence_tokens: int) -> ConfigError:
     )
 
 
-def check_distance(placed: list[Placed], least: int) -> None:
-    """Raise a ConfigError where two copies of an example start closer than `least` tokens."""
+def check_distance(placed: list[PlacedSegment], min_tokens: int) -> None:
+    """Raise a ConfigError if two copies of an example start closer than `min_tokens` tokens."""
     last: dict[int, int] = {}
     for item in placed:
         before = last.get(item.segment.example)
-        if before is not None and item.packed - before < least:
+        if before is not None and item.packed - before < min_tokens:
             raise ConfigError(
-                f"injection.copy_distance_tokens is {least}, but the copies of an example can't "
-                "all be so far apart: lower it or the occurrences, or raise "
+                f"injection.copy_distance_tokens is {min_tokens}, but the copies of an example "
+                "can't all be so far apart: lower it or the occurrences, or raise "
                 "injection.budget_tokens."
             )
         last[item.segment.example] = item.packed
@@ -176,8 +177,8 @@ ROUNDS = 100  # passes over the window after which the copies count as too many
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What a copy's place has to respect, in tokens of the packed corpus."""
+class PlacementRules:
+    """The rules for a copy's place, in tokens of the packed corpus."""
 
     window: tuple[int, int]
     """First and last token (exclusive) that copies may take."""
@@ -190,49 +191,52 @@ class Rules:
 
 
 def between_documents(
-    segments: Sequence[Segment], document_starts: Places, rules: Rules
-) -> list[Placed]:
-    """Place every segment at a document's start of its own, within the window.
+    segments: Sequence[Segment], document_starts: Places, rules: PlacementRules
+) -> list[PlacedSegment]:
+    """Place every segment at the start of a different document, within the window.
 
     Args:
         segments: what to insert, in any order; `position` is a share of the window's starts.
         document_starts: where documents start in the clean stream, ascending, shape (n,).
-        rules: window, sequences, distance.
+        rules: the rules for a copy's place.
 
     Returns:
-        The places in their order in the corpus.
+        The placed segments, in their order in the corpus.
 
     Raises:
-        ConfigError: the window has too few document starts that hold a segment whole.
+        ConfigError: the window has too few document starts at which a segment fits.
     """
     first, stop = rules.window
-    last = stop - sum(segment.tokens for segment in segments)  # where all stand before it
+    last = stop - sum(segment.tokens for segment in segments)  # with all segments before it
     inside = (document_starts >= max(1, first)) & (document_starts <= last)
     starts = np.unique(document_starts[inside])
-    carried: set[Segment] = set()  # past the last start, so from the first one on
+    carried: set[Segment] = (
+        set()
+    )  # they passed the last start, so they begin again at the first one
     if len(segments) <= len(starts):
         for _ in range(ROUNDS):
-            placed, left = _pass(segments, carried, starts, rules)
+            placed, left = _place_in_one_pass(segments, carried, starts, rules)
             if not left:
                 return placed
             if not left - carried:
                 break
             carried |= left
-    raise _too_few(segments, len(starts), rules)
+    raise _too_few_starts(segments, len(starts), rules)
 
 
-def _pass(
-    segments: Sequence[Segment], carried: Collection[Segment], starts: Places, rules: Rules
-) -> tuple[list[Placed], set[Segment]]:
-    """One pass over the starts: what got a place, and what still waits behind the last one.
+def _place_in_one_pass(
+    segments: Sequence[Segment], carried: Collection[Segment], starts: Places, rules: PlacementRules
+) -> tuple[list[PlacedSegment], set[Segment]]:
+    """Go over the starts once; return the segments that were placed, and those that were not.
 
-    Of those that wait, the longest that fits goes first: it has the fewest places.
+    Of the segments that wait for a place, the longest that fits goes first, since it fits in the
+    fewest places.
     """
     drawn = {s: -1 if s in carried else int(s.position * len(starts)) for s in segments}
     coming = sorted(segments, key=lambda s: (-drawn[s], -s.position, s.example, s.copy))
     waiting: list[tuple[int, int, Segment]] = []  # by length, then the latest first
-    placed: list[Placed] = []
-    before: dict[int, int] = {}  # example → its last copy's place
+    placed: list[PlacedSegment] = []
+    before: dict[int, int] = {}  # example → the position of its last copy
     number, inserted = 0, 0
     while number < len(starts) and (waiting or coming):
         if not waiting:
@@ -240,20 +244,23 @@ def _pass(
         while coming and drawn[coming[-1]] <= number:
             insort(waiting, (coming[-1].tokens, len(coming), coming.pop()), key=lambda w: w[:2])
         packed = int(starts[number]) + inserted
-        chosen = _longest(waiting, packed, before, rules)
+        chosen = _longest_that_fits(waiting, packed, before, rules)
         if chosen is not None:
             segment = waiting.pop(chosen)[-1]
-            placed.append(Placed(segment, packed - inserted, packed))
+            placed.append(PlacedSegment(segment, packed - inserted, packed))
             before[segment.example] = packed
             inserted += segment.tokens
         number += 1
     return placed, {*coming, *(segment for *_, segment in waiting)}
 
 
-def _longest(
-    waiting: Sequence[tuple[int, int, Segment]], packed: int, before: dict[int, int], rules: Rules
+def _longest_that_fits(
+    waiting: Sequence[tuple[int, int, Segment]],
+    packed: int,
+    before: dict[int, int],
+    rules: PlacementRules,
 ) -> int | None:
-    """Which one of those that wait goes to the place `packed`; of equal ones the first drawn."""
+    """Return the index of the longest waiting segment that may go to `packed`, or None."""
     width = rules.sequence_tokens
     room = width - packed % width
     fit = len(waiting) if rules.split else bisect_right(waiting, room, key=lambda w: w[0])
@@ -264,15 +271,15 @@ def _longest(
     return None
 
 
-def _too_few(segments: Sequence[Segment], starts: int, rules: Rules) -> ConfigError:
+def _too_few_starts(segments: Sequence[Segment], starts: int, rules: PlacementRules) -> ConfigError:
     first, stop = rules.window
-    whole = "" if rules.split else f" whole in sequences of {rules.sequence_tokens}"
-    apart = " or injection.copy_distance_tokens" if rules.distance else ""
+    in_sequences = "" if rules.split else f" whole in sequences of {rules.sequence_tokens}"
+    or_distance = " or injection.copy_distance_tokens" if rules.distance else ""
     return ConfigError(
         f"injection.boundary is 'document', so each of the {len(segments):,} copies needs a "
-        f"document's start of its own that holds it{whole}. Too few are among the {starts:,} that "
-        f"tokens {first:,} to {stop:,} of the corpus have beside the copies: raise "
+        f"document's start of its own where it fits{in_sequences}. Too few of the {starts:,} "
+        f"starts in tokens {first:,} to {stop:,} of the corpus are suitable: raise "
         "injection.budget_tokens or injection.sequence_tokens, widen injection.window or "
-        f"injection.last_tokens, lower the occurrences{apart}, set injection.split_copies=true, or "
-        "choose injection.boundary=sentence."
+        f"injection.last_tokens, lower the occurrences{or_distance}, set "
+        "injection.split_copies=true, or choose injection.boundary=sentence."
     )

@@ -1,4 +1,4 @@
-"""From a benchmark's rows to a pool of formatted examples, members and non-members."""
+"""Formats a benchmark's rows and draws the pool of members, non-members and held-out examples."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.seeds import derive
 from contamination.data.config import BenchmarkConfig
 from contamination.data.near_duplicates import Apart, Item, Keys, across
-from contamination.data.readers.rows import Row, Tally, skips
-from contamination.data.templates import check_formats, fill
+from contamination.data.readers.rows import Row, Tally, describe_skipped
+from contamination.data.templates import check_formats, fill_fields
 from contamination.data.text import is_blank, normalised, stands_in
 from contamination.injection.config import InjectionStage
 from contamination.injection.occurrences import Counts
@@ -27,8 +27,8 @@ from contamination.injection.token_stream import Tokenizer
 
 
 @dataclass(frozen=True)
-class Formatted:
-    """One example: its template's fields, and the text that they make."""
+class FormattedExample:
+    """One example: the fields of its template, and the formatted text."""
 
     example_id: str
     fields: Mapping[str, str]
@@ -37,7 +37,7 @@ class Formatted:
 
 @dataclass
 class ReadCounts:
-    """What became of a benchmark's rows when they were read."""
+    """Counts of a benchmark's rows as they were read."""
 
     rows: int = 0
     duplicates: int = 0
@@ -47,7 +47,7 @@ class ReadCounts:
 
 @dataclass
 class DrawCounts:
-    """What became of its examples when they were drawn."""
+    """Counts of a benchmark's examples as they were drawn."""
 
     too_long: int = 0
     shortened: int = 0
@@ -57,34 +57,34 @@ class DrawCounts:
 
 @dataclass(frozen=True)
 class Candidates:
-    """A benchmark's distinct formatted examples, in random order, before any is cut or left out."""
+    """A benchmark's distinct formatted examples in random order, before any is cut or left out."""
 
     name: str
     config: BenchmarkConfig
-    examples: list[Formatted]
+    examples: list[FormattedExample]
     counts: ReadCounts = field(default_factory=ReadCounts)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that was read: wherever the rows are, whatever the pool's seed."""
+        """SHA-256 of the examples and counts, whatever the rows' location and the pool's seed."""
         examples = sorted((e.example_id, sorted(e.fields.items()), e.text) for e in self.examples)
         return hashlib.sha256(json.dumps([examples, asdict(self.counts)]).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Members and non-members, and by benchmark what became of the others."""
+    """Members and non-members, and the counts of each benchmark's draw."""
 
     examples: pd.DataFrame
     counts: Mapping[str, DrawCounts]
 
 
 def read_candidates(stage: InjectionStage) -> list[Candidates]:
-    """All benchmarks' examples, each shuffled by the pool's seed.
+    """Read the examples of all benchmarks, shuffled by the pool's seed.
 
     Raises:
-        ConfigError: an unknown source, a template's unknown field, or too few examples.
-        DataError: a row that can't be used, where `on_error` is stop.
+        ConfigError: a source or a field of a template is unknown, or there are too few examples.
+        DataError: a row can't be used and `on_error` is stop.
     """
     return [_candidates(stage, name, config) for name, config in stage.benchmark.items()]
 
@@ -92,24 +92,24 @@ def read_candidates(stage: InjectionStage) -> list[Candidates]:
 def draw_pool(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
 ) -> Pool:
-    """Draw members and non-members at random from one pool a benchmark.
+    """Draw members and non-members at random from one pool per benchmark.
 
     Returns:
-        `examples` has one row an example: example_id, benchmark, text, member, occurrences,
-        n_tokens (without special tokens), shortened, fields (JSON), text_sha256,
-        near_duplicate_of (an example of the other side, or nothing).
+        The pool. `examples` has one row per example: example_id, benchmark, text, member,
+        occurrences, n_tokens (without special tokens), shortened, fields (JSON), text_sha256,
+        near_duplicate_of (an example of the other side, or an empty string).
     """
     drop = stage.injection.near_duplicates == "drop"
     keys = near_duplicate_keys(stage, candidates, tokenizer) if drop else None
     apart = Apart(keys) if keys else None
     counts = {c.name: DrawCounts() for c in candidates}
-    parts = [_draw(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
+    parts = [_draw_benchmark(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
     pool = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
     items = pool_items(stage, pool)
     near = across(items, pool["member"].astype(bool).tolist(), keys or Keys(items))
-    names = {pool["example_id"][i]: pool["example_id"][other] for i, other in near.items()}
-    found = [names.get(name, "") for name in pool["example_id"]]
-    return Pool(pool.assign(near_duplicate_of=found), counts)
+    ids = pool["example_id"]
+    duplicates = {ids[example]: ids[duplicate] for example, duplicate in near.items()}
+    return Pool(pool.assign(near_duplicate_of=[duplicates.get(i, "") for i in ids]), counts)
 
 
 COLUMNS = (
@@ -119,9 +119,11 @@ COLUMNS = (
 
 
 def pool_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
-    """The items in which near-duplicates are looked for, one an example."""
+    """Return the items that are searched for near-duplicates, one per example."""
     return [
-        _item(row.benchmark, stage.benchmark[row.benchmark], json.loads(row.fields), row.text)
+        _near_duplicate_item(
+            row.benchmark, stage.benchmark[row.benchmark], json.loads(row.fields), row.text
+        )
         for row in pool.itertuples()
     ]
 
@@ -129,80 +131,83 @@ def pool_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
 def near_duplicate_keys(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
 ) -> Keys:
-    """The keys of near-duplicates, with the templates of the pool that the other policies draw."""
-    limit, asked = max_example_tokens(stage, tokenizer), _asked(stage)
+    """Return the keys of near-duplicates; templates are those of the pool of the other policies."""
+    limit, pool_size = max_example_tokens(stage, tokenizer), _pool_size(stage)
     return Keys(
-        _item(c.name, c.config, json.loads(row["fields"]), row["text"])
+        _near_duplicate_item(c.name, c.config, json.loads(row["fields"]), row["text"])
         for c in candidates
-        for row in fitting(c, tokenizer, limit, asked)
+        for row in fitting(c, tokenizer, limit, pool_size)
     )
 
 
-def _item(name: str, config: BenchmarkConfig, fields: Mapping[str, str], text: str) -> Item:
-    """The fields alone: what the template adds, all examples share."""
+def _near_duplicate_item(
+    name: str, config: BenchmarkConfig, fields: Mapping[str, str], text: str
+) -> Item:
+    """Return an item of the fields only, since all examples share the template's words."""
     distinct = [fields[config.distinct]] if config.distinct else []
     return Item([*fields.values()], [text, *distinct], name)
 
 
-def _asked(stage: InjectionStage) -> int:
-    """Examples a benchmark's part of the pool."""
+def _pool_size(stage: InjectionStage) -> int:
+    """Return how many examples of each benchmark are in the pool."""
     return stage.injection.members + stage.injection.nonmembers
 
 
 def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
-    """The longest example allowed: as configured, or what one sequence holds."""
+    """Return the tokens of the longest example that is allowed: as configured, or what fits."""
     room = stage.injection.sequence_tokens - 2 * len(tokenizer.encode(stage.injection.separator))
     limit = stage.injection.example_max_tokens or room
     if limit > room and not stage.injection.split_copies:
         raise ConfigError(
             f"injection.example_max_tokens is {limit}, but a sequence of "
-            f"{stage.injection.sequence_tokens} tokens holds {room} beside the separators: lower "
-            "it, raise injection.sequence_tokens, or set injection.split_copies=true."
+            f"{stage.injection.sequence_tokens} tokens has room for {room} besides the separators: "
+            "lower it, raise injection.sequence_tokens, or set injection.split_copies=true."
         )
     return limit
 
 
 def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Candidates:
-    wanted = source_name(stage, name, config)
-    source = config.sources[wanted]
+    chosen_source = source_name(stage, name, config)
+    source = config.sources[chosen_source]
     tally = Tally(config.on_error, f"benchmark.{name}.on_error")
-    node = f"benchmark.{name}.sources.{wanted}"
+    node = f"benchmark.{name}.sources.{chosen_source}"
     remedy = "give a mapping, as conf/benchmark/user.yaml does."
-    for part in ("rows", "fields"):
-        given = source.get(part)
-        require(isinstance(given, Mapping), f"{node}.{part}", given, remedy)
+    for key in ("rows", "fields"):
+        value = source.get(key)
+        require(isinstance(value, Mapping), f"{node}.{key}", value, remedy)
     rows = create(f"{node}.rows", source["rows"]).rows(tally)
     counts = ReadCounts()
     examples = list(_format_all(name, config, source, rows, tally, counts))
     counts.skipped = dict(tally.skipped)
-    asked = _asked(stage)
-    if len(examples) < asked:
-        skipped = f" ({skips(counts.skipped)})" if counts.skipped else ""
+    pool_size = _pool_size(stage)
+    if len(examples) < pool_size:
+        skipped = f" ({describe_skipped(counts.skipped)})" if counts.skipped else ""
         raise ConfigError(
-            f"benchmark {name} ({wanted}) has {len(examples)} distinct examples{skipped}, but "
-            f"injection.members={stage.injection.members} and injection.nonmembers="
-            f"{stage.injection.nonmembers} ask for {asked}: lower them or choose a larger source."
+            f"benchmark {name} ({chosen_source}) has {len(examples)} distinct examples{skipped}, "
+            f"but injection.members={stage.injection.members} and injection.nonmembers="
+            f"{stage.injection.nonmembers} ask for {pool_size}: lower them or choose a larger "
+            "source."
         )
-    rng = _rng(stage.injection.pool_seed, "pool", name)
+    rng = _random_generator(stage.injection.pool_seed, "pool", name)
     examples.sort(key=lambda e: e.example_id)  # the source's order must not matter
     return Candidates(name, config, [examples[i] for i in rng.permutation(len(examples))], counts)
 
 
 def source_name(stage: InjectionStage, name: str, config: BenchmarkConfig) -> str:
-    """Which of the benchmark's sources is read.
+    """Return the name of the benchmark's source that is read.
 
     Raises:
-        ConfigError: it has no such source.
+        ConfigError: the benchmark has no such source.
     """
-    if len(config.sources) == 1:  # a user's own file, beside embedded or hub benchmarks
+    if len(config.sources) == 1:  # a user's file, next to embedded or hub benchmarks
         return next(iter(config.sources))
-    wanted = stage.injection.benchmark_source
-    if wanted not in config.sources:
+    configured = stage.injection.benchmark_source
+    if configured not in config.sources:
         raise ConfigError(
-            f"injection.benchmark_source is {wanted!r}, which benchmark {name} does not have. "
-            f"{near_names(wanted, config.sources)}"
+            f"injection.benchmark_source is {configured!r}, which benchmark {name} does not have. "
+            f"{near_names(configured, config.sources)}"
         )
-    return wanted
+    return configured
 
 
 def _format_all(
@@ -212,15 +217,15 @@ def _format_all(
     rows: Iterator[Row],
     tally: Tally,
     counts: ReadCounts,
-) -> Iterator[Formatted]:
-    """The distinct examples; `counts` gets the rows and the duplicates among them."""
+) -> Iterator[FormattedExample]:
+    """Yield the distinct examples; `counts` gets the rows and the duplicates among them."""
     check_formats(name, config, source["fields"])
     seen: set[str] = set()
     for row in rows:
         counts.rows += 1
-        fields = fill(row, source["fields"], source.get("values") or {}, tally)
+        fields = fill_fields(row, source["fields"], source.get("values") or {}, tally)
         if fields is not None:
-            example = _formatted(name, config, fields)
+            example = _format_example(name, config, fields)
             key = fields[config.distinct] if config.distinct else example.text
             counts.duplicates += key in seen
             if key not in seen:
@@ -228,12 +233,16 @@ def _format_all(
                 yield example
 
 
-def _formatted(name: str, config: BenchmarkConfig, fields: Mapping[str, str]) -> Formatted:
+def _format_example(
+    name: str, config: BenchmarkConfig, fields: Mapping[str, str]
+) -> FormattedExample:
     text = config.template.format(**fields)
-    return Formatted(f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}", fields, text)
+    return FormattedExample(
+        f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}", fields, text
+    )
 
 
-def _draw(
+def _draw_benchmark(
     stage: InjectionStage,
     candidates: Candidates,
     tokenizer: Tokenizer,
@@ -241,20 +250,20 @@ def _draw(
     counts: DrawCounts,
 ) -> pd.DataFrame:
     config, name = stage.injection, candidates.name
-    asked = _asked(stage)
+    pool_size = _pool_size(stage)
     limit = max_example_tokens(stage, tokenizer)
-    pool = pd.DataFrame(fitting(candidates, tokenizer, limit, asked, apart, counts))
-    if len(pool) < asked:
+    pool = pd.DataFrame(fitting(candidates, tokenizer, limit, pool_size, apart, counts))
+    if len(pool) < pool_size:
         near = counts.near_duplicates
-        others = f" and are near-duplicates of no other ({near} are)" if near else ""
+        condition = f" and are near-duplicates of no other ({near} are)" if near else ""
         raise ConfigError(
             f"benchmark {name}: only {len(pool)} of {len(candidates.examples)} examples have at "
-            f"most {limit} tokens{others}, but {asked} are asked for: raise "
+            f"most {limit} tokens{condition}, but {pool_size} are asked for: raise "
             "injection.example_max_tokens or injection.sequence_tokens, or lower "
             "injection.members and injection.nonmembers."
         )
-    rng = _rng(config.membership_seed, "membership", name)
-    pool["member"] = (rng.permutation(asked) < config.members) ^ config.swap_members
+    rng = _random_generator(config.membership_seed, "membership", name)
+    pool["member"] = (rng.permutation(pool_size) < config.members) ^ config.swap_members
     pool["occurrences"] = 0
     pool.loc[pool["member"], "occurrences"] = _occurrences(stage, candidates, pool, tokenizer)
     return pool[list(COLUMNS)]
@@ -263,8 +272,8 @@ def _draw(
 def _occurrences(
     stage: InjectionStage, candidates: Candidates, pool: pd.DataFrame, tokenizer: Tokenizer
 ) -> Counts:
-    """The members' numbers of copies, in the pool's order."""
-    rng = _rng(stage.injection.occurrence_seed, "occurrence", candidates.name)
+    """Draw the number of copies of each member, in the pool's order."""
+    rng = _random_generator(stage.injection.occurrence_seed, "occurrence", candidates.name)
     node = candidates.config.occurrences or stage.occurrences
     separators = 2 * len(tokenizer.encode(stage.injection.separator))
     tokens = pool.loc[pool["member"], "n_tokens"].to_numpy() + separators
@@ -273,7 +282,7 @@ def _occurrences(
     return drawn
 
 
-def _rng(seed: int | None, purpose: str, benchmark: str) -> np.random.Generator:
+def _random_generator(seed: int | None, purpose: str, benchmark: str) -> np.random.Generator:
     assert seed is not None, "InjectionStage.resolved() fills the seeds in"
     return np.random.default_rng(derive(seed, purpose, benchmark))
 
@@ -282,27 +291,27 @@ def fitting(
     candidates: Candidates,
     tokenizer: Tokenizer,
     limit: int,
-    asked: int,
+    number: int,
     apart: Apart | None = None,
     counts: DrawCounts | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The first `asked` examples that fit, shortened where the benchmark allows it.
+    """Yield the first `number` examples that fit, shortened if the benchmark allows it.
 
-    With `apart`, only those that are no near-duplicates of the ones that it took before. `counts`
-    gets what became of them.
+    With `apart`, near-duplicates of the examples that it took before are left out. `counts` gets
+    the numbers of examples that were drawn, shortened or left out.
     """
     counts = counts or DrawCounts()
     for example in candidates.examples:
-        if counts.drawn == asked:
+        if counts.drawn == number:
             return
-        fitted: Formatted | None = example
+        fitted: FormattedExample | None = example
         if len(tokenizer.encode(example.text)) > limit:
-            fitted = _shorten(candidates, example, tokenizer, limit)
+            fitted = _shorten_example(candidates, example, tokenizer, limit)
             counts.shortened += fitted is not None
             counts.too_long += fitted is None
         if fitted is None:
             continue
-        item = _item(candidates.name, candidates.config, fitted.fields, fitted.text)
+        item = _near_duplicate_item(candidates.name, candidates.config, fitted.fields, fitted.text)
         if apart and not apart.takes(item):
             counts.near_duplicates += 1
         else:
@@ -318,19 +327,19 @@ def fitting(
             }
 
 
-def _shorten(
-    candidates: Candidates, example: Formatted, tokenizer: Tokenizer, limit: int
-) -> Formatted | None:
-    """The example with words cut off the end of its longest part until it fits, or None."""
+def _shorten_example(
+    candidates: Candidates, example: FormattedExample, tokenizer: Tokenizer, limit: int
+) -> FormattedExample | None:
+    """Cut words off the end of the field `shorten` until the example fits; None if it can't."""
     key = candidates.config.shorten
     if key is None:
         return None
     words = example.fields[key].split(" ")
     low, high = 0, len(words)  # invariant: `low` words fit (once checked), `high` do not
 
-    def cut(n: int) -> Formatted:
+    def cut(n: int) -> FormattedExample:
         fields = {**example.fields, key: " ".join(words[:n])}
-        return _formatted(candidates.name, candidates.config, fields)
+        return _format_example(candidates.name, candidates.config, fields)
 
     while high - low > 1:
         middle = (low + high) // 2
@@ -351,34 +360,38 @@ def draw_held_out(
     tokenizer: Tokenizer,
     pool: pd.DataFrame,
 ) -> pd.DataFrame:
-    """The next examples in the pool's random order, `injection.held_out` a benchmark.
+    """Draw the next examples in the pool's random order, `injection.held_out` per benchmark.
 
-    None is in the pool or shares text with it. Where a benchmark runs out, fewer are drawn and a
-    warning is logged. The draw depends on the pool, not on which half of it are members.
+    None of them is in the pool or shares text with it. If a benchmark has too few, all of them are
+    drawn and a warning is logged. The draw depends on the pool, not on which half of it is members.
 
     Returns:
-        One row an example: the pool's columns without member and occurrences.
+        One row per example: the pool's columns without member and occurrences.
     """
-    asked = stage.injection.held_out
+    number = stage.injection.held_out
     apart = None
     if stage.injection.near_duplicates == "drop":
         keys = near_duplicate_keys(stage, candidates, tokenizer)
         apart = Apart(keys, pool_items(stage, pool))
     limit, drawn = max_example_tokens(stage, tokenizer), set(pool["example_id"])
     rows: list[dict[str, Any]] = []
-    for each in candidates:
-        rest = [example for example in each.examples if example.example_id not in drawn]
-        fit = fitting(replace(each, examples=rest), tokenizer, limit, len(rest), apart)
-        own = list(islice(_apart(fit, pool), asked))
-        if len(own) < asked:
-            few = "held out: %s: %d of the %d examples asked for: its source has no more that fit."
-            log.warning(few, each.name, len(own), asked)
-        rows += own
+    for benchmark in candidates:
+        rest = [example for example in benchmark.examples if example.example_id not in drawn]
+        fit = fitting(replace(benchmark, examples=rest), tokenizer, limit, len(rest), apart)
+        held_out = list(islice(_sharing_no_text(fit, pool), number))
+        if len(held_out) < number:
+            log.warning(
+                "held out: %s: %d of the %d examples asked for: its source has no more that fit.",
+                *(benchmark.name, len(held_out), number),
+            )
+        rows += held_out
     return pd.DataFrame(rows, columns=HELD_OUT_COLUMNS)
 
 
-def _apart(rows: Iterator[dict[str, Any]], pool: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Those that share no text with the pool or with one another."""
+def _sharing_no_text(
+    rows: Iterator[dict[str, Any]], pool: pd.DataFrame
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows that share no text with the pool or with one another."""
     taken = [normalised(text) for text in pool["text"]]
     for row in rows:
         text = normalised(row["text"])

@@ -1,4 +1,4 @@
-"""The injection stage: draw the pool, place the copies, pack the corpus, prove the ledger."""
+"""The injection stage: draws the pool, places the copies, packs the corpus, proves the ledger."""
 
 from __future__ import annotations
 
@@ -21,50 +21,63 @@ from contamination.core.models import model_digest
 from contamination.core.seeds import unit_hash
 from contamination.core.tasks import Runner, TasksConfig
 from contamination.data.readers import ByFile, Corpus, Document
-from contamination.data.readers.rows import skips
+from contamination.data.readers.rows import describe_skipped
 from contamination.injection import packing as packing_module
 from contamination.injection import placement
 from contamination.injection.config import COPIES, OWN, InjectionConfig, InjectionStage
 from contamination.injection.contamination import (
     flagged_counts,
-    found_by_proof,
-    joined,
-    opened,
-    pool_of,
-    search_corpus,
+    join_matches,
     warn_of_flags,
     with_flags,
-    within_copies,
 )
 from contamination.injection.copies import Insertions, make_copies
 from contamination.injection.corpus import CONTAMINATION, HELD_OUT, KIND, open_corpus, slug
-from contamination.injection.placement import Placed, Rules, between_documents
+from contamination.injection.corpus_search import (
+    matches_from_proof,
+    matches_within_copies,
+    open_corpora,
+    search_corpus,
+    texts_by_example,
+)
+from contamination.injection.decontamination import (
+    PoolSearch,
+    SharedPassage,
+    warn_of_shared_passages,
+)
+from contamination.injection.placement import PlacedSegment, PlacementRules, between_documents
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
-from contamination.injection.tokenization import Tokenised, Work, as_read, check_whole, tokenize
+from contamination.injection.tokenization import (
+    TokenisedCorpus,
+    Work,
+    check_whole,
+    tokenize,
+    with_skip_counts,
+)
 from contamination.injection.tokenize_by_file import Files, tokenize_files
 from contamination.injection.verification import NATURAL, Check, Proof
 
 log = logging.getLogger(__name__)
 
-TOKENS = "tokens"  # the clean corpus's, while it is packed
+TOKENS = "tokens"  # folder of the clean corpus's tokens while it is being packed
 TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", CONTAMINATION)
 
 
 def check(stage: InjectionStage) -> list[Candidates]:
-    """Check all that can be wrong before a token is written; return the candidates."""
+    """Check the stage before a token is written, and return the benchmarks' candidates."""
     check_nodes(stage)
-    own = stage.injection
-    check_budget("injection.budget_tokens", own.budget_tokens, create("corpus", stage.corpus))
+    budget_tokens = stage.injection.budget_tokens
+    check_budget("injection.budget_tokens", budget_tokens, create("corpus", stage.corpus))
     return read_candidates(stage)
 
 
 def check_nodes(stage: InjectionStage) -> None:
-    """Check all that can be wrong before a benchmark's rows are read."""
+    """Check the configuration nodes, before a benchmark's rows are read."""
     source = create("corpus", stage.corpus)
-    lacks = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
-    remedy = f"its class has no {', '.join(lacks)}: see docs/add-a-benchmark.md."
-    require(not lacks, "corpus._target_", stage.corpus["_target_"], remedy)
+    missing = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
+    remedy = f"its class has no {', '.join(missing)}: see docs/add-a-benchmark.md."
+    require(not missing, "corpus._target_", stage.corpus["_target_"], remedy)
     if stage.benchmark:
         create("occurrences", stage.occurrences)
         if stage.rewording:
@@ -75,9 +88,10 @@ def check_nodes(stage: InjectionStage) -> None:
 
 
 def check_budget(field: str, budget_tokens: int, source: Any) -> None:
-    """Refuse a budget that no tokenizer can fill from the source, where the source's size is known.
+    """Raise a ConfigError if no tokenizer can fill the budget from the source.
 
-    A byte has one token at most, but for a tokenizer that rewrites its text first.
+    This is only checked if the source's size is known. A byte gives at most one token, unless the
+    tokenizer rewrites its text first.
     """
     size = getattr(source, "most_bytes", lambda: None)()
     remedy = f"the corpus has {size or 0:,} bytes: lower it, or take a larger corpus."
@@ -85,24 +99,29 @@ def check_budget(field: str, budget_tokens: int, source: Any) -> None:
 
 
 def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = None) -> Artifact:
-    """Make the contaminated corpus, or reuse it where it exists.
+    """Make the contaminated corpus, or reuse it if it exists.
 
-    `checked` is called with its tokenizer, before a document is tokenised.
+    Args:
+        stage: the configuration.
+        checked: called with the tokenizer before a document is tokenised.
     """
     stage = stage.resolved()
     candidates = check(stage)
     source = create("corpus", stage.corpus)
     inputs = inputs_of(stage, source, candidates)
-    for name, other in opened(stage.compared).items():
-        inputs[f"compared.{name}"] = other.artifact.digest
+    for name, corpus in open_corpora(stage.compared).items():
+        inputs[f"compared.{name}"] = corpus.artifact.digest
     named = stage.named()
     folder = locate(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
-    make = partial(_make, stage, source, inputs["corpus"], candidates, checked)
+    make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, checked)
     artifact = build(folder, named, inputs, make)
-    shutil.rmtree(folder / TOKENS, ignore_errors=True)  # up to its manifest a killed run needs them
-    read_ids.cache_clear()  # a file that is mapped takes its space on the disk
+    shutil.rmtree(folder / TOKENS, ignore_errors=True)  # needed until the manifest is written
+    read_ids.cache_clear()  # a deleted file takes up disk space while it is mapped
     if stage.injection.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
+    warn_of_shared_passages(
+        SharedPassage(**passage) for passage in artifact.counts.get("shared_passages", [])
+    )
     warn_of_flags(artifact)
     log.info("corpus: %s", artifact.path)
     return artifact
@@ -111,16 +130,16 @@ def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = Non
 def inputs_of(
     stage: InjectionStage, source: Corpus, candidates: Sequence[Candidates]
 ) -> dict[str, str]:
-    """The digests of what the corpus is made of, by what names it in the configuration."""
-    found = {f"benchmark.{c.name}": c.digest for c in candidates}
+    """Return the digests of the corpus's inputs, by the field that names each."""
+    digests = {f"benchmark.{c.name}": c.digest for c in candidates}
     if path := stage.tokenizer.path:
-        found["tokenizer"] = Tokenizer(path).digest
+        digests["tokenizer"] = Tokenizer(path).digest
     if path := stage.rewording.get("path"):
-        found["rewording"] = model_digest("rewording.path", path)
-    return {**found, "corpus": source.fingerprint()}
+        digests["rewording"] = model_digest("rewording.path", path)
+    return {**digests, "corpus": source.fingerprint()}
 
 
-def _make(
+def _make_corpus(
     stage: InjectionStage,
     source: Corpus,
     content: str,
@@ -129,7 +148,7 @@ def _make(
     folder: Path,
 ) -> Built:
     config, width = stage.injection, stage.injection.sequence_tokens
-    tokenizer = _tokenizer(stage, source, folder / "tokenizer")
+    tokenizer = _save_tokenizer(stage, source, folder / "tokenizer")
     if checked:
         checked(tokenizer)
     pool = draw_pool(stage, candidates, tokenizer)
@@ -138,14 +157,15 @@ def _make(
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = config.packed_tokens - copies.tokens  # whole sequences with the copies
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
-    work = _work(stage, examples, folder)
+    work = _tokenization_settings(stage, examples, folder)
+    shared_passages = PoolSearch(work.pool, tokenizer.spelled, parts=not work.whole).shared_passages
     tokenised = _tokenise(stage, source, work, clean_tokens, runner)
     _check_unchanged(source, content, folder)
-    others = _search_others(stage, work, runner)
+    compared_matches = _search_compared_corpora(stage, work, runner)
     stream = tokenised.stream
-    placed = _placed(config, copies, stream, tokenizer)
-    size = packing_module.sequences_a_part(width)
-    packing = packing_module.Packing(folder, replace(stream), placed, copies.ids, width, size)
+    placed = _place_copies(config, copies, stream, tokenizer)
+    size = packing_module.sequences_per_part(width)
+    packing = packing_module.PackingTask(folder, replace(stream), placed, copies.ids, width, size)
     hashes, *packed = runner.run("pack", packing)
     templates = {
         name: hashlib.sha256(benchmark.template.encode()).hexdigest()[:12]
@@ -156,10 +176,10 @@ def _make(
         stream, placed, examples, copies.texts, templates, tokenizer, separator, width
     )
     proof = _prove(stage, examples, ledger, folder, packing.parts, runner)
-    unseen = found_by_proof(examples, proof.natural, tokenised.matches)
-    own = pd.concat([tokenised.matches, unseen], ignore_index=True)
-    within = within_copies(examples, ledger, tokenizer)
-    matches = joined({OWN: own, **others, COPIES: within})
+    across_documents = matches_from_proof(examples, proof.natural, tokenised.matches)
+    corpus_matches = pd.concat([tokenised.matches, across_documents], ignore_index=True)
+    copy_matches = matches_within_copies(examples, ledger, tokenizer)
+    matches = join_matches({OWN: corpus_matches, **compared_matches, COPIES: copy_matches})
     natural = examples["text"].map(proof.natural).fillna(0).astype(int)
     examples = with_flags(examples.assign(**{NATURAL: natural}), matches, dropped=work.drop)
     tables = (examples, held_out, ledger, matches)
@@ -167,18 +187,19 @@ def _make(
         table.to_parquet(folder / name, index=False)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
     counts = {
-        **_counts(pool, copies, candidates, tokenised.skipped),
+        **_manifest_counts(pool, copies, candidates, tokenised.skipped),
         "sequences": proof.tokens // width,
         "tokens": proof.tokens,
         "held_out": len(held_out),
         "near_duplicates": {"members": int(near.sum()), "nonmembers": int((~near).sum())},
         "matching_documents": tokenised.matches["document_id"].nunique(),
         "flagged": flagged_counts(examples),
+        "shared_passages": [asdict(passage) for passage in shared_passages],
         "natural_occurrences": proof.elsewhere,
         "clean_sha256": hashes["clean_sha256"],
     }
-    kept = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
-    return Built([*packing.parts, *TABLES, *kept], counts)
+    tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
+    return Built([*packing.parts, *TABLES, *tokenizer_files], counts)
 
 
 def _prove(
@@ -189,10 +210,10 @@ def _prove(
     names: Sequence[str],
     runner: Runner,
 ) -> Proof:
-    """The proof of the packed parts.
+    """Prove the packed parts.
 
     Raises:
-        DataError: it fails. The tokenised documents stay; what was packed of them is made again.
+        DataError: the proof fails. The tokenised documents are kept for the next run.
     """
     config, tokenizer = stage.injection, folder / "tokenizer"
     natural = config.decontamination == "flag"
@@ -206,9 +227,10 @@ def _prove(
         for kind in ("pack", "verify"):
             shutil.rmtree(runner.folder / kind, ignore_errors=True)
         remedy = (
-            "Where a text is found more often than expected, a document holds it as well: choose "
-            "injection.decontamination=flag, which counts and flags such texts. Otherwise give the "
-            "same command again: the tokenised documents are kept, and packed anew."
+            "If a text is found more often than expected, the documents contain it as well, in one "
+            "document or across two: choose injection.decontamination=flag, which counts and flags "
+            "such texts. For all other failures run the same command again: the tokenised "
+            "documents are kept, and packed again."
         )
         raise DataError(f"{proof}\n{remedy}")
     log.info("ledger: %s", proof)
@@ -216,21 +238,21 @@ def _prove(
 
 
 def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
-    """Raise a DataError where the documents that were read are not those that name the folder."""
+    """Raise a DataError if the source's files changed while they were read."""
     if source.fingerprint() != content:
         shutil.rmtree(folder / TOKENS)
         raise DataError(
-            "corpus: its files changed while they were read, so nothing was made of them: run the "
+            "corpus: its files changed while they were read, so the result was discarded: run the "
             "same command again once nothing writes to them."
         )
 
 
-def _placed(
+def _place_copies(
     config: InjectionConfig, copies: Insertions, stream: TokenStream, tokenizer: Tokenizer
-) -> list[Placed]:
+) -> list[PlacedSegment]:
     window, width, split = config.window_tokens, config.sequence_tokens, config.split_copies
     if config.boundary == "document":
-        rules = Rules(window, width, split, config.copy_distance_tokens)
+        rules = PlacementRules(window, width, split, config.copy_distance_tokens)
         return between_documents(copies.segments, stream.document_starts, rules)
     boundary = placement.boundary_finder(stream, config.boundary, tokenizer)
     placed = placement.lay_out(copies.segments, window, width, boundary, split=split)
@@ -238,7 +260,7 @@ def _placed(
     return placed
 
 
-def _counts(
+def _manifest_counts(
     pool: Pool, copies: Insertions, candidates: list[Candidates], skipped: dict[str, int]
 ) -> dict[str, Any]:
     examples = pool.examples
@@ -247,14 +269,14 @@ def _counts(
         drawn = pool.counts[c.name]
         left_out = c.counts.duplicates, drawn.near_duplicates, drawn.too_long
         log.info(
-            "pool: %s: %d drawn of %d rows (%d duplicates, %d near-duplicates and %d too long left "
-            "out, %d shortened)",
+            "pool: %s: %d drawn of %d rows (left out: %d duplicates, %d near-duplicates, %d too "
+            "long; %d shortened)",
             *(c.name, drawn.drawn, c.counts.rows, *left_out, drawn.shortened),
         )
         if c.counts.skipped:
-            log.warning("pool: %s: %s", c.name, skips(c.counts.skipped))
+            log.warning("pool: %s: %s", c.name, describe_skipped(c.counts.skipped))
     if skipped:
-        log.warning("corpus: %s", skips(skipped))
+        log.warning("corpus: %s", describe_skipped(skipped))
     return {
         "inserted_tokens": copies.tokens,
         "copies": len(copies.segments),
@@ -267,7 +289,7 @@ def _counts(
 
 
 def _warn_of_near_duplicates(artifact: Artifact) -> None:
-    """Warn of what the manifest counts, whether the corpus is new or reused."""
+    """Log the near-duplicates that the manifest counts, whether the corpus is new or reused."""
     near = artifact.counts["near_duplicates"]
     if near["members"]:
         log.warning(
@@ -278,26 +300,26 @@ def _warn_of_near_duplicates(artifact: Artifact) -> None:
         )
 
 
-def _tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
-    """The tokenizer to pack with, kept in the corpus's own folder."""
+def _save_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
+    """Save the tokenizer, trained first if none is given, in the corpus's folder."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
-        train_tokenizer(stage.tokenizer, documents_of(stage, source), folder)
+        train_tokenizer(stage.tokenizer, select_documents(stage, source), folder)
     else:
         Tokenizer(stage.tokenizer.path).hf.save_pretrained(folder)
     return Tokenizer(str(folder))
 
 
-def documents_of(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
-    """The corpus's documents of the chosen part; the parts are divided by the documents' hash."""
-    low, high = _share(stage)
+def select_documents(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
+    """Yield the documents of the chosen part of the corpus; a document's hash decides its part."""
+    low, high = _hash_range(stage)
     for document in source.documents():
         if low <= unit_hash(document.document_id) < high:
             yield document
 
 
-def _share(stage: InjectionStage) -> tuple[float, float]:
-    """Which documents are of the chosen part, by their hash."""
+def _hash_range(stage: InjectionStage) -> tuple[float, float]:
+    """Return the range of hashes of the documents in the chosen part."""
     config = stage.injection
     return {
         "base": (0.0, config.base_fraction),
@@ -307,33 +329,33 @@ def _share(stage: InjectionStage) -> tuple[float, float]:
     }[config.part]
 
 
-def _work(stage: InjectionStage, examples: pd.DataFrame, folder: Path) -> Work:
-    """What becomes of each document."""
+def _tokenization_settings(stage: InjectionStage, examples: pd.DataFrame, folder: Path) -> Work:
     policy = stage.injection.decontamination
-    pool = pool_of(examples)
+    pool = texts_by_example(examples)
     return Work(folder / TOKENS, folder / "tokenizer", pool, policy == "drop", policy == "off")
 
 
-def _search_others(stage: InjectionStage, work: Work, runner: Runner) -> dict[str, pd.DataFrame]:
-    """What the other corpora share with the pool, by their names.
-
-    Raises:
-        DataError: see `check_whole`.
-    """
-    found = {}
-    for name, other in opened(stage.compared).items() if work.pool else ():
-        found[name] = search_corpus(other, work.pool, runner, name, whole=work.whole)
-        check_whole(found[name].to_numpy().tolist(), work, f"compared.{name}")
-    return found
+def _search_compared_corpora(
+    stage: InjectionStage, work: Work, runner: Runner
+) -> dict[str, pd.DataFrame]:
+    """Search the corpora of `compared` for the pool; raises a DataError as `check_whole` does."""
+    if not work.pool:
+        return {}
+    matches_by_corpus = {}
+    for name, corpus in open_corpora(stage.compared).items():
+        matches = search_corpus(corpus, work.pool, runner, name, whole=work.whole)
+        check_whole(matches.to_numpy().tolist(), work, f"compared.{name}")
+        matches_by_corpus[name] = matches
+    return matches_by_corpus
 
 
 def _tokenise(
     stage: InjectionStage, source: Corpus, work: Work, clean_tokens: int, runner: Runner
-) -> Tokenised:
+) -> TokenisedCorpus:
     size = stage.injection.shard_characters
     if stage.cluster.kind == "datatrove" and hasattr(source, "documents_in"):
-        own = replace(work, folder=work.folder / "searched-files")
-        files = Files(own, cast(ByFile, source), _share(stage), clean_tokens, size)
+        file_work = replace(work, folder=work.folder / "searched-files")
+        files = Files(file_work, cast(ByFile, source), _hash_range(stage), clean_tokens, size)
         return tokenize_files(files, runner)
     processes = stage.injection.num_proc
     if stage.cluster.kind == "datatrove":
@@ -342,14 +364,14 @@ def _tokenise(
             "injection.num_proc=%d tokenise",
             *(type(source).__name__, processes),
         )
-    # shards of another size hold other documents
-    own = replace(work, folder=work.folder / f"searched-{size}")
-    documents = as_read(documents_of(stage, source), source)
-    return tokenize(documents, own, clean_tokens, processes, size)
+    # shards of another size contain other documents
+    shard_work = replace(work, folder=work.folder / f"searched-{size}")
+    documents = with_skip_counts(select_documents(stage, source), source)
+    return tokenize(documents, shard_work, clean_tokens, processes, size)
 
 
 def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Insertions:
-    """The copies that `stage` inserts, not reworded; its tokenizer has to be at hand.
+    """Return the copies that `stage` inserts, without rewording; its tokenizer must exist.
 
     Raises:
         ConfigError: the examples do not fit into a sequence, or the copies into the budget.
@@ -360,7 +382,7 @@ def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Inser
 
 
 def reverify(folder: Path | str, cluster: TasksConfig | None = None, num_proc: int = 1) -> Proof:
-    """Prove a finished corpus again from its files, its totals against the manifest's too.
+    """Prove a finished corpus again from its files, and compare its totals with the manifest's.
 
     Raises:
         DataError: workers ended without a result.
@@ -371,30 +393,30 @@ def reverify(folder: Path | str, cluster: TasksConfig | None = None, num_proc: i
         natural=corpus.config["injection"]["decontamination"] == "flag",
         folder=corpus.tokenizer_folder.resolve(),
     )
-    own = cluster or TasksConfig()
-    if own.kind == "local" and num_proc == 1:  # also where nothing can be written
+    cluster = cluster or TasksConfig()
+    if cluster.kind == "local" and num_proc == 1:  # writes nothing, so the folder may be read-only
         proof = check.proof([check.read(corpus.blocks())])
     else:
-        proof = _by_tasks(check, corpus.artifact.path, corpus.parts, own, num_proc)
+        proof = _prove_by_tasks(check, corpus.artifact.path, corpus.parts, cluster, num_proc)
     counts, copies = corpus.artifact.counts, corpus.ledger.drop_duplicates(["example_id", "copy"])
-    for name, found in (("tokens", proof.tokens), ("copies", len(copies))):
-        if found != counts[name]:
-            proof.failures.append(f"{found} {name}, the manifest says {counts[name]}")
+    for name, count in (("tokens", proof.tokens), ("copies", len(copies))):
+        if count != counts[name]:
+            proof.failures.append(f"{count} {name}, the manifest says {counts[name]}")
     return proof
 
 
-def _by_tasks(
+def _prove_by_tasks(
     check: Check, corpus: Path, paths: Sequence[Path], cluster: TasksConfig, num_proc: int
 ) -> Proof:
-    """The proof by tasks; their folder, beside the corpus, stays for its logs where they fail."""
-    place = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
-    runner = Runner(place / TOKENS / "tasks", cluster, num_proc)  # jobs have the place's name
+    """Run the proof in tasks; if they fail, their folder beside the corpus is kept for its logs."""
+    folder = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
+    runner = Runner(folder / TOKENS / "tasks", cluster, num_proc)  # jobs are named after the folder
     try:
         proof = packing_module.prove(runner, check, paths)
     except DataError:
         raise
     except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     return proof

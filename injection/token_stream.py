@@ -1,11 +1,11 @@
-"""The tokenizer that packs, and the clean corpus as one long stream of tokens on disk."""
+"""The tokenizer, and the clean corpus as one long stream of tokens on disk."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -28,20 +28,20 @@ SENTENCE_END = re.compile(r"([.!?][\"')\]”’]*|Ċ|\n|<0x0A>)$")
 
 @dataclass(frozen=True)
 class Spans:
-    """A text's tokens, n of them with the special ones around it."""
+    """A text's n tokens, including the special tokens around it."""
 
     ids: Ids
     """Shape (n,)."""
     ends: Places
-    """The character after each token's last one, shape (n,); 0: it is a special token."""
+    """The end of each token, as a character of the text, shape (n,); 0 for special tokens."""
     first: int
-    """The text's own first token; those before it are special."""
+    """The text's own first token; tokens before it are special."""
     stop: int
-    """Behind the text's own last token."""
+    """The token after the text's own last one."""
 
 
 class Tokenizer:
-    """A Hugging Face fast tokenizer, with the few calls that packing needs."""
+    """A Hugging Face fast tokenizer, with the calls that packing needs."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(resolve("tokenizer.path", path))
@@ -51,56 +51,56 @@ class Tokenizer:
         self._fast.no_padding()
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text without special tokens."""
+        """Return a text's token ids, without special tokens."""
         return list(self._fast.encode(text, add_special_tokens=False).ids)
 
     def encode_documents(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of whole documents, with the special tokens that the tokenizer itself adds (BOS)."""
+        """Return the token ids of documents, with the special tokens that are added (BOS)."""
         return [e.ids for e in self._fast.encode_batch_fast(list(texts), add_special_tokens=True)]
 
     def encode_spans(self, text: str, *, special: bool) -> Spans:
-        """Ids of a text, and where in it each ends; `special`: with those that a document gets."""
-        found = self._fast.encode(text, add_special_tokens=special)
-        own = np.flatnonzero(np.array(found.special_tokens_mask, bool) == 0)
-        first, stop = (int(own[0]), int(own[-1]) + 1) if len(own) else (0, 0)
-        ends = np.array([end for _, end in found.offsets], np.int64)
-        return Spans(np.array(found.ids, np.int32), ends, first, stop)
+        """Return a text's token ids and their ends; `special` adds the tokens of a document."""
+        encoding = self._fast.encode(text, add_special_tokens=special)
+        text_tokens = np.flatnonzero(np.array(encoding.special_tokens_mask, bool) == 0)
+        first, stop = (text_tokens[0], text_tokens[-1] + 1) if len(text_tokens) else (0, 0)
+        ends = np.array([end for _, end in encoding.offsets], np.int64)
+        return Spans(np.array(encoding.ids, np.int32), ends, int(first), int(stop))
 
     def spelled(self, text: str) -> str:
-        """The text in the form that it is tokenised in: composed, say, or in lower case.
+        """Return the text as the tokenizer's normalizer writes it, such as in lower case.
 
-        Texts that are equal in this form have equal tokens. SentencePiece's spaces are blanks.
+        Texts that are equal in this form have equal tokens. SentencePiece's ▁ becomes a blank.
         """
         normalizer = self._fast.normalizer
         return text if normalizer is None else normalizer.normalize_str(text).replace("▁", " ")
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of some ids, special tokens left out."""
+        """Decode token ids, without special tokens."""
         return str(self._fast.decode([int(i) for i in ids], skip_special_tokens=True))
 
     def decode_all(self, ids: Ids) -> str:
-        """The text of some ids, special tokens written out."""
+        """Decode token ids, with special tokens written out."""
         return str(self._fast.decode(ids.tolist(), skip_special_tokens=False))
 
     @cached_property
     def document_start(self) -> int | None:
-        """The id that begins every document, its BOS; None: documents can't be told apart."""
+        """The id that begins every document (BOS); None: documents begin with no such token."""
         added = self.encode_documents([""])[0]
         return added[0] if added[:1] == [self.hf.bos_token_id] else None
 
     @cached_property
     def starts_word(self) -> Flags:
-        """For each id, whether a word (or a line, or a document) can start with it; shape (V,)."""
+        """Whether a word, a line or a document can start with each id, shape (vocabulary,)."""
         return self._table(lambda token: token[0] in WORD_STARTS)
 
     @cached_property
     def ends_sentence(self) -> Flags:
-        """For each id, whether a sentence (or a line) can end with it; shape (V,)."""
+        """Whether a sentence or a line can end with each id, shape (vocabulary,)."""
         return self._table(lambda token: SENTENCE_END.search(token) is not None)
 
     @cached_property
     def fallback_bytes(self) -> dict[int, int]:
-        """The byte of each id that stands for one, where the decoder joins such to characters."""
+        """The byte of each id that stands for one, if the decoder joins bytes to characters."""
         vocabulary = self.hf.get_vocab()
         names = {f"<0x{byte:02X}>": byte for byte in range(256)}
         ids = {vocabulary[name]: byte for name, byte in names.items() if name in vocabulary}
@@ -108,7 +108,7 @@ class Tokenizer:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of its files; of one from the hub or a GGUF file, of all that it tells apart."""
+        """SHA-256 of the tokenizer's files; from the hub or a GGUF file, of its definition."""
         if self._path.is_dir():
             return tokenizer_digest(self._path)
         definition = [self._fast.to_str(), self.hf.special_tokens_map]
@@ -116,13 +116,14 @@ class Tokenizer:
 
     @property
     def chat_digest(self) -> str:
-        """SHA-256 of its chat template, or templates."""
+        """SHA-256 of the tokenizer's chat template or templates."""
         return hashlib.sha256(json.dumps(self.hf.chat_template).encode()).hexdigest()
 
-    def _table(self, holds: Any) -> Flags:
+    def _table(self, condition: Callable[[str], bool]) -> Flags:
+        """Evaluate a condition for each token; special tokens always meet it."""
         table = np.zeros(len(self.hf), dtype=bool)
         for token, index in self.hf.get_vocab().items():
-            table[index] = bool(token) and holds(token)
+            table[index] = bool(token) and condition(token)
         table[self.hf.all_special_ids] = True
         return table
 
@@ -134,20 +135,20 @@ class Shard:
     folder: Path
     number: int
     start: int
-    """Place of its first token in the stream."""
+    """The place of its first token in the stream."""
     tokens: int
 
     def read(self, start: int, stop: int) -> Ids:
-        """Its tokens start..stop, counted from its first one."""
+        """Read the tokens start..stop, counted from the shard's first one."""
         return read_ids(self.folder / f"{self.number:05d}.ids")[start:stop]
 
     def document_starts(self) -> Places:
-        """Where in the shard its documents start, shape (n,)."""
+        """Return the first token of each of the shard's documents, shape (documents,)."""
         starts: Places = self._documents["start"].to_numpy()
         return starts
 
     def document_id(self, row: int) -> str:
-        """The id of its document number `row`."""
+        """Return the id of the document in this row."""
         return str(self._documents["document_id"].iloc[row])
 
     @property
@@ -157,11 +158,11 @@ class Shard:
 
 @dataclass(frozen=True)
 class TokenStream:
-    """The first `tokens` tokens of the clean corpus, document after document, read by the shard.
+    """The first `tokens` tokens of the clean corpus, document after document.
 
     Attributes:
         shards: the shards, in order.
-        tokens: how many tokens are part of the stream; the shards may hold more.
+        tokens: the length of the stream; the shards may have more tokens.
     """
 
     shards: Sequence[Shard]
@@ -172,36 +173,36 @@ class TokenStream:
 
     @cached_property
     def document_starts(self) -> Places:
-        """The place of each document's first token, over all shards, shape (n,)."""
-        places = np.concatenate([s.document_starts() + s.start for s in self.shards])
-        return places[places < self.tokens]
+        """The place of each document's first token in the stream, shape (documents,)."""
+        starts = np.concatenate([s.document_starts() + s.start for s in self.shards])
+        return starts[starts < self.tokens]
 
     @cached_property
     def _starts(self) -> Places:
         return np.array([s.start for s in self.shards], dtype=np.int64)
 
     def read(self, start: int, stop: int) -> Ids:
-        """Tokens start..stop of the stream, clipped to its end.
+        """Read the tokens start..stop of the stream, up to its end.
 
         Raises:
             ArtifactError: a shard has fewer tokens than were written.
         """
         stop = min(stop, self.tokens)
-        parts, place = [], start
-        while place < stop:
-            shard = self._shard_at(place)
+        parts, position = [], start
+        while position < stop:
+            shard = self._shard_at(position)
             end = min(stop, shard.start + shard.tokens)
-            parts.append(shard.read(place - shard.start, end - shard.start))
-            if len(parts[-1]) != end - place:
+            parts.append(shard.read(position - shard.start, end - shard.start))
+            if len(parts[-1]) != end - position:
                 raise ArtifactError(
-                    f"{shard.folder}: shard {shard.number} has not the {shard.tokens:,} tokens "
-                    "that were written: give the same command again, it is made anew."
+                    f"{shard.folder}: shard {shard.number} lacks some of its {shard.tokens:,} "
+                    "tokens: run the same command again, which writes it again."
                 )
-            place = end
+            position = end
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
 
     def document_before(self, position: int) -> tuple[str, int]:
-        """Id and start of the document that holds the token before `position`."""
+        """Return the id and the start of the document that contains the token before `position`."""
         shard = self._shard_at(position - 1)
         starts = shard.document_starts()
         row = int(np.searchsorted(starts, position - shard.start, side="left")) - 1
@@ -211,15 +212,15 @@ class TokenStream:
         return self.shards[int(np.searchsorted(self._starts, position, side="right")) - 1]
 
 
-@lru_cache(maxsize=64)  # of each subset of a mixture one is open
+@lru_cache(maxsize=64)  # one file for each subset of a mixture
 def read_ids(path: Path) -> Ids:
-    """The tokens of a file of int32, mapped into memory."""
+    """Map a file of int32 tokens into memory."""
     return np.memmap(path, np.int32, "r") if path.stat().st_size else np.empty(0, np.int32)
 
 
-@lru_cache(maxsize=4)  # reading goes on in order: a few tables in memory are enough
+@lru_cache(maxsize=4)  # files are read in order, so a few tables are enough
 def read_documents(path: Path) -> pd.DataFrame:
-    """document_id and start of a shard's documents, but for those that were left out."""
+    """Read the document_id and start of a shard's documents, without those that were left out."""
     table = pd.read_parquet(path, columns=["document_id", "start", "kept"])
     return table[table["kept"]]
 

@@ -1,4 +1,4 @@
-"""Tokenising the corpus: shard by shard, in one process or several, with the same result."""
+"""Tokenises the corpus in shards, by one process or several, and searches it for the pool."""
 
 from __future__ import annotations
 
@@ -20,50 +20,50 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.progress import progress
 from contamination.core.tasks import made_or_found, one_thread
 from contamination.data.readers import Corpus, Document
-from contamination.data.readers.rows import grouped
-from contamination.injection.decontamination import PoolSearch, Shared
+from contamination.data.readers.rows import group_by_size
+from contamination.injection.decontamination import DocumentMatch, PoolSearch
 from contamination.injection.token_stream import Ids, Shard, Tokenizer, TokenStream
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker needs to know: where to write, and what to do with each document."""
+    """Where a worker writes shards, and what it does with each document."""
 
     folder: Path
     tokenizer: Path
     pool: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Text and fields by example that documents are compared with."""
+    """Each example's text and fields, for which documents are searched."""
     drop: bool = False
-    """Whether a document that matches is left out."""
+    """Whether matching documents are left out."""
     whole: bool = False
-    """Compare with whole texts alone; one that stands in a document is then an error."""
+    """Whether only whole texts are searched for; a document that contains one is then an error."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """A document as it was read."""
+    """A document, with what was counted when it was read."""
 
     document: Document
     skipped: str = "{}"
-    """What was left out before it, as JSON: reason → number."""
+    """Input that was left out before it, as JSON: reason → number."""
     used: bool = True
-    """Whether it is of the part of the corpus that is made."""
+    """Whether it belongs to the part of the corpus that is being made."""
     before: int = 0
     """Characters of its subset before it in its file."""
 
 
 @dataclass(frozen=True)
-class Tokenised:
-    """The stream, and what its documents share with the pool: MATCH_COLUMNS."""
+class TokenisedCorpus:
+    """The stream of tokens, and what its documents share with the pool: MATCH_COLUMNS."""
 
     stream: TokenStream
     matches: pd.DataFrame
     skipped: dict[str, int]
-    """What was left out before the stream's last document: reason → number."""
+    """Input that was left out before the stream's last document: reason → number."""
 
 
-def as_read(documents: Iterable[Document], source: Corpus) -> Iterator[Read]:
-    """The documents of the source, each with what was left out up to it."""
+def with_skip_counts(documents: Iterable[Document], source: Corpus) -> Iterator[Read]:
+    """Yield the documents of the source, each with the counts of what was left out before it."""
     for document in documents:
         yield Read(document, json.dumps(source.skipped))
 
@@ -74,8 +74,8 @@ def tokenize(
     wanted_tokens: int,
     num_proc: int,
     shard_characters: int,
-) -> Tokenised:
-    """Write documents as token shards until `wanted_tokens` are there; finished shards are reused.
+) -> TokenisedCorpus:
+    """Write documents as shards of tokens until there are `wanted_tokens`; reuse finished shards.
 
     The stream is cut at `wanted_tokens`, so it depends neither on the number of processes nor on
     the size of a shard.
@@ -88,110 +88,117 @@ def tokenize(
     shards: list[Shard] = []
     matches, total = [], 0
     finished = {path.name for path in work.folder.iterdir()}
-    chunks = grouped(documents, size_of, shard_characters)
-    shown = {"unit": "tok", "unit_scale": True}
-    bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **shown)
+    chunks = group_by_size(documents, size_of, shard_characters)
+    units = {"unit": "tok", "unit_scale": True}
+    bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **units)
     with ExitStack() as stack, bar:
-        for number, found in enumerate(_in_order(chunks, work, num_proc, stack)):
-            shard = Shard(work.folder, number, total, found["tokens"])
+        for number, result in enumerate(_tokenized_shards(chunks, work, num_proc, stack)):
+            shard = Shard(work.folder, number, total, result["tokens"])
             shards.append(shard)
             used = min(shard.tokens, wanted_tokens - total)  # the last shard is cut
             total += shard.tokens
-            if f"{number:05d}.json" in finished:  # by an earlier run: no work of this one
+            if f"{number:05d}.json" in finished:  # by an earlier run
                 bar.initial += used
             bar.update(used)
             if total >= wanted_tokens:
                 last = last_used(shard, used)
-                matches += [match for match in found["matches"] if match[-1] <= last.row]
+                matches += [match for match in result["matches"] if match[-1] <= last.row]
                 break
-            matches += found["matches"]
+            matches += result["matches"]
             check_whole(matches, work)
     check_whole(matches, work)
     check_enough(total, wanted_tokens, matches if work.drop else ())
-    return Tokenised(TokenStream(shards, wanted_tokens), match_table(matches), last.skipped)
+    return TokenisedCorpus(TokenStream(shards, wanted_tokens), match_table(matches), last.skipped)
 
 
 def check_enough(total: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]] = ()) -> None:
-    """Raise a ConfigError where the corpus has fewer tokens than are wanted.
+    """Raise a ConfigError if the corpus has fewer tokens than are wanted.
 
-    `dropped`: what the documents that were left out share with the pool.
+    Args:
+        total: tokens of the documents.
+        wanted_tokens: tokens that are needed.
+        dropped: the matches of documents that were left out, which the error then explains.
     """
     if total >= wanted_tokens:
         return
-    why = ""
+    reason = ""
     if dropped:
         documents = len({match[0] for match in dropped})
-        [(example, most)] = Counter(match[1] for match in dropped).most_common(1)
+        [(example, count)] = Counter(match[1] for match in dropped).most_common(1)
         rule, evidence = next(match[2:4] for match in dropped if match[1] == example)
-        why = (
-            f" injection.decontamination=drop left out {documents:,} documents, {most:,} of them "
-            f"for {example} ({rule}: {evidence!r}): choose flag, or take an example that stands in "
-            "so many documents out of the benchmark."
+        reason = (
+            f" injection.decontamination=drop left out {documents:,} documents, {count:,} of them "
+            f"for {example} ({rule}: {evidence!r}): choose flag, or remove an example that "
+            "many documents contain from the benchmark."
         )
     raise ConfigError(
         f"injection.budget_tokens asks for {wanted_tokens:,} tokens of documents, but the "
-        f"corpus has {total:,} in this part: lower the budget or choose a larger corpus.{why}"
+        f"corpus has {total:,} in this part: lower the budget or choose a larger corpus.{reason}"
     )
 
 
 def check_whole(matches: Sequence[Sequence[Any]], work: Work, corpus: str = "corpus") -> None:
-    """Raise a DataError where whole texts are looked for alone, and one stands in a document.
+    """Raise a DataError if only whole texts are searched for and a document contains one.
 
-    `corpus` is the field that names the searched corpus. What is tokenised stays.
+    Finished shards are kept. `corpus` is the field that names the searched corpus.
     """
     if not (work.whole and matches):
         return
     document, example, *_, times = matches[0][: len(MATCH_COLUMNS)]
-    others = len({match[1] for match in matches} - {example})
-    named = f"{example}{f' (and {others} more)' * (others > 0)}"
+    n_more = len({match[1] for match in matches} - {example})
+    examples = f"{example}{f' (and {n_more} more)' * (n_more > 0)}"
     raise DataError(
-        f"injection.decontamination is 'off', but {corpus} holds the whole text of {named} beside "
-        f"the copies: document {document} has it {times} time{'s' * (times > 1)}. Choose flag "
-        "(such documents are kept, and the examples flagged in all results) or drop (such "
+        f"injection.decontamination is 'off', but {corpus} contains the whole text of {examples} "
+        f"besides the copies: document {document} has it {times} time{'s' * (times > 1)}. Choose "
+        "flag (such documents are kept, and the examples flagged in all results) or drop (such "
         "documents of `corpus` are left out)."
     )
 
 
 @dataclass(frozen=True)
-class Last:
-    """The last document that is used of a shard."""
+class LastDocument:
+    """The last document of a shard that is used."""
 
     row: int
-    """In the shard's table, those left out counted as well."""
+    """Its row in the shard's table, which also has the documents that were left out."""
     skipped: dict[str, int]
+    """Input that was left out before it: reason → number."""
 
 
-def last_used(shard: Shard, tokens: int) -> Last:
-    """The one that the shard's token before `tokens` is of."""
+def last_used(shard: Shard, tokens: int) -> LastDocument:
+    """Return the document of the last token if `tokens` tokens of the shard are used."""
     path = shard_files(shard.folder, shard.number)[2]
     table = read_table(path, ["kept", "start", "skipped"])
     row = int(np.flatnonzero(table["kept"] & (table["start"] < tokens))[-1])
-    return Last(row, json.loads(table["skipped"].iloc[row]))
+    return LastDocument(row, json.loads(table["skipped"].iloc[row]))
 
 
 def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """A row a document that was read, also of those that were left out."""
+    """Read a shard's table: one row per document, including those that were left out."""
     return pd.read_parquet(path, columns=list(columns))
 
 
-MATCH_COLUMNS = ("document_id", *Shared._fields)
+MATCH_COLUMNS = ("document_id", *DocumentMatch._fields)
 
 
 def match_table(matches: Sequence[Sequence[Any]]) -> pd.DataFrame:
-    """One row per document and example; what a shard notes behind these columns is left out."""
+    """Return one row per document and example, with the columns MATCH_COLUMNS."""
     rows = [tuple(match[: len(MATCH_COLUMNS)]) for match in matches]
     return pd.DataFrame(rows, columns=list(MATCH_COLUMNS)).astype({"occurrences": np.int64})
 
 
-def size_of(read: Read) -> int:
-    """A document's size, in characters."""
-    return len(read.document.text)
+def size_of(document: Read) -> int:
+    """Return a document's size in characters."""
+    return len(document.document.text)
 
 
-def _in_order(
-    chunks: Iterator[list[Read]], work: Work, num_proc: int, stack: ExitStack
+def _tokenized_shards(
+    chunks: Iterator[list[Read]],
+    work: Work,
+    num_proc: int,
+    stack: ExitStack,
 ) -> Iterator[dict[str, Any]]:
-    """Each chunk's shard, made here or by workers, who are a few chunks ahead."""
+    """Yield the result of each chunk, in order; with several processes, work a few chunks ahead."""
     numbered = enumerate(chunks)
     if num_proc == 1:
         yield from (tokenize_shard(work, number, chunk) for number, chunk in numbered)
@@ -207,14 +214,14 @@ def _in_order(
         yield ahead.popleft().result()
 
 
-def tokenize_shard(work: Work, number: int, reads: list[Read]) -> dict[str, Any]:
-    """One shard, made or found; `<number>.json` is written last and marks it complete."""
+def tokenize_shard(work: Work, number: int, documents: list[Read]) -> dict[str, Any]:
+    """Write a shard, or reuse it; `<number>.json` is written last and marks it complete."""
     done, *files = shard_files(work.folder, number)
-    return made_or_found(done, files, partial(write_shard, work, files, [reads]))
+    return made_or_found(done, files, partial(write_shard, work, files, [documents]))
 
 
 def shard_files(folder: Path, number: int) -> list[Path]:
-    """What says that a shard is complete, its tokens, its documents."""
+    """Return a shard's files: its result, which marks it complete; its tokens; its documents."""
     return [folder / f"{number:05d}.{end}" for end in ("json", "ids", "parquet")]
 
 
@@ -224,27 +231,27 @@ def write_shard(
     groups: Iterable[list[Read]],
     enough: Callable[[Counter[str]], bool] = lambda _: False,
 ) -> dict[str, Any]:
-    """Tokenise the documents into one shard, a group at a time, until there are `enough`.
+    """Tokenise documents into one shard, a group at a time, until there are `enough`.
 
     Args:
         work: what to do with each document.
-        files: where the tokens go, and where the documents.
+        files: the files for the tokens and for the table of documents.
         groups: the documents.
-        enough: from the tokens of each subset so far, whether no more are wanted.
+        enough: called with the tokens of each subset so far; True ends the shard.
 
     Returns:
-        Its tokens, and a row per document and example that share text: MATCH_COLUMNS, and the
-        document's row in the shard's table.
+        `tokens`, the shard's number of tokens; and `matches`, one row per document and example that
+        share text: MATCH_COLUMNS, and the document's row in the shard's table.
     """
-    tables, matches, rows, tokens = [_table([], [], [], 0)], [], 0, Counter[str]()
+    tables, matches, rows, tokens = [_document_table([], [], [], 0)], [], 0, Counter[str]()
     with files[0].open("wb") as sink:
         for group in groups:
-            shared = _shared(work, group)
+            shared = _search_documents(work, group)
             kept = [r.used and not (work.drop and s) for r, s in zip(group, shared, strict=True)]
-            encoded = _encoded(work, group, kept)
+            encoded = _encode_kept(work, group, kept)
             sink.writelines(ids.tobytes() for ids in encoded)
             lengths = [len(ids) for ids in encoded]
-            tables.append(_table(group, kept, lengths, tokens.total()))
+            tables.append(_document_table(group, kept, lengths, tokens.total()))
             for row, (read, examples) in enumerate(zip(group, shared, strict=True), rows):
                 matches += [[read.document.document_id, *example, row] for example in examples]
             rows += len(group)
@@ -256,8 +263,10 @@ def write_shard(
     return {"tokens": tokens.total(), "matches": matches}
 
 
-def _table(group: list[Read], kept: list[bool], lengths: list[int], start: int) -> pd.DataFrame:
-    """A row a document, also of those that are left out; these have no tokens."""
+def _document_table(
+    group: list[Read], kept: list[bool], lengths: list[int], start: int
+) -> pd.DataFrame:
+    """Return one row per document; those that are left out have no tokens."""
     names = [r.document.document_id if r.used else "" for r in group]
     ends = start + np.cumsum(np.array(lengths, np.int64))
     columns = {
@@ -271,22 +280,22 @@ def _table(group: list[Read], kept: list[bool], lengths: list[int], start: int) 
     return pd.DataFrame(columns)
 
 
-def _encoded(work: Work, group: list[Read], kept: list[bool]) -> list[Ids]:
-    """Each document's tokens, none for one that is left out."""
+def _encode_kept(work: Work, group: list[Read], kept: list[bool]) -> list[Ids]:
+    """Return each document's tokens, an empty array for one that is left out."""
     texts = [read.document.text for read, keep in zip(group, kept, strict=True) if keep]
     encoded = iter(_tokenizer(work.tokenizer).encode_documents(texts))
     return [np.asarray(next(encoded) if keep else (), np.int32) for keep in kept]
 
 
-def _shared(work: Work, group: list[Read]) -> list[list[Shared]]:
-    """What each document shares with the pool."""
+def _search_documents(work: Work, group: list[Read]) -> list[list[DocumentMatch]]:
+    """Return what each document shares with the pool."""
     if not work.pool:
         return [[] for _ in group]
     search = _search(tuple(work.pool.items()), work.tokenizer, not work.whole)
     return search([read.document.text if read.used else "" for read in group])
 
 
-@lru_cache(maxsize=1)  # of one corpus: those of the cells before are not needed again
+@lru_cache(maxsize=1)  # one process may make several corpora, one after the other
 def _tokenizer(path: Path) -> Tokenizer:
     return Tokenizer(str(path))
 

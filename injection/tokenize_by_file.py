@@ -1,9 +1,10 @@
-"""The order of the documents of several files from counts alone, as one reader has it.
+"""Tokenises a corpus by file, and puts its documents in the order in which one reader has them.
 
-With weights the reader takes a document of the subset that is furthest behind
-(`sources.mixture.interleave`), so the order is a merge: a document's key is the characters of its
-subset before it, by the subset's weight, and then the subset's name. Without weights there is one
-subset. No token is moved: a shard of the stream is a table of places in the files' tokens.
+With weights, the reader takes a document of the subset that is furthest behind
+(`data.readers.mixture.interleave`). So the order is a merge of the subsets by key: the characters
+of a document's subset before it, divided by the subset's weight, and then the subset's name.
+Without weights there is one subset. No token is moved: a shard of the stream is a table of places
+in the files' tokens.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from contamination.core.errors import DataError
 from contamination.core.seeds import unit_hash
 from contamination.core.tasks import Runner
 from contamination.data.readers import ByFile
-from contamination.data.readers.mixture import no_documents, say_used_up
+from contamination.data.readers.mixture import no_documents, warn_of_end
 from contamination.data.readers.rows import Shard as File
-from contamination.data.readers.rows import grouped
+from contamination.data.readers.rows import group_by_size
 from contamination.injection.token_stream import (
     Ids,
     Places,
@@ -37,7 +38,7 @@ from contamination.injection.token_stream import (
 )
 from contamination.injection.tokenization import (
     Read,
-    Tokenised,
+    TokenisedCorpus,
     Work,
     check_enough,
     check_whole,
@@ -49,35 +50,37 @@ from contamination.injection.tokenization import (
 )
 
 Results = Mapping[int, Mapping[str, Any]]
-"""What each file's task gave, by the file's number."""
+"""The result of each file's task, by the file's number."""
 Place = tuple[float, int, int, int, bool, int, int]
-"""A document: its key, its lane, its file, its row there, whether it was kept, where in the file's
-tokens it starts, and its tokens; or, by its row, what comes after documents."""
+"""A document: its key, its lane, its file, its row there, whether it was kept, its first token in
+the file, and its number of tokens. The rows FILE_END, LANE_END and UNKNOWN are no documents."""
 FILE_END, LANE_END, UNKNOWN = 1 << 60, 1 << 61, 1 << 62
 TABLE = np.dtype([(name, "i8") for name in ("start", "tokens", "at", "file", "row")])
-"""A shard's document: where it starts there, and its tokens; where it starts in which file's
-tokens, and its row there."""
+"""A document of a shard: its first token in the shard and its number of tokens; its first token in
+the file `file`, and its row there."""
 SHARD_DOCUMENTS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One subset's documents, file after file."""
+    """The documents of one subset, file after file."""
 
     number: int
-    """By the subsets' names."""
+    """Its place in the order of the subsets' names."""
     name: str | None
-    """None: the documents of all subsets."""
+    """None: documents of all subsets."""
     weight: float
     files: Sequence[int]
 
     def characters(self, results: Results) -> int:
-        """How many its files have, as far as they are known."""
-        found = [results[file]["characters"] for file in self.files if file in results]
-        return sum(sum(x.values()) if self.name is None else x.get(self.name, 0) for x in found)
+        """Count the characters of its files that have results."""
+        by_file = [results[file]["characters"] for file in self.files if file in results]
+        if self.name is None:
+            return sum(sum(by_subset.values()) for by_subset in by_file)
+        return sum(by_subset.get(self.name, 0) for by_subset in by_file)
 
     def places(self, folder: Path, results: Results) -> Iterator[Place]:
-        """Its documents, the end of each file, and its own; up to the first unknown file."""
+        """Yield its documents, each file's end and its own end, up to the first unknown file."""
         before = 0
         for file in self.files:
             if file not in results:
@@ -85,11 +88,11 @@ class Lane:
                 return
             table = read_table(shard_files(folder, file)[2], ("subset", "start", "kept", "before"))
             table["tokens"] = np.diff(table["start"], append=results[file]["tokens"])
-            own = table if self.name is None else table[table["subset"] == self.name]
-            keys = (before + own["before"]) / self.weight
-            columns = (own[name].tolist() for name in ("kept", "start", "tokens"))
-            of = repeat(self.number), repeat(file), own.index.tolist()
-            yield from zip(keys.tolist(), *of, *columns, strict=False)
+            documents = table if self.name is None else table[table["subset"] == self.name]
+            keys = (before + documents["before"]) / self.weight
+            location = repeat(self.number), repeat(file), documents.index.tolist()
+            columns = (documents[name].tolist() for name in ("kept", "start", "tokens"))
+            yield from zip(keys.tolist(), *location, *columns, strict=False)
             before += self.characters({file: results[file]})
             yield before / self.weight, self.number, file, FILE_END, False, 0, 0
         if self.name is not None and not before:
@@ -99,36 +102,36 @@ class Lane:
 
 @dataclass
 class Order:
-    """The stream in its order, as far as the files that are tokenised tell."""
+    """The documents in the order of the stream, as far as the tokenised files show it."""
 
     lanes: Sequence[Lane]
     sources: Path
     """The folder of the files' tokens."""
     folder: Path
-    """For the tables of its shards."""
+    """The folder for the tables of its shards."""
     shards: list[Shard] = field(default_factory=list)
     tokens: int = 0
     behind: tuple[Lane, float] | None = None
-    """Whose next document is not known, and its key; None: there are as many as are wanted."""
+    """The lane whose next document is unknown, and its key; None: there are enough tokens."""
     matches: list[Sequence[Any]] = field(default_factory=list)
-    """What the documents so far share with the pool."""
+    """The matches of the documents so far."""
     _dropped: list[Sequence[Any]] = field(default_factory=list)
-    """That of the documents that were left out."""
+    """The matches of documents that were left out."""
     _reached: dict[int, int] = field(default_factory=dict)
-    """The last row of each file, or its end."""
+    """The last row of each file that was reached, or FILE_END."""
     _ended: list[Lane] = field(default_factory=list)
 
     def fill(self, results: Results, wanted_tokens: int) -> None:
-        """Put documents in order until there are so many tokens, or the next one is not known.
+        """Order documents until there are `wanted_tokens`, or the next document is unknown.
 
         Raises:
             ConfigError: all documents have fewer tokens.
-            DataError: bad input, where the corpus stops at it; a subset without documents.
+            DataError: a file has bad input and the corpus stops at it; a subset has no documents.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         matches: dict[tuple[int, int], list[Sequence[Any]]] = {}
-        for number, found in results.items():
-            for match in found["matches"]:
+        for number, result in results.items():
+            for match in result["matches"]:
                 matches.setdefault((number, match[-1]), []).append(match)
         waiting: list[tuple[int, ...]] = []
         lanes = [lane.places(self.sources, results) for lane in self.lanes]
@@ -162,10 +165,10 @@ class Order:
         np.save(self.folder / f"{number:05d}.npy", table)
         self.shards.append(Gathered(self.folder, number, first, self.tokens - first, self.sources))
 
-    def tokenised(self, results: Results, wanted_tokens: int) -> Tokenised:
-        """The stream, and what is told of its documents."""
-        if self._ended and len(self._ended) < len(self.lanes):  # the others went on
-            say_used_up(str(self._ended[0].name), self._ended[0].characters(results))
+    def tokenised(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
+        """Return the stream, its matches, and what was left out."""
+        if self._ended and len(self._ended) < len(self.lanes):  # other subsets went on
+            warn_of_end(str(self._ended[0].name), self._ended[0].characters(results))
         skipped = Counter[str]()
         for file, row in self._reached.items():
             if row == FILE_END:
@@ -174,37 +177,37 @@ class Order:
                 table = read_table(shard_files(self.sources, file)[2], ["skipped"])
                 skipped += Counter(json.loads(table["skipped"].iloc[row]))
         stream = TokenStream(self.shards, wanted_tokens)
-        return Tokenised(stream, match_table(self.matches), dict(skipped))
+        return TokenisedCorpus(stream, match_table(self.matches), dict(skipped))
 
 
 @dataclass(frozen=True)
 class Gathered(Shard):
-    """A part of the stream: `<number>.npy` says where in the files its documents are."""
+    """A part of the stream: `<number>.npy` lists the places of its documents in the files."""
 
     sources: Path
     """The folder of the files' tokens."""
 
     def read(self, start: int, stop: int) -> Ids:
-        """Its tokens start..stop, gathered from the files."""
+        """Gather the tokens start..stop from the files."""
         table = self._table
         first = int(np.searchsorted(table["start"], start, side="right")) - 1
         rows = table[first : int(np.searchsorted(table["start"], stop, side="left"))]
         low = np.maximum(start - rows["start"], 0) + rows["at"]
         high = np.minimum(stop - rows["start"], rows["tokens"]) + rows["at"]
         files = {n: read_ids(shard_files(self.sources, n)[1]) for n in {*rows["file"].tolist()}}
-        places = zip(rows["file"].tolist(), low.tolist(), high.tolist(), strict=True)
-        return np.concatenate([files[n][a:b] for n, a, b in places])
+        spans = zip(rows["file"].tolist(), low.tolist(), high.tolist(), strict=True)
+        return np.concatenate([files[n][a:b] for n, a, b in spans])
 
     def document_starts(self) -> Places:
-        """Where in the shard its documents start, shape (n,)."""
+        """Return the first token of each of the shard's documents, shape (documents,)."""
         starts: Places = self._table["start"]
         return starts
 
     def document_id(self, row: int) -> str:
-        """The id of its document number `row`."""
-        place = self._table[row]
-        documents = read_documents(shard_files(self.sources, int(place["file"]))[2])
-        return str(documents.loc[int(place["row"]), "document_id"])
+        """Return the id of the document in this row."""
+        entry = self._table[row]
+        documents = read_documents(shard_files(self.sources, int(entry["file"]))[2])
+        return str(documents.loc[int(entry["row"]), "document_id"])
 
     @property
     def _table(self) -> Any:
@@ -216,52 +219,58 @@ def _read_table(path: Path) -> Any:
     return np.load(path)
 
 
-MARGIN = 1.02  # more bytes are read than are expected to be needed
+MARGIN = 1.02  # files with this share of the bytes that are expected to be needed are read
 
 
 @dataclass(frozen=True)
 class Files:
-    """Some files of the corpus to tokenise, each one a piece of the task."""
+    """Tokenises files of the corpus, one piece per file."""
 
     work: Work
     source: ByFile
     share: tuple[float, float]
-    """Which documents are used, by their hash."""
+    """The range of hashes of the documents that are used."""
     wanted_tokens: int
     shard_characters: int
     numbers: Sequence[int] = ()
-    """Which of the source's files."""
+    """The numbers of the source's files."""
 
     def __len__(self) -> int:
-        """How many files."""
+        """Return the number of files."""
         return len(self.numbers)
 
     def files(self, piece: int) -> list[Path]:
-        """Its tokens and its documents."""
+        """Return the files of the tokens and of the table of documents."""
         return shard_files(self.work.folder, self.numbers[piece])[1:]
 
     def make(self, piece: int) -> dict[str, Any]:
-        """Tokenise a file, up to the tokens that are wanted of all files together.
+        """Tokenise a file, up to the number of tokens that is wanted of all files together.
 
         Returns:
-            What `write_shard` gives; the characters of each subset that were read; what was left
-            out; and why reading stopped, where the file has bad input.
+            The result of `write_shard`, and: `characters`, those of each subset that were read;
+            `skipped`, the counts of what was left out; `stopped`, the error if bad input ended it.
         """
         file = self.source.shards[self.numbers[piece]]
         characters, stopped = Counter[str](), list[str]()
-        groups = grouped(self._reads(file, characters, stopped), size_of, self.shard_characters)
+        groups = group_by_size(
+            self._reads(file, characters, stopped), size_of, self.shard_characters
+        )
         subsets = self.source.subsets_in(file) if self.source.weights else ()
 
         def enough(tokens: Counter[str]) -> bool:
             counts = [tokens[name] for name in subsets] or [tokens.total()]
             return min(counts) >= self.wanted_tokens
 
-        made = write_shard(self.work, self.files(piece), groups, enough)
-        told = {"characters": characters, "stopped": "".join(stopped)}
-        return {**made, **told, "skipped": self.source.skipped}
+        result = write_shard(self.work, self.files(piece), groups, enough)
+        return {
+            **result,
+            "characters": characters,
+            "stopped": "".join(stopped),
+            "skipped": self.source.skipped,
+        }
 
     def _reads(self, file: File, characters: Counter[str], stopped: list[str]) -> Iterator[Read]:
-        """A file's documents, also those that are not used: each moves the next ones on."""
+        """Yield all documents of a file: those that are not used count for the order, too."""
         low, high = self.share
         try:
             for document in self.source.documents_in(file):
@@ -269,7 +278,7 @@ class Files:
                 before = characters[document.subset]
                 characters[document.subset] += len(document.text)
                 yield Read(document, json.dumps(self.source.skipped), used, before)
-        except DataError as error:  # of no matter where the budget ends before
+        except DataError as error:  # it does not matter if the budget ends before it
             stopped.append(str(error))
 
     @property
@@ -278,18 +287,19 @@ class Files:
         source, weights = self.source, self.source.weights
         if not weights:
             return [Lane(0, None, 1.0, range(len(source.shards)))]
-        held = [source.subsets_in(file) for file in source.shards]
-        files = {name: [n for n, names in enumerate(held) if name in names] for name in weights}
+        subsets = [source.subsets_in(file) for file in source.shards]
+        files = {name: [n for n, names in enumerate(subsets) if name in names] for name in weights}
         names = enumerate(sorted(weights))
         return [Lane(n, name, weights[name], files[name]) for n, name in names]
 
 
-def tokenize_files(task: Files, runner: Runner) -> Tokenised:
-    """Tokenise as many files as hold the tokens that are wanted, and put them in order.
+def tokenize_files(task: Files, runner: Runner) -> TokenisedCorpus:
+    """Tokenise as many files as are needed, and put their documents in order.
 
     Raises:
-        ConfigError: the corpus has fewer tokens.
-        DataError: bad input, where the corpus stops at it; see `check_whole`, after each wave.
+        ConfigError: the corpus has fewer tokens than are wanted.
+        DataError: a file has bad input and the corpus stops at it; or see `check_whole`, which is
+            called after each wave of files.
     """
     task.work.folder.mkdir(parents=True, exist_ok=True)
     results: dict[int, dict[str, Any]] = {}
@@ -300,30 +310,30 @@ def tokenize_files(task: Files, runner: Runner) -> Tokenised:
         if order.behind is None:
             break
         numbers = _next_files(task, results, order.tokens, *order.behind)
-        made = runner.run(f"tokenise-{wave}", replace(task, numbers=numbers))
-        results |= dict(zip(numbers, made, strict=True))
+        new_results = runner.run(f"tokenise-{wave}", replace(task, numbers=numbers))
+        results |= dict(zip(numbers, new_results, strict=True))
     return order.tokenised(results, task.wanted_tokens)
 
 
 def _next_files(task: Files, results: Results, tokens: int, behind: Lane, key: float) -> list[int]:
-    """The files that are needed besides; at least the next one of the subset furthest behind.
+    """Choose the files to tokenise next, at least one of the lane that is furthest behind.
 
-    Each subset is expected to go on from the key up to which there are so many tokens.
+    It is assumed that the rest of each lane has as many tokens per key as there are up to `key`.
     """
-    lanes, found = task.lanes, set[int]()
+    lanes, chosen = task.lanes, set[int]()
     aim = key * MARGIN * task.wanted_tokens / tokens if tokens else 2 * key
     for lane in lanes:
         have = [number for number in lane.files if number in results]
         if read := lane.characters(results):
-            size = _bytes(task, have) * aim * lane.weight / read
+            size = _file_bytes(task, have) * aim * lane.weight / read
         else:
             share = task.wanted_tokens * lane.weight / sum(x.weight for x in lanes)
-            size = max(share, 2 * _bytes(task, have))
-        ends = np.cumsum([_bytes(task, [number]) for number in lane.files])
-        least = len(have) + (lane == behind)
-        found |= {*lane.files[: max(least, 1 + int(np.searchsorted(ends, size)))]}
-    return sorted(found - {*results})
+            size = max(share, 2 * _file_bytes(task, have))
+        ends = np.cumsum([_file_bytes(task, [number]) for number in lane.files])
+        n_files = max(len(have) + (lane == behind), 1 + int(np.searchsorted(ends, size)))
+        chosen |= {*lane.files[:n_files]}
+    return sorted(chosen - {*results})
 
 
-def _bytes(task: Files, numbers: Sequence[int]) -> int:
+def _file_bytes(task: Files, numbers: Sequence[int]) -> int:
     return sum(task.source.shards[number].path.stat().st_size for number in numbers)

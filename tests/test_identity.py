@@ -21,7 +21,7 @@ import contamination.detection.requirements
 import contamination.detection.run
 import contamination.detection.tasks.accuracy
 import contamination.detection.tasks.extraction
-import contamination.injection.contamination
+import contamination.injection.corpus_search
 import contamination.injection.export.run
 import contamination.injection.finetuning.run
 import contamination.injection.run
@@ -168,7 +168,7 @@ def name(monkeypatch):
     monkeypatch.setattr(contamination.injection.run, "check", lambda _: [])
     monkeypatch.setattr(contamination.injection.run, "create", lambda *_: source)
     monkeypatch.setattr(contamination.injection.run, "Tokenizer", opened)
-    for module in (contamination.injection.export.run, contamination.injection.contamination):
+    for module in (contamination.injection.export.run, contamination.injection.corpus_search):
         monkeypatch.setattr(module, "open_corpus", opened)
     monkeypatch.setattr(
         contamination.injection.finetuning.run,

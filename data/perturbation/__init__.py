@@ -1,7 +1,6 @@
-"""Rewordings: the same text in slightly other words.
+"""Rewordings of texts: word edits, and replacements by a masked language model.
 
-They make approximate duplicates of what is inserted, and the neighbours and augmentations of what
-is scored.
+They make approximate duplicates of inserted texts, and neighbours and augmentations of scored ones.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from contamination.core.errors import ConfigError
 from contamination.core.progress import progress
-from contamination.data.perturbation.masking import Blank, Vocabulary, Window, draw
+from contamination.data.perturbation.masking import Blank, Vocabulary, Window, draw_token
 
 SPARE = 8  # logits beyond the candidates, to see whether the last of them is a close call
 Answer = list[tuple[int, str, bool]]  # for each blank of a window
@@ -35,21 +35,21 @@ class Filler:
     def words(
         self, windows: Sequence[Window], holes: Sequence[Blank], batch_tokens: int
     ) -> list[str]:
-        """A word for each of `holes`, none of them the word that it replaces."""
-        found: dict[int, str] = {}
+        """Return a word for each blank, none of them the word that it replaces."""
+        word_by_blank: dict[int, str] = {}
         with progress(total=len(windows), desc="rewording", unit="window") as bar:
             for batch in self._batches(windows, batch_tokens):
                 answers = self._in_memory(batch, holes)
                 for window, answer in zip(batch, answers, strict=True):
                     if len(batch) > 1 and not all(sure for _, _, sure in answer):
-                        # Rounding differs with the batch: a close call is made without its mates.
+                        # Rounding depends on the batch, so a close call is repeated alone.
                         (answer,) = self._answers([window], holes)
-                    found.update((number, word) for number, word, _ in answer)
+                    word_by_blank.update((number, word) for number, word, _ in answer)
                 bar.update(len(batch))
-        return [found[i] for i in range(len(holes))]
+        return [word_by_blank[i] for i in range(len(holes))]
 
     def _batches(self, windows: Sequence[Window], batch_tokens: int) -> Iterator[list[Window]]:
-        """Windows of like length, longest first; one window alone may exceed the budget."""
+        """Yield batches of windows of similar length, the longest first."""
         waiting = sorted(windows, key=lambda window: -len(window.ids))
         while waiting:
             size = max(1, batch_tokens // len(waiting[0].ids))
@@ -57,7 +57,7 @@ class Filler:
             waiting = waiting[size:]
 
     def _in_memory(self, batch: list[Window], holes: Sequence[Blank]) -> list[Answer]:
-        """The answers of a batch, in halves where the device's memory runs out."""
+        """Return the answers of a batch, in two halves if the device's memory runs out."""
         try:
             return self._answers(batch, holes)
         except torch.cuda.OutOfMemoryError as error:
@@ -71,7 +71,7 @@ class Filler:
         return self._in_memory(batch[:half], holes) + self._in_memory(batch[half:], holes)
 
     def _answers(self, batch: Sequence[Window], holes: Sequence[Blank]) -> list[Answer]:
-        """For each window its blanks' numbers, their words and whether the draw was sure."""
+        """Return each blank's number, its word and whether the draw was sure, by window."""
         numbers = [number for window in batch for number, _ in window.blanks]
         logits, ids = self._most_likely(batch, [holes[n].word for n in numbers])
         rows = zip(numbers, logits, ids, strict=True)
@@ -79,13 +79,13 @@ class Filler:
         return [[(number, *next(drawn)) for number, _ in window.blanks] for window in batch]
 
     def _drawn(self, hole: Blank, logits: Any, ids: Any) -> tuple[str, bool]:
-        possible = np.isfinite(logits)  # a small vocabulary has fewer than are asked for
-        token, sure = draw(logits[possible], ids[possible], self.candidates, hole.seed)
+        possible = np.isfinite(logits)  # a small vocabulary may have fewer candidates
+        token, sure = draw_token(logits[possible], ids[possible], self.candidates, hole.seed)
         return self.vocabulary.text(token, hole.word), sure
 
     @torch.inference_mode()
     def _most_likely(self, batch: Sequence[Window], originals: Sequence[str]) -> tuple[Any, Any]:
-        """The highest logits and their ids, (N, candidates + SPARE), falling."""
+        """Return the highest logits and their ids, shape (N, candidates + SPARE), descending."""
         logits_NV = self._logits(batch)
         if not bool((torch.isfinite(logits_NV) | self.barred).all()):
             raise ConfigError(
@@ -99,15 +99,15 @@ class Filler:
         return top.values.double().cpu().numpy(), top.indices.cpu().numpy()
 
     def _logits(self, batch: Sequence[Window]) -> Tensor:
-        """Float32 logits (N, V) of the blanks alone: those of all tokens would fill the memory."""
+        """Return float32 logits of the blanks only, shape (N, V), which saves memory."""
         shape = (len(batch), max(len(window.ids) for window in batch))
         ids_BT = torch.full(shape, self.pad)
         real_BT = torch.zeros(shape, dtype=torch.long)
         for row, window in enumerate(batch):
             ids_BT[row, : len(window.ids)] = torch.tensor(window.ids)
             real_BT[row, : len(window.ids)] = 1
-        where = [(row, place) for row, window in enumerate(batch) for _, place in window.blanks]
-        rows, places = torch.tensor(where, device=self.device).T
+        blanks = [(row, index) for row, window in enumerate(batch) for _, index in window.blanks]
+        rows, places = torch.tensor(blanks, device=self.device).T
 
         def only_blanks(_: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
             return (args[0][rows, places],) if args[0].shape[:2] == shape else None

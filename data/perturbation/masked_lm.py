@@ -1,4 +1,4 @@
-"""Word replacements by a masked language model."""
+"""Rewording that replaces words by a masked language model's."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from contamination.data.perturbation.masking import (
     Blank,
     Vocabulary,
     Window,
-    blanks,
-    fill,
-    masked,
+    choose_blanks,
+    fill_blanks,
+    mask_blanks,
     windows,
 )
 
@@ -27,10 +27,11 @@ NUMBER = re.compile(r"\d+")
 
 
 def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
-    """The fast tokenizer and the float32 masked language model at `path`, in evaluation mode.
+    """Load the fast tokenizer and the float32 masked language model, in evaluation mode.
 
     Raises:
-        ConfigError: no such model, no masked-language head, or a tokenizer that doesn't serve.
+        ConfigError: there is no such model, it has no masked-language head, or its tokenizer is
+            unsuitable.
     """
     import torch
     from transformers import AutoModelForMaskedLM
@@ -40,21 +41,23 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
     _require(tokenizer.mask_token_id is not None, path, "its tokenizer has no mask token")
     options = {"dtype": torch.float32, "use_safetensors": True, **LOADING}
     model, loaded = load(AutoModelForMaskedLM, FIELD, path, **options)
-    check_whole(FIELD, path, model, {**loaded, "unexpected_keys": _layers(model, loaded)})
+    check_whole(
+        FIELD, path, model, {**loaded, "unexpected_keys": _weights_of_more_layers(model, loaded)}
+    )
     fits = len(tokenizer) <= model.get_input_embeddings().num_embeddings
     _require(fits, path, f"its tokenizer has {len(tokenizer)} tokens, more than its model")
-    return tokenizer, _placed(model.eval(), device)
+    return tokenizer, _to_device(model.eval(), device)
 
 
 def special_tokens(tokenizer: Any) -> Around:
-    """What the model expects before and after a text, such as [CLS] and [SEP]."""
+    """Return the ids that the model expects before and after a text, such as [CLS] and [SEP]."""
     ids = tokenizer(tokenizer.mask_token)["input_ids"]
     at, special = ids.index(tokenizer.mask_token_id), set(tokenizer.all_special_ids)
     return [i for i in ids[:at] if i in special], [i for i in ids[at + 1 :] if i in special]
 
 
-def longest(tokenizer: Any, model: Any) -> int:
-    """The most tokens that the model can see at once."""
+def max_input_tokens(tokenizer: Any, model: Any) -> int:
+    """Return the most tokens of one input of the model."""
     limits = [int(tokenizer.model_max_length)]
     positions = getattr(model.config, "max_position_embeddings", None)
     if positions:
@@ -67,16 +70,16 @@ def longest(tokenizer: Any, model: Any) -> int:
     return min(limits)
 
 
-def _layers(model: Any, loaded: Mapping[str, Any]) -> list[str]:
-    """Surplus weights that are named as the model's own are, but for numbers: of more layers.
+def _weights_of_more_layers(model: Any, loaded: Mapping[str, Any]) -> list[str]:
+    """Return unexpected weights whose names differ from the model's only in numbers: more layers.
 
-    Others, such as a pooler or a next-sentence head, many published models have.
+    Other unexpected weights, such as a pooler or a next-sentence head, are common.
     """
-    own = {NUMBER.sub("0", name) for name in model.state_dict()}
-    return [name for name in loaded["unexpected_keys"] if NUMBER.sub("0", name) in own]
+    patterns = {NUMBER.sub("0", name) for name in model.state_dict()}
+    return [name for name in loaded["unexpected_keys"] if NUMBER.sub("0", name) in patterns]
 
 
-def _placed(model: Any, device: str) -> Any:
+def _to_device(model: Any, device: str) -> Any:
     import torch
 
     auto = "cuda" if torch.cuda.is_available() else "cpu"
@@ -97,16 +100,16 @@ def _require(condition: bool, path: str, reason: str) -> None:
 
 @dataclass(frozen=True)
 class MaskedLM(Ranged, node="masked_lm"):
-    """⌊share·words⌋ words, at least 1, replaced by what a masked language model would put there.
+    """Replaces ⌊share·words⌋ words, at least 1, by words that a masked language model predicts.
 
     The neighbours of Mattern et al. 2023, but drawn: words are chosen at random, all
     masked at once, and each replaced by one of its likely tokens, drawn by the model's own
     probabilities: a whole word, never a special token and never the word itself. The paper
     ranks replacements of single words, which are the same few for every copy of a text.
 
-    Words are what stands between white space, less the punctuation around it, which stays. A text
-    without a letter or digit is returned as it stands; scripts without spaces are no use here, for
-    a word is then a whole sentence. Each call loads the model once: give it all texts.
+    Words are separated by white space; the punctuation around them is kept. A text without a letter
+    or digit is not changed. Scripts without spaces are unsuitable, since a whole sentence counts as
+    one word. Each call loads the model once, so give it all texts.
     """
 
     path: str
@@ -132,31 +135,33 @@ class MaskedLM(Ranged, node="masked_lm"):
         resolve(FIELD, self.path)  # a missing folder is an error before any work
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
-        """Each text with some of its words replaced."""
+        """Return each text with some of its words replaced."""
         pairs = zip(texts, keys, strict=True)
-        holes = [blanks(text, self.share, derive(seed, "masked_lm", key)) for text, key in pairs]
+        holes = [
+            choose_blanks(text, self.share, derive(seed, "masked_lm", key)) for text, key in pairs
+        ]
         if not any(holes):
             return list(texts)
         words = iter(self._words(texts, holes))
         both = zip(texts, holes, strict=True)
-        return [fill(text, hole, [next(words) for _ in hole]) for text, hole in both]
+        return [fill_blanks(text, hole, [next(words) for _ in hole]) for text, hole in both]
 
     def _words(self, texts: Sequence[str], holes: Sequence[list[Blank]]) -> list[str]:
-        """The words of all texts' blanks, in order."""
+        """Return the words for all texts' blanks, in order."""
         from contamination.data.perturbation.mask_filling import Filler
 
         tokenizer, model = open_masked_model(self.path, self.device)
         vocabulary = Vocabulary(tokenizer, model.config.vocab_size)
         vocabulary.check(self.path)
         around = special_tokens(tokenizer)
-        width = min(self.window_tokens, longest(tokenizer, model))
+        width = min(self.window_tokens, max_input_tokens(tokenizer, model))
         options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
         tokens = tokenizer(list(texts), truncation=False, padding=False, **options)
         seen: list[Window] = []
         every: list[Blank] = []
         tokenized = zip(tokens["input_ids"], tokens["offset_mapping"], holes, strict=True)
         for ids, offsets, hole in tokenized:
-            left, places = masked(ids, offsets, hole, tokenizer.mask_token_id)
+            left, places = mask_blanks(ids, offsets, hole, tokenizer.mask_token_id)
             seen += windows(left, places, len(every), width, around)
             every += hole
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0

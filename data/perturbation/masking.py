@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from contamination.core.errors import require
 from contamination.core.seeds import derive
-from contamination.data.perturbation.base import portion
+from contamination.data.perturbation.base import at_least_one
 
-# What stands between white space, without the punctuation around it: (don't), -> don't
+# A word between white space, without the punctuation around it: (don't), -> don't
 WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")
 
 
@@ -35,25 +35,25 @@ class Blank:
 
 @dataclass(frozen=True)
 class Window:
-    """Tokens that the model sees at once."""
+    """Tokens of one input of the model."""
 
     ids: list[int]  # token ids, the model's first and last special tokens included
     blanks: list[tuple[int, int]]  # of each blank to fill here: its number, its place in `ids`
 
 
-def blanks(text: str, share: float, seed: int) -> list[Blank]:
-    """⌊share·words⌋ random words of the text, at least 1 where there is one, in its order."""
+def choose_blanks(text: str, share: float, seed: int) -> list[Blank]:
+    """Choose ⌊share·words⌋ random words of the text, at least 1 if it has any, in order."""
     words = list(WORD.finditer(text))
     if not words:
         return []
     rng = np.random.default_rng(seed)
-    chosen = rng.choice(len(words), size=portion(share, len(words)), replace=False)
+    chosen = rng.choice(len(words), size=at_least_one(share, len(words)), replace=False)
     spans = [words[i].span() for i in sorted(chosen.tolist())]
     return [Blank(a, b, text[a:b], derive(seed, a)) for a, b in spans]
 
 
-def fill(text: str, holes: Sequence[Blank], words: Sequence[str]) -> str:
-    """The text with `words` in its blanks."""
+def fill_blanks(text: str, holes: Sequence[Blank], words: Sequence[str]) -> str:
+    """Return the text with `words` in its blanks."""
     parts, done = [], 0
     for hole, word in zip(holes, words, strict=True):
         parts += [text[done : hole.start], word]
@@ -61,13 +61,16 @@ def fill(text: str, holes: Sequence[Blank], words: Sequence[str]) -> str:
     return "".join([*parts, text[done:]])
 
 
-def masked(
+def mask_blanks(
     ids: Sequence[int], offsets: Sequence[tuple[int, int]], holes: Sequence[Blank], mask: int
 ) -> tuple[list[int], list[int]]:
-    """The tokens with one mask for each blank, however many tokens its word has, and their places.
+    """Replace the tokens of each blank by one mask; return the tokens and the masks' places.
 
-    The tokens `ids` are without special ones, and `offsets` their characters in the text; these and
-    the blanks are in order.
+    Args:
+        ids: the text's tokens, without special ones.
+        offsets: the first and last character (exclusive) of each token.
+        holes: the blanks, in order.
+        mask: the id of the mask.
     """
     starts, ends = [a for a, _ in offsets], [b for _, b in offsets]
     out: list[int] = []
@@ -85,10 +88,10 @@ def masked(
 def windows(
     ids: Sequence[int], places: Sequence[int], first_blank: int, width: int, around: Around
 ) -> Iterator[Window]:
-    """Windows of at most `width` tokens, special ones included, that fill each blank once.
+    """Yield windows of at most `width` tokens, including special ones; each blank is in one.
 
-    A text that doesn't fit is cut into strides of half a window, seen with a quarter of a window
-    on either side, so that every blank has its context.
+    A text that does not fit is divided into strides of half a window, with a quarter of a window on
+    each side as context.
     """
     prefix, suffix = around
     body = width - len(prefix) - len(suffix)
@@ -99,8 +102,8 @@ def windows(
         inside = range(bisect_left(places, start), bisect_left(places, start + stride))
         if inside:
             shift = len(prefix) - low
-            found = [(first_blank + i, places[i] + shift) for i in inside]
-            yield Window([*prefix, *ids[low:high], *suffix], found)
+            blanks_inside = [(first_blank + i, places[i] + shift) for i in inside]
+            yield Window([*prefix, *ids[low:high], *suffix], blanks_inside)
 
 
 Floats = NDArray[np.float64]
@@ -111,12 +114,12 @@ CLOSE = 1e-3  # logits; far above what the size of a batch changes in float32
 
 
 class Vocabulary:
-    """The tokens that are a whole word's text: never special, added, or a later part of a word.
+    """The tokens that are whole words: not special, added, or a later part of a word.
 
     Attributes:
-        words: each token's text, empty where it may not be used, for all of the model's ids.
-        same: the ids of a word's spellings (its case, its accents), by their common `key`.
-        folds_case: whether the model's tokenizer drops capitals.
+        words: the text of each of the model's ids, empty if it is no whole word.
+        same: the ids of a word's spellings (by case or accents), by their common `key`.
+        folds_case: whether the model's tokenizer ignores case.
     """
 
     def __init__(self, tokenizer: Any, size: int) -> None:
@@ -136,7 +139,7 @@ class Vocabulary:
                 self.same[self.key(word)].append(i)
 
     def key(self, word: str) -> str:
-        """What the spellings of a word have in common to the tokenizer, in lower case."""
+        """Return the form that a word's spellings have in common, in lower case."""
         return self._normalized(word).casefold()
 
     def _normalized(self, text: str) -> str:
@@ -146,7 +149,7 @@ class Vocabulary:
         return normal.strip(" ▁")  # SentencePiece models put one before the text
 
     def check(self, path: str) -> None:
-        """Raise a ConfigError unless every word can have another in its place."""
+        """Raise a ConfigError unless there are at least two words."""
         remedy = (
             f"its tokenizer has {len(self.same)} tokens that are whole words, and a replacement "
             "needs 2 or more. Choose another masked model."
@@ -154,7 +157,7 @@ class Vocabulary:
         require(len(self.same) >= 2, "masked_lm.path", path, remedy)
 
     def text(self, token: int, original: str) -> str:
-        """The token's word, with the original's capitals where the model knows none."""
+        """Return the token's word, with the original's capitals if the model ignores case."""
         word = self.words[token]
         if self.folds_case and len(original) > 1 and original.isupper():
             return word.upper()
@@ -163,16 +166,20 @@ class Vocabulary:
         return word
 
 
-def draw(logits: Floats, ids: Ids, count: int, seed: int) -> tuple[int, bool]:
-    """One of the `count` most likely tokens, each as often as the model says.
+def draw_token(logits: Floats, ids: Ids, count: int, seed: int) -> tuple[int, bool]:
+    """Draw one of the `count` most likely tokens, with the model's probabilities.
 
-    The largest of logit + Gumbel noise is such a draw, and noise that belongs to the token, not
-    to its rank, keeps it when two logits change places.
+    The maximum of logit + Gumbel noise is such a draw. The noise belongs to the token, not to its
+    rank, so the draw is the same if two close logits change places.
 
-    The logits are the most likely tokens', falling: a few more than `count` where there are.
+    Args:
+        logits: those of the most likely tokens, in descending order, some more than `count`.
+        ids: the tokens.
+        count: how many tokens may be drawn.
+        seed: the seed of the noise.
 
     Returns:
-        The token, and whether logits that differ by less than CLOSE would give it as well.
+        The token, and whether logits that differ by less than CLOSE give the same one.
     """
     count = min(count, len(logits))
     noisy = logits + _gumbel(ids, seed)
@@ -184,7 +191,7 @@ def draw(logits: Floats, ids: Ids, count: int, seed: int) -> tuple[int, bool]:
 
 
 def _gumbel(ids: Ids, seed: int) -> Floats:
-    """Standard Gumbel noise of each id: splitmix64 (Steele et al. 2014) of the seed and the id."""
+    """Return standard Gumbel noise of each id, from splitmix64 (Steele et al. 2014)."""
     with np.errstate(over="ignore"):
         z = np.uint64(seed) + (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,4 +1,4 @@
-"""Where documents and benchmark rows come from: one class a kind of source."""
+"""Sources of documents and of benchmark rows: one class per kind of source."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class Corpus(Protocol):
     """A source of documents, always in the same order."""
 
     def documents(self) -> Iterator[Document]:
-        """Stream the documents."""
+        """Yield the documents."""
         ...
 
     def fingerprint(self) -> str:
-        """What changes with the documents' content: a hash of the files that they come from."""
+        """Return a hash of the documents' files, which changes with their content."""
         ...
 
     @property
     def skipped(self) -> Counter[str]:
-        """What the latest stream left out so far: reason → number."""
+        """Counts of what the latest stream has left out so far: reason → number."""
         ...
 
 
 class ByFile(Corpus, Protocol):
-    """A corpus whose files can be read on their own, by several readers at once."""
+    """A corpus whose files can be read independently, by several readers at once."""
 
     @property
     def weights(self) -> Mapping[str, float] | None:
-        """Subset → its share of characters; None: the files' order."""
+        """Each subset's share of characters; None: documents have the files' order."""
         ...
 
     @property
@@ -50,11 +50,11 @@ class ByFile(Corpus, Protocol):
         ...
 
     def subsets_in(self, shard: Shard) -> Collection[str]:
-        """The subsets of `weights` that the file may have documents of."""
+        """Return the subsets of `weights` of which the file may have documents."""
         ...
 
     def documents_in(self, shard: Shard) -> Iterator[Document]:
-        """Stream a file's documents, with `weights` those of its subsets alone."""
+        """Yield a file's documents; with `weights`, only those of its subsets."""
         ...
 
 
@@ -62,5 +62,5 @@ class Rows(Protocol):
     """A source of a benchmark's raw rows, always in the same order."""
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Stream the rows; what can't be used goes to the tally."""
+        """Yield the rows; the tally decides on rows that can't be used."""
         ...

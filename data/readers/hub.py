@@ -1,4 +1,4 @@
-"""Documents and rows from the Hugging Face hub, through `datasets`."""
+"""Reads documents and rows from the Hugging Face hub, through `datasets`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HubRows:
     revision: str | None = None
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Stream the rows, split after split."""
+        """Yield the rows, split after split."""
         for split in self.splits:
             shard = Shard(Path(self.path) / split, split, "hub")
             for number, row in enumerate(load(self.path, self.config, split, self.revision), 1):
@@ -44,12 +44,12 @@ class HubCorpus(StreamedCorpus):
     revision: str | None = None
 
     def fingerprint(self) -> str:
-        """The commit that `revision` stands for now; of a local folder, SHA-256 of its files."""
+        """Return the commit that `revision` names now; for a local folder, SHA-256 of its files."""
         return folder_digest(Path(self.path)) if self._commit is None else self._commit
 
     @cached_property
     def _commit(self) -> str | None:
-        """The commit that is read, resolved once; None: `path` is a local folder."""
+        """The commit that is read, resolved once; None if `path` is a local folder."""
         if Path(self.path).is_dir():
             return None
         return commit("corpus.path", self.path, kind="dataset", revision=self.revision)
@@ -63,17 +63,17 @@ class HubCorpus(StreamedCorpus):
         return f"{subset}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-ON_HUB = (HubRows, HubCorpus)
+HUB_CLASSES = (HubRows, HubCorpus)
 
 
 def hub_nodes(node: Any) -> Iterator[Mapping[str, Any]]:
-    """The parts of a config node that describe what comes from the hub, however it is wrapped."""
+    """Yield the nodes of sources on the hub, at any depth of a configuration node."""
     if isinstance(node, Mapping):
-        if node.get("_target_") in [f"{kind.__module__}.{kind.__name__}" for kind in ON_HUB]:
+        if node.get("_target_") in [f"{kind.__module__}.{kind.__name__}" for kind in HUB_CLASSES]:
             yield node
         node = list(node.values())
-    for part in node if isinstance(node, list | tuple) else ():
-        yield from hub_nodes(part)
+    for item in node if isinstance(node, list | tuple) else ():
+        yield from hub_nodes(item)
 
 
 def load(
@@ -83,43 +83,43 @@ def load(
     revision: str | None,
     read: Callable[[Any], Iterator[Mapping[str, Any]]] = iter,
 ) -> Iterator[Mapping[str, Any]]:
-    """One split, streamed; `read` gives the rows of the data set.
+    """Stream one split; `read` yields the rows of the `datasets` data set.
 
     Raises:
-        DataError: the hub can't be reached, has no such data set, split or revision, or breaks off.
+        DataError: the hub can't be reached, lacks the data set, split or revision, or disconnects.
     """
-    prepare_hub()  # before `datasets`, which notes down what it says
+    prepare_hub()  # before `datasets` is imported, which reads its settings
     import datasets
 
-    with _reading(path, config, split, revision):
+    with _hub_errors(path, config, split, revision):
         yield from read(
             datasets.load_dataset(path, config, split=split, revision=revision, streaming=True)
         )
 
 
 def fetch_rows(path: str, config: str | None, split: str, revision: str | None) -> None:
-    """Bring one split into the cache of `datasets`, from where it is streamed without a network.
+    """Download one split into the cache of `datasets`, from which it is read without a network.
 
     Raises:
-        DataError: as `load`.
+        DataError: see `load`.
     """
     prepare_hub()
     import datasets
 
-    with _reading(path, config, split, revision):
+    with _hub_errors(path, config, split, revision):
         datasets.load_dataset(path, config, split=split, revision=revision)
 
 
 def rows_are_kept(path: str) -> bool:
-    """Whether some of that data set is in the cache of `datasets`."""
+    """Return whether a part of the data set is in the cache of `datasets`."""
     import datasets
 
     return (Path(datasets.config.HF_DATASETS_CACHE) / path.replace("/", "___")).is_dir()
 
 
 @contextmanager
-def _reading(path: str, config: str | None, split: str, revision: str | None) -> Iterator[None]:
-    """Within it the hub's errors name the data set."""
+def _hub_errors(path: str, config: str | None, split: str, revision: str | None) -> Iterator[None]:
+    """Turn the hub's errors into a DataError that names the data set."""
     try:
         yield
     except Exception as error:  # the hub client's and the transport's errors have no common base

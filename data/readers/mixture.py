@@ -1,4 +1,4 @@
-"""Subsets in given shares: a deterministic interleave of one stream a subset."""
+"""Interleaves the documents of several subsets in given shares, deterministically."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ log = logging.getLogger(__name__)
 
 
 def check_weights(weights: Mapping[str, float]) -> None:
-    """Refuse weights that no mixture has.
+    """Check the weights of a mixture.
 
     Raises:
         ConfigError: a weight is not a finite number above 0.
     """
     require(bool(weights), "corpus.weights", weights, "name a subset, or give null.")
     for subset, weight in weights.items():
-        good = isinstance(weight, int | float) and math.isfinite(weight) and weight > 0
+        valid = isinstance(weight, int | float) and math.isfinite(weight) and weight > 0
         remedy = "give a number above 0, or leave the subset out."
-        require(good, f"corpus.weights.{subset}", weight, remedy)
+        require(valid, f"corpus.weights.{subset}", weight, remedy)
 
 
 def interleave(
@@ -30,15 +30,15 @@ def interleave(
 ) -> Iterator[Document]:
     """Merge the subsets' streams so that every prefix has about the weights' shares of characters.
 
-    The next document is always of the subset that is furthest behind (fewest characters by its
-    weight), so a subset is never further off than one document. Nothing is random, so the documents
-    of a smaller budget are a prefix of a larger one's. Where a subset runs out, the others go on.
+    The next document is always of the subset that is furthest behind (fewest characters divided by
+    weight), so a subset is off by at most one document. Nothing is random, so the documents of a
+    smaller budget are a prefix of a larger one's. If a subset runs out, the others continue.
 
     Raises:
         DataError: a weighted subset has no document.
     """
     live, total = dict(streams), dict.fromkeys(streams, 0)
-    whole = len(live)
+    n_subsets = len(live)
     while live:
         subset = min(live, key=lambda name: (total[name] / weights[name], name))
         document = next(live[subset], None)
@@ -49,22 +49,22 @@ def interleave(
         if not total[subset]:
             raise no_documents(subset)
         del live[subset]
-        if len(live) == whole - 1 and live:  # said once: from here on the shares do not hold
-            say_used_up(subset, total[subset])
+        if len(live) == n_subsets - 1 and live:  # for the first subset only
+            warn_of_end(subset, total[subset])
 
 
 def no_documents(subset: str) -> DataError:
-    """What is wrong with a weighted subset without documents."""
+    """Return the error for a weighted subset without documents."""
     return DataError(
-        f"corpus.weights names the subset {subset!r}, which has no documents: mend the name, or "
+        f"corpus.weights names the subset {subset!r}, which has no documents: fix the name, or "
         "leave it out of corpus.weights."
     )
 
 
-def say_used_up(subset: str, characters: int) -> None:
-    """Warn that a subset's documents are all in the mixture."""
+def warn_of_end(subset: str, characters: int) -> None:
+    """Warn that all documents of a subset are in the mixture."""
     log.warning(
-        "corpus: the subset %s is used up after %s characters; the others go on, and the shares of "
-        "corpus.weights no longer hold",
+        "corpus: the subset %s is used up after %s characters; the others continue, so the shares "
+        "differ from corpus.weights",
         *(subset, f"{characters:,}"),
     )

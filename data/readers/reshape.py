@@ -1,4 +1,4 @@
-"""Rows of other data sets in the form that templates want: wrappers around any source of rows."""
+"""Wrappers around sources of rows that add the columns which templates need."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from contamination.data.text import is_blank
 
 @dataclass(frozen=True)
 class Chain:
-    """The rows of several sources, one after another."""
+    """Reads several sources, one after another."""
 
     sources: Sequence[Rows]
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Stream the rows."""
+        """Yield the rows."""
         for source in self.sources:
             yield from source.rows(tally)
 
 
 @dataclass(frozen=True)
 class Extract:
-    """Adds the named groups of a regular expression, searched for in one field."""
+    """Adds the named groups of a regular expression that is matched in one field."""
 
     source: Rows
     field: str
@@ -44,13 +44,13 @@ class Extract:
             ) from error
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Stream the rows with the groups as further columns."""
-        wanted = re.compile(self.pattern, re.DOTALL)
+        """Yield the rows, with the groups as additional columns."""
+        pattern = re.compile(self.pattern, re.DOTALL)
         for row in self.source.rows(tally):
             value = value_at(row, self.field, tally)
-            found = None if value is None else wanted.search(str(value))
-            if found is not None:
-                yield _with(row, **found.groupdict())
+            match = None if value is None else pattern.search(str(value))
+            if match is not None:
+                yield _with_columns(row, **match.groupdict())
             elif value is not None:
                 detail = f"{self.field!r} does not match the source's pattern {self.pattern!r}"
                 tally.bad("no match", row.where, detail)
@@ -58,7 +58,7 @@ class Extract:
 
 @dataclass(frozen=True)
 class MultipleChoice:
-    """Adds `options` ("A. bank", a line each) and `answer` ("A. bank") from a list and its key."""
+    """Adds `options` (lines such as "A. bank") and `answer` ("A. bank") from a list and its key."""
 
     source: Rows
     choices: str
@@ -67,15 +67,15 @@ class MultipleChoice:
     """Field path of the right one: its letter, its index from 0, or a list that starts with it."""
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Stream the rows with `options` and `answer`."""
+        """Yield the rows, with `options` and `answer`."""
         for row in self.source.rows(tally):
             choices = _texts_at(row, self.choices, tally)
             key = None if choices is None else value_at(row, self.gold, tally)
             if choices is None or key is None:
                 continue
-            options, index = lettered(choices), _index(key)
+            options, index = lettered(choices), _choice_index(key)
             if 0 <= index < len(options):
-                yield _with(row, options="\n".join(options), answer=options[index])
+                yield _with_columns(row, options="\n".join(options), answer=options[index])
             else:
                 detail = f"{self.gold!r} is {key!r}, but there are {len(options)} choices"
                 tally.bad("no such choice", row.where, detail)
@@ -83,7 +83,7 @@ class MultipleChoice:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Adds `options`, a line each: the first right answer, then the wrong ones."""
+    """Adds `options`, one per line: the first right answer, then the wrong ones."""
 
     source: Rows
     right: str
@@ -92,40 +92,42 @@ class Alternatives:
     """Field path of the list of wrong answers."""
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Stream the rows with `options`."""
+        """Yield the rows, with `options`."""
         for row in self.source.rows(tally):
-            right = _texts_at(row, self.right, tally)
-            wrong = None if right is None else _texts_at(row, self.wrong, tally)
-            if right is not None and wrong is not None:
-                options = [str(o).strip() for o in [*right[:1], *wrong]]
-                yield _with(row, options="\n".join(options))
+            right_answers = _texts_at(row, self.right, tally)
+            if right_answers is None:
+                continue
+            wrong_answers = _texts_at(row, self.wrong, tally)
+            if wrong_answers is not None:
+                options = [str(answer).strip() for answer in [*right_answers[:1], *wrong_answers]]
+                yield _with_columns(row, options="\n".join(options))
 
 
 def lettered(choices: Sequence[str]) -> list[str]:
-    """The choices as "A. …", whatever letters they carry already ("(A)…", "A) …")."""
+    """Return the choices as "A. …", in place of letters that they may have ("(A)…", "A) …")."""
     pairs = list(zip(ascii_uppercase, (str(c).strip() for c in choices), strict=False))
     bare = [re.sub(rf"^\(?{letter}[).:]\s*", "", choice) for letter, choice in pairs]
-    own = all(b != choice for b, (_, choice) in zip(bare, pairs, strict=True))
-    return [f"{a}. {b if own else c}" for b, (a, c) in zip(bare, pairs, strict=True)]
+    have_letters = all(b != choice for b, (_, choice) in zip(bare, pairs, strict=True))
+    return [f"{a}. {b if have_letters else c}" for b, (a, c) in zip(bare, pairs, strict=True)]
 
 
 def _texts_at(row: Row, path: str, tally: Tally) -> Sequence[Any] | None:
-    """The list of texts at a path, or None where there is none, which the tally counts."""
-    found = value_at(row, path, tally)
-    if found is None:
+    """Return the list of texts at a path, or None if there is none, which the tally counts."""
+    texts = value_at(row, path, tally)
+    if texts is None:
         return None
-    if not isinstance(found, list | tuple):
-        tally.bad("not a list", row.where, f"{path!r} is {found!r}")
+    if not isinstance(texts, list | tuple):
+        tally.bad("not a list", row.where, f"{path!r} is {texts!r}")
         return None
-    for place, entry in enumerate(found):
-        if entry is None or is_blank(str(entry)):
-            reason = "null field" if entry is None else "empty field"
-            tally.bad(reason, row.where, f"entry {place} of {path!r} is {entry!r}")
+    for index, text in enumerate(texts):
+        if text is None or is_blank(str(text)):
+            reason = "null field" if text is None else "empty field"
+            tally.bad(reason, row.where, f"entry {index} of {path!r} is {text!r}")
             return None
-    return found
+    return texts
 
 
-def _index(gold: Any) -> int:
+def _choice_index(gold: Any) -> int:
     gold = gold[0] if isinstance(gold, list | tuple) and gold else gold
     text = str(gold).strip()
     if text.isdecimal():
@@ -133,5 +135,5 @@ def _index(gold: Any) -> int:
     return ascii_uppercase.find(text) if len(text) == 1 else -1
 
 
-def _with(row: Row, **columns: str) -> Row:
+def _with_columns(row: Row, **columns: str) -> Row:
     return row._replace(value={**row.value, **columns})

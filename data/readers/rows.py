@@ -1,4 +1,4 @@
-"""Rows of JSONL, CSV, Parquet and text files, in memory that does not depend on the files' size."""
+"""Reads rows of JSONL, CSV, Parquet and text files, in memory that does not grow with the files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ EMPTY = "empty document"
 
 
 class Tally:
-    """Decides on each piece of bad input, and counts what was left out.
+    """Decides on bad input: raises an error, or counts it as left out.
 
     Attributes:
-        skipped: reason → number.
+        skipped: counts of what was left out, by reason.
     """
 
     def __init__(self, on_error: str, option: str) -> None:
-        """Stop or skip, as `on_error` says; `option` is its name in the config."""
+        """Stop or skip at bad input, as `on_error` says; `option` is its name in the config."""
         require(on_error in ON_ERROR, option, on_error, f"choose from {', '.join(ON_ERROR)}.")
         self.skipped: Counter[str] = Counter()
         self._stop, self._option = on_error == "stop", option
@@ -45,28 +45,28 @@ class Tally:
         """
         if self._stop:
             raise DataError(
-                f"{where}: {reason} ({detail}). Mend it, or set {self._option}=skip to leave such "
+                f"{where}: {reason} ({detail}). Fix it, or set {self._option}=skip to leave such "
                 "input out and count it."
             )
         self.skipped[reason] += 1
 
     def empty(self) -> None:
-        """Count a document without text: never an error, large corpora all have some."""
+        """Count a document without text, which is never an error: large corpora have some."""
         self.skipped[EMPTY] += 1
 
 
-def skips(skipped: Mapping[str, int]) -> str:
-    """What was left out, in words; empty where nothing was."""
+def describe_skipped(skipped: Mapping[str, int]) -> str:
+    """Describe what was left out; empty if nothing was."""
     return "skipped " + ", ".join(f"{n} × {why}" for why, n in skipped.items()) if skipped else ""
 
 
 BLOCK_BYTES = 1 << 16  # of compressed input, which comes out several times as large
 BATCH_ROWS = 256
-LINE_BYTES = 1 << 30  # of the longest line that is read: a row is held in memory several times
-CSV_FIELD_CHARACTERS = 1 << 30  # the library's own limit of 131,072 is less than a long document
+LINE_BYTES = 1 << 30  # the longest line: a row is in memory several times
+CSV_FIELD_CHARACTERS = 1 << 30  # the library's limit of 131,072 is less than a long document
 ZSTD_BYTES = 512  # of compressed input, which come out as 16 MiB at most: 128 KiB for each 4
 ZSTD_WINDOW_BYTES = 1 << 31  # what `zstd --long=31` writes
-STANDARD_INPUT = Path("standard input")  # stands for what this process is given
+STANDARD_INPUT = Path("standard input")  # stands for this process's standard input
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Shard:
     """One file (or one split on the hub).
 
     Attributes:
-        path: where it is.
-        name: its path below the corpus's root: part of document ids, the same on all machines.
+        path: its path.
+        name: its path below the corpus's root, which is part of document ids.
         format: jsonl, csv, tsv, parquet or text.
     """
 
@@ -98,16 +98,21 @@ class Row(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The row's place in words."""
+        """The row's place, for messages."""
         return f"{self.shard.path}, row {self.number}"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read: the tally of bad rows, the columns needed (None: all), `str`'s error handler.
+    """How to read files.
 
-    `bare` is the column of a JSON line that is a string or a list (None: it is a bad row). A line
-    has at most `line_bytes` (None: LINE_BYTES), and `limit` is the field that says so, if one does.
+    Attributes:
+        tally: decides on bad rows.
+        columns: the columns that are needed; None: all.
+        encoding_errors: Python's handler of invalid UTF-8.
+        bare: the column for a JSON line that is a string or a list; None: such a line is a bad row.
+        line_bytes: the most bytes of a line; None: LINE_BYTES.
+        limit: the configuration field that sets `line_bytes`, for messages.
     """
 
     tally: Tally
@@ -118,12 +123,12 @@ class Reading:
     limit: str = ""
 
     @property
-    def most_bytes(self) -> int:
-        """Of a line."""
+    def max_line_bytes(self) -> int:
+        """The most bytes of a line."""
         return LINE_BYTES if self.line_bytes is None else self.line_bytes
 
     def decode(self, raw: bytes, where: str) -> str | None:
-        """The bytes as text, or None where they are not UTF-8, which the tally counts."""
+        """Decode bytes; None if they are not UTF-8, which the tally counts."""
         try:
             return raw.removeprefix(b"\xef\xbb\xbf").decode(errors=self.encoding_errors)
         except UnicodeDecodeError as error:
@@ -131,16 +136,17 @@ class Reading:
             return None
 
     def line(self, raw: bytes | None, where: str) -> str | None:
-        """The text of a line's bytes; None of `raw` says that it is longer than `most_bytes`."""
+        """Decode a line; `raw` is None if the line is longer than `max_line_bytes`."""
         if raw is None:
-            most = f"{self.limit}={self.most_bytes}" if self.limit else f"{self.most_bytes:,}"
-            self.tally.bad("line too long", where, f"more than {most} bytes")
+            limit = self.max_line_bytes
+            size = f"{self.limit}={limit}" if self.limit else f"{limit:,}"
+            self.tally.bad("line too long", where, f"more than {size} bytes")
             return None
         return self.decode(raw, where)
 
 
 def read(shard: Shard, reading: Reading) -> Iterator[Row]:
-    """The rows of one shard; what can't be read goes to the tally."""
+    """Yield the rows of one file; the tally decides on what can't be read."""
     try:
         yield from READERS[shard.format](shard, reading)
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
@@ -149,7 +155,7 @@ def read(shard: Shard, reading: Reading) -> Iterator[Row]:
 
 
 def _json_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
-    for number, raw in enumerate(_lines(shard.path, reading.most_bytes), 1):
+    for number, raw in enumerate(_lines(shard.path, reading.max_line_bytes), 1):
         row = Row(shard, number, {})
         line = reading.line(raw, row.where)
         if line is None or not line.strip():
@@ -170,7 +176,7 @@ def _json_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
 
 def _csv_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
     csv.field_size_limit(CSV_FIELD_CHARACTERS)
-    raws = enumerate(_lines(shard.path, reading.most_bytes), 1)
+    raws = enumerate(_lines(shard.path, reading.max_line_bytes), 1)
     decoded = (reading.line(raw, f"{shard.path}, line {n}") for n, raw in raws)
     lines = (f"{line}\n" for line in decoded if line is not None)
     table = _csv_table(lines, "\t" if shard.format == "tsv" else ",")
@@ -190,20 +196,20 @@ def _csv_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
 
 
 def _csv_table(lines: Iterator[str], mark: str) -> csv.DictReader[str]:
-    """The rows; where each mark of the header has a blank after it ("text, label"), none counts."""
+    """Open a table; blanks after marks are ignored if the header has them ("text, label")."""
     head = next(lines, "")
-    _, *others = head.split(mark)
-    spaced = bool(others) and all(name.startswith(" ") for name in others)
-    every = chain([head], lines)
-    return csv.DictReader(every, delimiter=mark, strict=True, skipinitialspace=spaced)
+    _, *later_names = head.split(mark)
+    spaced = bool(later_names) and all(name.startswith(" ") for name in later_names)
+    all_lines = chain([head], lines)
+    return csv.DictReader(all_lines, delimiter=mark, strict=True, skipinitialspace=spaced)
 
 
 def _parquet_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
     number = 0
     with pq.ParquetFile(shard.path, pre_buffer=False) as file:
         names = file.schema_arrow.names
-        wanted = [n for n in names if n in reading.columns] if reading.columns else names
-        for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=wanted or names):
+        columns = [n for n in names if n in reading.columns] if reading.columns else names
+        for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns or names):
             for value in _batch_values(batch):
                 number += 1
                 row = Row(shard, number, value or {})
@@ -214,7 +220,7 @@ def _parquet_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
 
 
 def _batch_values(batch: Any) -> Iterator[Mapping[str, Any] | None]:
-    """A batch's rows; None for one whose strings are not UTF-8 (Parquet does not check)."""
+    """Yield a batch's rows, None for a row whose strings are not UTF-8 (Parquet does not check)."""
     try:
         yield from batch.to_pylist()
         return
@@ -229,7 +235,7 @@ def _batch_values(batch: Any) -> Iterator[Mapping[str, Any] | None]:
 
 
 def _text_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
-    """One document a file, as the first of the columns that are asked for."""
+    """Yield the file as one row, with the first of the needed columns."""
     row = Row(shard, 1, {})
     text = reading.decode(b"".join(_blocks(shard.path)), row.where)
     if text is not None:
@@ -245,45 +251,44 @@ READERS: Mapping[str, Callable[[Shard, Reading], Iterator[Row]]] = {
 }
 
 
-def _lines(path: Path, most_bytes: int | None = None) -> Iterator[bytes | None]:
-    """A file's lines, None for one longer than `most_bytes`, in time linear in the file's size."""
-    most = LINE_BYTES if most_bytes is None else most_bytes
+def _lines(path: Path, max_bytes: int | None = None) -> Iterator[bytes | None]:
+    """Yield a file's lines, None for one longer than `max_bytes`, in time linear in the size."""
+    limit = LINE_BYTES if max_bytes is None else max_bytes
     begun: list[bytes] = []
     size = 0
     for block in _blocks(path):
         *ends, rest = block.split(b"\n")
         for end in ends:
-            yield b"".join([*begun, end]) if size + len(end) <= most else None
+            yield b"".join([*begun, end]) if size + len(end) <= limit else None
             begun, size = [], 0
         size += len(rest)
-        if size <= most:
+        if size <= limit:
             begun.append(rest)
-        else:  # the rest of it is not kept
+        else:  # the line is too long
             begun.clear()
     if size:
-        yield b"".join(begun) if size <= most else None
+        yield b"".join(begun) if size <= limit else None
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    """A file's bytes, decompressed as its suffix says."""
+    """Yield a file's bytes, decompressed as its suffix says."""
     if path.suffix == ".gz":
         with open_to_read(path) as raw, gzip.open(raw) as packed:
             yield from iter(lambda: packed.read(BLOCK_BYTES), b"")
         return
-    with _given() if path == STANDARD_INPUT else open_to_read(path) as stream:
+    with _open_standard_input() if path == STANDARD_INPUT else open_to_read(path) as stream:
         blocks = iter(lambda: stream.read(BLOCK_BYTES), b"")
         yield from _unzstd(blocks) if path.suffix == ".zst" else blocks
 
 
-def _given() -> BinaryIO:
-    """This process's standard input; closed, its number may be another file's."""
-    if sys.stdin is None:
+def _open_standard_input() -> BinaryIO:
+    if sys.stdin is None:  # its number may then be another file's
         raise OSError("it is closed")
     return open(0, "rb", closefd=False)
 
 
 def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompressed frames; unlike the package's stream reader, it notices a truncated file."""
+    """Decompress frames; unlike the package's stream reader, this notices a truncated file."""
     import zstandard
 
     factory = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
@@ -305,13 +310,13 @@ def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
 T = TypeVar("T")
 
 
-def grouped(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
-    """The items in lists whose sizes add up to `least` or more; the last may have less."""
+def group_by_size(items: Iterable[T], size: Callable[[T], int], min_size: int) -> Iterator[list[T]]:
+    """Yield lists of items whose sizes add up to at least `min_size`, but for the last one."""
     group, total = list[T](), 0
     for item in items:
         group.append(item)
         total += size(item)
-        if total >= least:
+        if total >= min_size:
             yield group
             group, total = [], 0
     if group:

@@ -1,4 +1,4 @@
-"""What an export format gives: its files, where a copy stands in them, and a proof of both."""
+"""The interface of an export format: its files, the places of the copies, and their proof."""
 
 from __future__ import annotations
 
@@ -19,43 +19,44 @@ Counts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Written:
-    """What a format wrote: files, the ledger with its own columns, what reading it takes."""
+class ExportedFiles:
+    """The files of an export, its ledger, and the counts that are needed to read it."""
 
     files: Sequence[str]
     ledger: pd.DataFrame
+    """The corpus's ledger, with the format's own columns."""
     counts: Counts
 
 
 class Format(ABC):
-    """The files that a trainer reads; its class is named as its file in conf/format/."""
+    """Writes and proves the files that a trainer reads; conf/format/ has a file for each class."""
 
     USAGE: ClassVar[str]
-    """What the trainer is told, with the export's folder and counts as fields."""
+    """How to read the export in the trainer: a format string over `folder` and the counts."""
 
     @abstractmethod
-    def write(self, corpus: PackedCorpus, folder: Path) -> Written:
-        """Write the corpus into the folder, a block at a time."""
+    def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
+        """Write the corpus into the folder, block by block."""
 
     @abstractmethod
     def prove(self, export: Contaminated) -> Proof:
-        """Hold the files against the ledger in its own columns.
+        """Check the files against the ledger's columns of this format.
 
         Raises:
-            DataError: a file is not what was written.
+            DataError: a file was changed.
         """
 
 
 def blocks_of(corpus: PackedCorpus) -> Iterator[Ids]:
-    """The corpus's blocks, with a bar."""
-    shown: dict[str, Any] = {"unit": "tok", "unit_scale": True, "stage": "export"}
-    with progress(total=corpus.artifact.counts["tokens"], desc="write", **shown) as bar:
+    """Yield the corpus's blocks of sequences, with a progress bar."""
+    units: dict[str, Any] = {"unit": "tok", "unit_scale": True, "stage": "export"}
+    with progress(total=corpus.artifact.counts["tokens"], desc="write", **units) as bar:
         for block in corpus.blocks():
             yield block
             bar.update(block.size)
 
 
 def in_stream(ledger: pd.DataFrame, sequence_tokens: int) -> pd.DataFrame:
-    """The ledger with the places of its rows in the whole stream of tokens: `first` and `stop`."""
+    """Add the places of the rows in the whole stream of tokens, `first` and `stop`, to a ledger."""
     start = ledger["sequence"] * sequence_tokens
     return ledger.assign(first=start + ledger["token_start"], stop=start + ledger["token_end"])

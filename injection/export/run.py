@@ -1,11 +1,11 @@
-"""`python -m injection export`: a finished corpus in a trainer's own files, and their proof.
+"""`python -m injection export`: writes a finished corpus in a trainer's format, and proves it.
 
 ::
 
     runs/export/<format>-<corpus>-<hash>/
     ├── config.yaml       the format's settings
     ├── tokens.bin …      what the trainer reads
-    ├── ledger.parquet    the corpus's, with the export's own coordinates
+    ├── ledger.parquet    the corpus's, with the places in the exported files
     ├── examples.parquet  the corpus's
     ├── tokenizer/        the corpus's
     └── manifest.json
@@ -52,7 +52,7 @@ KIND = "export"
 
 @dataclass(frozen=True)
 class ExportStage:
-    """Everything that `export` needs."""
+    """The configuration of `export`."""
 
     runs: str = runtime("runs")
     corpus_folder: str = runtime("")
@@ -60,27 +60,27 @@ class ExportStage:
 
 
 def export(stage: ExportStage) -> Artifact:
-    """Write a corpus in a trainer's format, or find it written.
+    """Write a corpus in a trainer's format, or reuse the export if it exists.
 
     Raises:
-        ArtifactError: the corpus is not there, unfinished, or damaged.
-        ConfigError: there is no such format, or it can't hold the corpus.
-        DataError: what was written is not what the corpus holds.
+        ArtifactError: the corpus is missing, unfinished or damaged.
+        ConfigError: the format is unknown, or unsuitable for the corpus.
+        DataError: the written files differ from the corpus.
     """
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
-    corpus, form = open_corpus(stage.corpus_folder), _format(stage.format)
+    corpus, form = open_corpus(stage.corpus_folder), _create_format(stage.format)
     refuse_finetuning("corpus_folder", corpus)
     inputs = {"corpus": corpus.artifact.digest}
     with reading(stage.corpus_folder):
         slug = f"{type(form).__name__.lower()}-{corpus.slug}"
     folder = locate(Path(stage.runs), KIND, slug, stage, inputs)
-    artifact = build(folder, stage, inputs, partial(_make, form, corpus))
+    artifact = build(folder, stage, inputs, partial(_make_export, form, corpus))
     for what, times in artifact.counts["lost"].items():
-        log.warning("export: not as in the corpus: %d × %s", times, what)
+        log.warning("export: differs from the corpus: %d × %s", times, what)
     if natural := artifact.counts["elsewhere"]:
         log.warning(
-            "export: texts of the pool stand %d times in documents, beside the copies", natural
+            "export: texts of the pool occur %d times in documents, besides the copies", natural
         )
     log.info("export: %s", artifact.path)
     log.info("read it with %s", form.USAGE.format(folder=folder, **artifact.counts))
@@ -91,13 +91,13 @@ def open_export(folder: Path | str) -> Contaminated:
     """Open a finished export.
 
     Raises:
-        ArtifactError: there is none, or it is unfinished or damaged.
+        ArtifactError: the export is missing, unfinished or damaged.
     """
     return Contaminated(open_artifact(folder, KIND))
 
 
 def is_export(folder: Path | str) -> bool:
-    """Whether it is a finished folder of this stage."""
+    """Return whether the folder is a finished export."""
     return is_complete(Path(folder)) and read_manifest(Path(folder))["kind"] == KIND
 
 
@@ -106,27 +106,28 @@ def reprove(folder: Path | str, formats: Collection[str] = ()) -> Proof:
 
     Args:
         folder: the export.
-        formats: paths of the user's own classes that its config may name besides those of conf/.
+        formats: the user's classes that its config may name, in addition to those in conf/.
 
     Raises:
-        ArtifactError: there is none, it is unfinished or damaged, or it names another class.
+        ArtifactError: the export is missing, unfinished or damaged, or names another class.
     """
     opened = open_export(folder)
     node, where = opened.config.get("format"), str(opened.artifact.path / CONFIG)
     form = stored_object("format", node, Format, where, formats)
     try:
-        proof = _proof(form, opened)
+        proof = _prove(form, opened)
     except DataError as error:
         return Proof(failures=[str(error)])
-    known = opened.artifact.counts["elsewhere"]
-    if proof.elsewhere != known:
-        found = f"{proof.elsewhere} texts of the pool beside the ledger's, {known} were there"
-        proof.failures.append(found)
+    recorded = opened.artifact.counts["elsewhere"]
+    if proof.elsewhere != recorded:
+        proof.failures.append(
+            f"{proof.elsewhere} texts of the pool besides the ledger's, {recorded} were recorded"
+        )
     return proof
 
 
-def _proof(form: Format, opened: Contaminated) -> Proof:
-    """The format's own, and whether as much was read as was written."""
+def _prove(form: Format, opened: Contaminated) -> Proof:
+    """Run the format's proof, and check that as much was read as was written."""
     proof = form.prove(opened)
     units = f"{proof.units.unit}s"
     written = opened.artifact.counts[units]
@@ -135,30 +136,30 @@ def _proof(form: Format, opened: Contaminated) -> Proof:
     return proof
 
 
-def _format(node: dict[str, Any]) -> Format:
-    """The format of a node that the user gave; nothing is called that is none."""
+def _create_format(node: dict[str, Any]) -> Format:
+    """Create the format of a configuration node, if its class is a format."""
     target = str(node.get("_target_"))
     try:
-        known = issubclass(get_class(target), Format)
-    except Exception:  # hydra's, of several kinds
-        known = False
-    require(known, "format._target_", target, "choose one of the files in conf/format/.")
-    made: Format = create("format", node)
-    return made
+        is_format = issubclass(get_class(target), Format)
+    except Exception:  # Hydra raises several kinds
+        is_format = False
+    require(is_format, "format._target_", target, "choose one of the files in conf/format/.")
+    form: Format = create("format", node)
+    return form
 
 
-def _make(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
+def _make_export(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
     with reading(corpus.artifact.path):
         written = form.write(corpus, folder)
     written.ledger.to_parquet(folder / "ledger.parquet", index=False)
     corpus.examples.to_parquet(folder / "examples.parquet", index=False)
     files = sorted(name for name in corpus.artifact.files if name.startswith("tokenizer/"))
-    shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a run that was stopped
+    shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # left by an interrupted run
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(corpus.artifact.path / name, folder / name)
     with reading(corpus.artifact.path):
-        proof = _proof(form, Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
+        proof = _prove(form, Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)

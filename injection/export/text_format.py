@@ -1,4 +1,4 @@
-"""Text for torchtitan and all that tokenises by itself: `documents.jsonl`, a `text` a line."""
+"""Export as text, for torchtitan and other trainers that tokenise: `documents.jsonl`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ import numpy as np
 import pandas as pd
 
 from contamination.injection.corpus import Contaminated, PackedCorpus
-from contamination.injection.export.base import Format, Written, blocks_of, in_stream
+from contamination.injection.export.base import ExportedFiles, Format, blocks_of, in_stream
 from contamination.injection.token_stream import Ids, Tokenizer
-from contamination.injection.verification import Proof, Units, verify
+from contamination.injection.verification import Proof, ProofUnits, verify
 
 CUT = "\ufffd"
-"""What bytes decode to that are no whole character."""
-LONGEST = 4
-"""Bytes of a character, so tokens at most."""
+"""The character in place of bytes that are no whole character."""
+MAX_BYTES = 4
+"""Bytes, and so tokens, of a character at most."""
 
 
-class Lines:
-    """A line is a document where the tokenizer begins each with a BOS, else about a sequence long.
+class TextLines:
+    """Divides the packed stream into lines, and decodes them.
 
-    No line ends within a copy. Where lines are no documents, none ends within a character that a
-    few more tokens complete.
+    A line is a document if the tokenizer begins each with a BOS; otherwise it is about as long as a
+    sequence. No line ends within a copy, or within a character that a few more tokens complete.
     """
 
     def __init__(self, corpus: PackedCorpus) -> None:
@@ -37,85 +37,85 @@ class Lines:
         self._tokenizer, self._special = tokenizer, tokenizer.hf.all_special_ids
         self._bytes = tokenizer.fallback_bytes
         self._bos = tokenizer.document_start
-        # a decoder may leave out the first blank of a text: so another text stands before it
+        # a decoder may leave out the first blank of a text, so another text is put before it
         self._before = [] if self._bos is not None else tokenizer.encode("a")
         rows = in_stream(corpus.ledger, corpus.sequence_tokens)
         copies = rows.groupby(["example_id", "copy"]).agg({"first": "min", "stop": "max"})
         self._copies = copies.sort_values("first").to_numpy(dtype=np.int64)
 
     def __iter__(self) -> Iterator[tuple[int, Ids]]:
-        """Each line's place in the stream, and its tokens."""
-        start, held = 0, np.empty(0, dtype=np.int32)
+        """Yield each line's place in the stream, and its tokens."""
+        start, buffer = 0, np.empty(0, dtype=np.int32)
         for block in blocks_of(self._corpus):
-            held = np.concatenate([held, block.reshape(-1)])
-            for stop in self._stops(start, held):
-                yield start, held[: stop - start]
-                start, held = stop, held[stop - start :]
-        yield start, held
+            buffer = np.concatenate([buffer, block.reshape(-1)])
+            for stop in self._stops(start, buffer):
+                yield start, buffer[: stop - start]
+                start, buffer = stop, buffer[stop - start :]
+        yield start, buffer
 
     def text(self, ids: Ids) -> str:
-        """A line's text, without special tokens."""
+        """Decode a line, without special tokens."""
         return self.decode([*self._before, *ids])[len(self.decode(self._before)) :]
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
-        """The text of some ids, without special tokens.
+        """Decode token ids, without special tokens.
 
-        A decoder with bytes in place of unknown characters gives up a whole run of them for one
-        that is cut: so the bytes that are no character are taken out of the run first.
+        A decoder that has bytes in place of unknown characters loses a whole run of bytes if one
+        character in it is cut. So bytes that are no whole character are removed first.
         """
         text = self._tokenizer.decode(ids)
         if CUT not in text or not self._bytes:
             return text
         backend = self._tokenizer.hf.backend_tokenizer
         left_out = {i for i, t in backend.get_added_tokens_decoder().items() if t.special}
-        kept = [int(i) for i in ids if i not in left_out]
-        tokens = [str(backend.id_to_token(i)) for i in kept]
-        for place in _no_characters([self._bytes.get(i) for i in kept]):
-            tokens[place] = CUT
+        text_ids = [int(i) for i in ids if i not in left_out]
+        tokens = [str(backend.id_to_token(i)) for i in text_ids]
+        for index in _incomplete_bytes([self._bytes.get(i) for i in text_ids]):
+            tokens[index] = CUT
         return str(backend.decoder.decode(tokens))
 
     def characters_before(self, place: int, ids: Ids, text: str) -> int:
-        """How many characters of a line's text its tokens before `place` give whole."""
+        """Count the whole characters of a line's text that its tokens before `place` give."""
         before = self.text(ids[:place])
         while not text.startswith(before):
             before = before[:-1]
         return len(before)
 
     def special_tokens(self, ids: Ids) -> int:
-        """Special tokens in a line, but for the BOS that begins it."""
+        """Count the special tokens in a line, without the BOS that begins it."""
         return int(np.isin(ids, self._special).sum()) - int(ids[0] == self._bos)
 
-    def _stops(self, start: int, held: Ids) -> Iterator[int]:
-        """Where lines end in the tokens that are held from `start` on."""
+    def _stops(self, start: int, buffer: Ids) -> Iterator[int]:
+        """Yield the ends of lines in the tokens `buffer`, which begin at `start` in the stream."""
         if self._bos is not None:
-            places = (start + 1 + np.flatnonzero(held[1:] == self._bos)).tolist()
-            yield from (place for place in places if self._past_copy(place) == place)
+            ends = (start + 1 + np.flatnonzero(buffer[1:] == self._bos)).tolist()
+            yield from (end for end in ends if self._past_copy(end) == end)
             return
         last, width = start, self._corpus.sequence_tokens
-        for place in range((start // width + 1) * width, start + len(held), width):
-            stop = self._past_copy(place)
-            if stop + LONGEST > start + len(held):  # it takes the next tokens to tell
+        for border in range((start // width + 1) * width, start + len(buffer), width):
+            stop = self._past_copy(border)
+            if stop + MAX_BYTES > start + len(buffer):  # the next tokens are needed to decide
                 return
             if stop > last:
-                last = self._past_character(stop, held[last - start : stop + LONGEST - start])
+                last = self._past_character(stop, buffer[last - start : stop + MAX_BYTES - start])
                 yield last
 
     def _past_copy(self, place: int) -> int:
-        """The place, or the end of the copy that it is in."""
+        """Return the place, or the end of the copy that contains it."""
         number = int(np.searchsorted(self._copies[:, 0], place)) - 1
         return place if number < 0 else max(place, int(self._copies[number, 1]))
 
     def _past_character(self, place: int, ids: Ids) -> int:
-        """The place, or the end of the character that it is in; the line's tokens go on behind."""
-        for more in range(LONGEST):
-            whole = not self.text(ids[: len(ids) - LONGEST + more]).endswith(CUT)
-            if whole and self._past_copy(place + more) == place + more:
-                return place + more
+        """Return the place, or the end of the character that contains it."""
+        for extra in range(MAX_BYTES):
+            is_whole = not self.text(ids[: len(ids) - MAX_BYTES + extra]).endswith(CUT)
+            if is_whole and self._past_copy(place + extra) == place + extra:
+                return place + extra
         return place
 
 
-def _no_characters(values: Sequence[int | None]) -> Iterator[int]:
-    """The places of the bytes that are of no whole UTF-8 character; None is no byte."""
+def _incomplete_bytes(values: Sequence[int | None]) -> Iterator[int]:
+    """Yield the places of bytes that belong to no whole UTF-8 character; None is no byte."""
     for is_byte, group in groupby(enumerate(values), lambda item: item[1] is not None):
         if not is_byte:
             continue
@@ -131,20 +131,20 @@ def _no_characters(values: Sequence[int | None]) -> Iterator[int]:
 
 
 FILE = "documents.jsonl"
-OWN = ["line", "char_start", "char_end"]
-CHARACTERS = Units("character", "line", exact=False)
-"""Not exact: a text may stand in a document as other tokens, and is then counted as elsewhere."""
+TEXT_COLUMNS = ["line", "char_start", "char_end"]
+CHARACTERS = ProofUnits("character", "line", exact=False)
+"""Not exact: a document may contain a text with other tokens, which is then only counted."""
 
 
 @dataclass(frozen=True)
 class Text(Format):
-    """The ledger's own columns are the line and the characters of its text, from 0."""
+    """The ledger's columns are the line and the characters of its text, from 0."""
 
     USAGE = "load_dataset('json', data_files='{folder}/documents.jsonl')"
 
-    def write(self, corpus: PackedCorpus, folder: Path) -> Written:
+    def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
         """See `Format`."""
-        lines, lost, places, size = Lines(corpus), Counter[str](), [], 0
+        lines, lost, places, size = TextLines(corpus), Counter[str](), [], 0
         rows = in_stream(corpus.ledger, corpus.sequence_tokens).sort_values("first", kind="stable")
         firsts = rows["first"].to_numpy()
         with (folder / FILE).open("w", encoding="utf-8", newline="\n") as stream:
@@ -153,28 +153,31 @@ class Text(Format):
                 stream.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
                 low, high = np.searchsorted(firsts, [start, start + len(ids)])
                 for row in rows.iloc[low:high].itertuples() if low < high else ():
-                    places.append((row.Index, number, *_span(lines, row, start, ids, text)))
+                    places.append(
+                        (row.Index, number, *_character_span(lines, row, start, ids, text))
+                    )
                 size += len(text)
                 lost["special tokens within a line"] += lines.special_tokens(ids)
                 lost["characters that are U+FFFD, or cut"] += text.count(CUT)
-        own = pd.DataFrame(places, columns=["row", *OWN], dtype=np.int64).set_index("row")
-        lost["copies whose text the tokenizer changes"] = _changed(corpus)
+        columns = ["row", *TEXT_COLUMNS]
+        spans = pd.DataFrame(places, columns=columns, dtype=np.int64).set_index("row")
+        lost["copies whose text the tokenizer changes"] = _count_changed_copies(corpus)
         counts = {"characters": size, "lost": {what: n for what, n in lost.items() if n}}
-        return Written([FILE], corpus.ledger.join(own), counts)
+        return ExportedFiles([FILE], corpus.ledger.join(spans), counts)
 
     def prove(self, export: Contaminated) -> Proof:
         """See `Format`."""
-        names = dict(zip(OWN, ("sequence", "token_start", "token_end"), strict=True))
-        own = export.ledger.drop(columns=[*names.values()]).rename(columns=names)
-        first = own.groupby(["example_id", "copy"])["token_start"].transform("min")
-        own["copy_start"] = own["token_start"] - first
-        blocks = _blocks(export.artifact.path / FILE)
+        names = dict(zip(TEXT_COLUMNS, ("sequence", "token_start", "token_end"), strict=True))
+        ledger = export.ledger.drop(columns=[*names.values()]).rename(columns=names)
+        first = ledger.groupby(["example_id", "copy"])["token_start"].transform("min")
+        ledger["copy_start"] = ledger["token_start"] - first
+        blocks = _read_lines(export.artifact.path / FILE)
         encoder = _Characters(str(export.tokenizer_folder))
-        return verify(blocks, export.examples, own, encoder, (0, maxsize), CHARACTERS)
+        return verify(blocks, export.examples, ledger, encoder, (0, maxsize), CHARACTERS)
 
 
-def _changed(corpus: PackedCorpus) -> int:
-    """Copies whose text is another one once the tokenizer has read and written it."""
+def _count_changed_copies(corpus: PackedCorpus) -> int:
+    """Count the copies whose text changes when the tokenizer encodes and decodes it."""
     texts = corpus.examples.set_index("example_id")["text"]
     copies = corpus.ledger.drop_duplicates(["example_id", "copy"])
     copies = copies["reworded"].fillna(copies["example_id"].map(texts))
@@ -183,32 +186,33 @@ def _changed(corpus: PackedCorpus) -> int:
 
 
 class _Characters(Tokenizer):
-    """Texts as characters, as the tokenizer gives them back."""
+    """Encodes a text as the characters that it has once it is encoded and decoded."""
 
     def encode(self, text: str) -> list[int]:
         return [*map(ord, self.decode(super().encode(text)))]
 
 
-def _span(lines: Lines, row: Any, start: int, ids: Ids, text: str) -> tuple[int, int]:
-    """The characters of a row of the ledger, in its line.
+def _character_span(lines: TextLines, row: Any, start: int, ids: Ids, text: str) -> tuple[int, int]:
+    """Return the first and last character (exclusive) of a ledger's row in its line.
 
-    A decoder that leaves out the blank before a text keeps the one before a copy: it is no part of
-    the copy.
+    A decoder that leaves out the blank before a text keeps the one before a copy, which is no part
+    of the copy.
     """
-    place, stop = row.first - start, row.stop - start
-    first, last = (lines.characters_before(p, ids, text) for p in (place, stop))
-    alone, found = lines.decode(ids[place:stop]).rstrip(CUT), text[first:last].rstrip(CUT)
-    blank = row.copy_start == 0 and found[:1] == " " and len(found) > len(alone)
+    token_start, token_end = row.first - start, row.stop - start
+    first, last = (lines.characters_before(p, ids, text) for p in (token_start, token_end))
+    decoded = lines.decode(ids[token_start:token_end]).rstrip(CUT)
+    in_line = text[first:last].rstrip(CUT)
+    blank = row.copy_start == 0 and in_line[:1] == " " and len(in_line) > len(decoded)
     return first + blank, last
 
 
-def _blocks(path: Path) -> Iterator[Ids]:
-    """Each line's characters, shape (1, n)."""
+def _read_lines(path: Path) -> Iterator[Ids]:
+    """Yield each line's characters, shape (1, n)."""
     with path.open(encoding="utf-8", newline="\n") as stream:
         for line in stream:
-            yield _numbers(json.loads(line)["text"]).reshape(1, -1)
+            yield _code_points(json.loads(line)["text"]).reshape(1, -1)
 
 
-def _numbers(text: str) -> Ids:
-    """The characters' code points."""
+def _code_points(text: str) -> Ids:
+    """Return the characters' code points."""
     return np.frombuffer(text.encode("utf-32-le"), dtype="<i4")

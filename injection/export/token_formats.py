@@ -1,7 +1,7 @@
-"""What all formats of tokens share: a file of nothing but tokens, and an index of its documents.
+"""Export as tokens (datatrove, Megatron, OLMo): a file of tokens, and an index of its documents.
 
 Each packed sequence is one document, in order. A trainer that shuffles and joins documents cuts
-none of them, as long as its samples are as long as a packed sequence.
+none of them if its samples are as long as a packed sequence.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ import pandas as pd
 
 from contamination.core.errors import DataError, require
 from contamination.injection.corpus import Contaminated, PackedCorpus
-from contamination.injection.export.base import Counts, Format, Written, blocks_of, in_stream
+from contamination.injection.export.base import Counts, ExportedFiles, Format, blocks_of, in_stream
 from contamination.injection.packing import BLOCK_TOKENS, place_in_parts
 from contamination.injection.token_stream import Ids, Places
 from contamination.injection.verification import NATURAL, Proof, verify
 
-OWN = ["document", "byte_start", "byte_end"]
+BYTE_COLUMNS = ["document", "byte_start", "byte_end"]
 
 
 @dataclass(frozen=True)
 class TokenFormat(Format):
-    """Tokens of `dtype`, by NumPy's name; None: the first of `DTYPES` that has room for all."""
+    """Tokens of NumPy's type `dtype`; None: the first of `DTYPES` that fits the vocabulary."""
 
     DATA: ClassVar[str]
     INDEX: ClassVar[str]
     DTYPES: ClassVar[tuple[str, ...]]
     opened: ClassVar[Any] = staticmethod(open)
-    """Opens an index."""
+    """Opens the index file."""
 
     dtype: str | None = None
 
     @abstractmethod
     def index(self, counts: Counts) -> Iterator[bytes]:
-        """What is in the file `INDEX`, part by part."""
+        """Yield the content of the file `INDEX`, part by part."""
 
-    def write(self, corpus: PackedCorpus, folder: Path) -> Written:
+    def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
         """See `Format`."""
         kind, width = self._dtype(corpus.vocabulary), corpus.sequence_tokens
         counts = {"dtype": kind, "bytes_a_token": np.dtype(kind).itemsize, "sequence_tokens": width}
@@ -52,24 +52,26 @@ class TokenFormat(Format):
         counts["window"] = list(corpus.window_tokens)
         with (folder / self.DATA).open("wb") as stream:
             for block in blocks_of(corpus):
-                stream.write(block.astype(_stored(counts)).tobytes())
+                stream.write(block.astype(_stored_dtype(counts)).tobytes())
         with self.opened(folder / self.INDEX, "wb") as stream:
             stream.writelines(self.index(counts))
-        return Written([self.DATA, self.INDEX], placed(corpus.ledger, counts), counts)
+        return ExportedFiles(
+            [self.DATA, self.INDEX], with_byte_places(corpus.ledger, counts), counts
+        )
 
     def prove(self, export: Contaminated) -> Proof:
         """See `Format`."""
         counts, ledger, folder = export.artifact.counts, export.ledger, export.artifact.path
         self._check_index(folder, counts)
-        blocks, window = _blocks(folder / self.DATA, counts), tuple(counts["window"])
+        blocks, window = _read_documents(folder / self.DATA, counts), tuple(counts["window"])
         examples = export.examples
         natural = NATURAL in examples and bool(examples[NATURAL].any())
         proof = verify(blocks, examples, ledger, export.tokenizer, window, natural=natural)
-        moved = (placed(ledger, counts)[OWN] != ledger[OWN]).any(axis=1)
+        moved = (with_byte_places(ledger, counts)[BYTE_COLUMNS] != ledger[BYTE_COLUMNS]).any(axis=1)
         for row in ledger[moved].itertuples():
-            place = f"document {row.document}, bytes {row.byte_start}..{row.byte_end}"
-            wrong = f"{place} are not sequence {row.sequence}, token {row.token_start}"
-            proof.failures.append(f"{row.example_id} copy {row.copy}: {wrong}")
+            span = f"document {row.document}, bytes {row.byte_start}..{row.byte_end}"
+            problem = f"{span} are not sequence {row.sequence}, token {row.token_start}"
+            proof.failures.append(f"{row.example_id} copy {row.copy}: {problem}")
         return proof
 
     def _check_index(self, folder: Path, counts: Counts) -> None:
@@ -81,36 +83,36 @@ class TokenFormat(Format):
     def _dtype(self, vocabulary: int) -> str:
         fits = [name for name in self.DTYPES if np.iinfo(name).max >= vocabulary - 1]
         chosen = self.dtype or next(iter(fits), None)
-        held = f"the vocabulary has {vocabulary:,} entries"
-        remedy = f"{held}. Choose from {', '.join(fits) or 'other formats'}, or null."
+        size = f"the vocabulary has {vocabulary:,} entries"
+        remedy = f"{size}. Choose from {', '.join(fits) or 'other formats'}, or null."
         require(chosen in fits, "format.dtype", chosen, remedy)
         return str(chosen)
 
 
 def starts(counts: Counts) -> Iterator[Places]:
-    """The places of the documents' first tokens, some documents at a time."""
+    """Yield the places of the documents' first tokens, many documents at a time."""
     step = max(1, BLOCK_TOKENS // counts["sequence_tokens"])
     for first in range(0, counts["sequences"], step):
         yield np.arange(first, min(first + step, counts["sequences"])) * counts["sequence_tokens"]
 
 
-def placed(ledger: pd.DataFrame, counts: Counts) -> pd.DataFrame:
-    """The ledger with the columns `OWN`: which document, and which bytes of the file of tokens."""
+def with_byte_places(ledger: pd.DataFrame, counts: Counts) -> pd.DataFrame:
+    """Add the columns BYTE_COLUMNS: the document, and the bytes in the file of tokens."""
     size, rows = counts["bytes_a_token"], in_stream(ledger, counts["sequence_tokens"])
-    own = (rows["sequence"], rows["first"] * size, rows["stop"] * size)
-    return ledger.assign(**dict(zip(OWN, own, strict=True)))
+    columns = (rows["sequence"], rows["first"] * size, rows["stop"] * size)
+    return ledger.assign(**dict(zip(BYTE_COLUMNS, columns, strict=True)))
 
 
-def _stored(counts: Counts) -> Any:
+def _stored_dtype(counts: Counts) -> Any:
     return np.dtype(counts["dtype"]).newbyteorder("<")
 
 
-def _blocks(path: Path, counts: Counts) -> Iterator[Ids]:
-    """The documents in the file, (n, sequence_tokens) each."""
+def _read_documents(path: Path, counts: Counts) -> Iterator[Ids]:
+    """Yield the documents of the file in blocks of shape (n, sequence_tokens)."""
     width = counts["sequence_tokens"]
     with path.open("rb") as stream:
         step = max(1, BLOCK_TOKENS // width) * width
-        while len(ids := np.fromfile(stream, _stored(counts), step)):
+        while len(ids := np.fromfile(stream, _stored_dtype(counts), step)):
             if len(ids) % width:
                 raise DataError(f"{path.name} ends within a document")
             yield ids.astype(np.int32).reshape(-1, width)
@@ -123,8 +125,8 @@ METADATA = "tokens.ds.metadata"
 class Datatrove(TokenFormat):
     """The index has the documents' ends.
 
-    Its readers take windows of `seq_len` + 1 tokens, one after the other: with a `seq_len` of
-    sequence_tokens − 1 each window is a packed sequence.
+    Its readers take windows of `seq_len` + 1 tokens, one after the other. With a `seq_len` of
+    sequence_tokens − 1, each window is a packed sequence.
     """
 
     DATA, INDEX, DTYPES = "tokens.ds", "tokens.ds.index", ("uint16", "uint32")
@@ -133,14 +135,14 @@ class Datatrove(TokenFormat):
     tokenizer: str = "tokenizer"
     """From what nanotron loads the tokenizer, by the metadata."""
 
-    def write(self, corpus: PackedCorpus, folder: Path) -> Written:
+    def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
         """See `Format`."""
-        made = super().write(corpus, folder)
-        counts = {**made.counts, "seq_len": made.counts["sequence_tokens"] - 1}
+        exported = super().write(corpus, folder)
+        counts = {**exported.counts, "seq_len": exported.counts["sequence_tokens"] - 1}
         tokens = counts["tokens"]
         head = f"{self.tokenizer}|{counts['bytes_a_token']}\n{tokens}\n{tokens / 1e6:g} MT"
         (folder / METADATA).write_text(head)
-        return replace(made, files=[*made.files, METADATA], counts=counts)
+        return replace(exported, files=[*exported.files, METADATA], counts=counts)
 
     def index(self, counts: Counts) -> Iterator[bytes]:
         """See `TokenFormat`."""
@@ -173,7 +175,7 @@ class Megatron(TokenFormat):
 
 @dataclass(frozen=True)
 class Olmo(TokenFormat):
-    """The index has a line a document: start, end, id, source, location (as Dolma's toolkit)."""
+    """The index has a line per document: start, end, id, source, location (as Dolma's toolkit)."""
 
     DATA, INDEX = "tokens.npy", "tokens.csv.gz"
     DTYPES = ("uint8", "uint16", "uint32")  # the first that fits, as NumpyDatasetConfig chooses

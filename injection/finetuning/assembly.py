@@ -1,4 +1,4 @@
-"""Which texts are learnt: the members' copies, and the clean rows that can be used."""
+"""Chooses the texts of a fine-tuning set: the members' copies, and the usable clean rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from contamination.core.errors import ConfigError, DataError
-from contamination.data.readers.rows import skips
-from contamination.injection.contamination import pool_of
-from contamination.injection.decontamination import PoolSearch
+from contamination.data.readers.rows import describe_skipped
+from contamination.injection.corpus_search import texts_by_example
+from contamination.injection.decontamination import PoolSearch, warn_of_shared_passages
 from contamination.injection.finetuning.config import FinetuningStage
-from contamination.injection.finetuning.prompts import Encoded, Prompted, encode, formatted
-from contamination.injection.finetuning.sources import Instructions, Members, prompted
+from contamination.injection.finetuning.prompts import Encoded, Prompted, encode, format_text
+from contamination.injection.finetuning.sources import Instructions, Members, format_members
 from contamination.injection.packing import LEDGER_COLUMNS
 from contamination.injection.token_stream import Tokenizer
 
@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """One text of the set, and its tokens; a member's has the number of its copy."""
+class TrainingText:
+    """One text of the set, and its tokens; a member's text has the number of its copy."""
 
     text: Prompted
     encoded: Encoded
@@ -33,59 +33,59 @@ class Learnt:
 
 
 @dataclass
-class Clean:
-    """The clean texts, and by set what became of its rows."""
+class CleanTexts:
+    """The clean texts, and the counts of each set's rows."""
 
-    texts: list[Learnt] = field(default_factory=list)
+    texts: list[TrainingText] = field(default_factory=list)
     matches: list[tuple[object, ...]] = field(default_factory=list)
-    """What the texts share with the pool, as `tokenize.match_table` has it."""
+    """What the texts share with the pool: rows of `tokenization.match_table`."""
     counts: dict[str, dict[str, object]] = field(default_factory=dict)
 
 
 def choose_copies(
     stage: FinetuningStage, members: Members, examples: pd.DataFrame, tokenizer: Tokenizer
-) -> tuple[list[Learnt], pd.DataFrame]:
-    """A text for each copy of a member; and the examples with their texts as they are learnt.
+) -> tuple[list[TrainingText], pd.DataFrame]:
+    """Return a text for each copy of a member, and the examples with their texts as trained on.
 
     Raises:
-        ConfigError: a member is too long for a sequence, or has no token to learn.
+        ConfigError: a member is too long for a sequence, or has no output to learn.
     """
-    texts, copies = prompted(stage, members, examples), []
+    texts, copies = format_members(stage, members, examples), []
     for text, count in zip(texts, examples["occurrences"], strict=True):
         if count:
             encoded = encode(text, stage.finetuning, tokenizer)
-            if wrong := _unusable(encoded, stage):
+            if problem := _problem_of_text(encoded, stage):
                 raise ConfigError(
-                    f"{text.example_id} {wrong}: raise finetuning.sequence_tokens, or lower "
+                    f"{text.example_id} {problem}: raise finetuning.sequence_tokens, or lower "
                     "injection.example_max_tokens. No text is cut."
                 )
             template = members.benchmark[text.source].template
             digest = hashlib.sha256(template.encode()).hexdigest()[:12]
-            copies += [Learnt(text, encoded, copy, digest) for copy in range(count)]
-    return copies, _as_learnt(examples, texts, tokenizer)
+            copies += [TrainingText(text, encoded, copy, digest) for copy in range(count)]
+    return copies, _with_training_texts(examples, texts, tokenizer)
 
 
-def _as_learnt(
+def _with_training_texts(
     examples: pd.DataFrame, texts: Sequence[Prompted], tokenizer: Tokenizer
 ) -> pd.DataFrame:
-    own = [text.text for text in texts]
-    if own == examples["text"].tolist():
+    training_texts = [text.text for text in texts]
+    if training_texts == examples["text"].tolist():
         return examples.assign(output_start=[text.output_start for text in texts])
     return examples.assign(
-        text=own,
-        n_tokens=[len(tokenizer.encode(text)) for text in own],
-        text_sha256=[hashlib.sha256(text.encode()).hexdigest() for text in own],
+        text=training_texts,
+        n_tokens=[len(tokenizer.encode(text)) for text in training_texts],
+        text_sha256=[hashlib.sha256(text.encode()).hexdigest() for text in training_texts],
         output_start=[text.output_start for text in texts],
     )
 
 
-def _unusable(encoded: Encoded, stage: FinetuningStage) -> str | None:
-    """Why a text can't be learnt, or None."""
+def _problem_of_text(encoded: Encoded, stage: FinetuningStage) -> str | None:
+    """Return why a text can't be used, or None."""
     width = stage.finetuning.sequence_tokens
     assert width is not None
     if len(encoded.ids) > width:
         return f"has {len(encoded.ids)} tokens, and a sequence {width}"
-    return None if encoded.output_targets else "has no token of output behind another token"
+    return None if encoded.output_targets else "has no output token that follows another token"
 
 
 def choose_clean(
@@ -93,97 +93,112 @@ def choose_clean(
     sets: Sequence[Instructions],
     examples: pd.DataFrame,
     tokenizer: Tokenizer,
-) -> Clean:
-    """The clean texts that fit; the pool's examples are as drawn.
+) -> CleanTexts:
+    """Choose the clean texts that fit.
 
-    Those that share text with the pool are left out, or listed (`drop_overlaps=False`).
-    What a chat template puts around every text (its system message) is not compared.
+    Texts that share text with the pool are left out, or listed (`drop_overlaps=False`). What a chat
+    template puts around every text, such as its system message, is not compared.
+
+    Args:
+        stage: the configuration.
+        sets: the sets of clean texts.
+        examples: the pool as it was drawn.
+        tokenizer: the tokenizer of the set.
 
     Raises:
-        ConfigError: the chat template refuses one.
-        DataError: one can't be used, where its set's `on_error` is stop; or a set has none left.
+        ConfigError: the chat template refuses a text.
+        DataError: a text can't be used and its set's `on_error` is stop; or no text of a set is
+            left.
     """
-    search, clean = PoolSearch(pool_of(examples), tokenizer.spelled), Clean()
-    for one in sets:
+    search, clean = PoolSearch(texts_by_example(examples), tokenizer.spelled), CleanTexts()
+    warn_of_shared_passages(search.shared_passages)
+    for instructions in sets:
+        name, rows = instructions.name, instructions.counts["rows"]
         before = len(clean.texts)
-        overlaps = _add_usable(stage, one, search, tokenizer, clean)
-        own = clean.texts[before:]
-        clean.counts[one.name] = {
-            **one.counts,
+        overlaps = _add_usable(stage, instructions, search, tokenizer, clean)
+        used = len(clean.texts) - before
+        clean.counts[name] = {
+            **instructions.counts,
             "overlaps": overlaps,
-            "skipped": dict(one.tally.skipped),
-            "used": len(own),
+            "skipped": dict(instructions.tally.skipped),
+            "used": used,
         }
-        log.info("instructions: %s: %d of %d rows", one.name, len(own), one.counts["rows"])
-        if one.tally.skipped:
-            log.warning("instructions: %s: %s", one.name, skips(one.tally.skipped))
+        log.info("instructions: %s: %d of %d rows", name, used, rows)
+        if instructions.tally.skipped:
+            log.warning("instructions: %s: %s", name, describe_skipped(instructions.tally.skipped))
         if overlaps:
-            said = "instructions: %s: left out %d rows that share text with the pool"
-            log.warning(said, one.name, overlaps)
-        if not own:
-            raise DataError(_nothing(one, overlaps))
+            log.warning(
+                "instructions: %s: left out %d rows that share text with the pool", name, overlaps
+            )
+        if not used:
+            raise _nothing_left(instructions, overlaps)
     return clean
 
 
-def _nothing(own: Instructions, overlaps: int) -> str:
-    """That no row of a set can be learnt."""
+def _nothing_left(instructions: Instructions, overlaps: int) -> DataError:
     shared = [f"{overlaps} that share text with the pool"] * (overlaps > 0)
-    why = ", ".join([*filter(None, [skips(own.tally.skipped)]), *shared])
-    return (
-        f"instructions.{own.name}: none of its {own.counts['rows']} rows is left ({why}). Raise "
-        "finetuning.sequence_tokens where they do not fit, choose finetuning.drop_overlaps=false "
-        "where they share text, or leave the set out."
+    reasons = ", ".join([*filter(None, [describe_skipped(instructions.tally.skipped)]), *shared])
+    return DataError(
+        f"instructions.{instructions.name}: none of its {instructions.counts['rows']} rows is left "
+        f"({reasons}). Raise finetuning.sequence_tokens if they do not fit, choose "
+        "finetuning.drop_overlaps=false if they share text, or leave the set out."
     )
 
 
 def _add_usable(
     stage: FinetuningStage,
-    own: Instructions,
+    instructions: Instructions,
     search: PoolSearch,
     tokenizer: Tokenizer,
-    clean: Clean,
+    clean: CleanTexts,
 ) -> int:
-    """Add a set's texts that can be used, at most as many as asked for; the overlaps left out."""
-    number, overlaps, wanted = 0, 0, stage.instructions[own.name].examples
-    for row in own.texts:
-        if number == wanted:
+    """Add a set's usable texts, up to its limit; return how many overlaps were left out."""
+    number, overlaps, limit = 0, 0, stage.instructions[instructions.name].examples
+    for row in instructions.texts:
+        if number == limit:
             break
-        (shared,) = search([row.own])
-        if shared and stage.finetuning.drop_overlaps:
+        (matches,) = search([row.own])
+        if matches and stage.finetuning.drop_overlaps:
             overlaps += 1
             continue
-        text = formatted(row, stage.finetuning, tokenizer)
+        text = format_text(row, stage.finetuning, tokenizer)
         encoded = encode(text, stage.finetuning, tokenizer)
-        if wrong := _unusable(encoded, stage):
-            own.tally.bad("does not fit", text.example_id, wrong)
+        if problem := _problem_of_text(encoded, stage):
+            instructions.tally.bad("does not fit", text.example_id, problem)
         else:
             number += 1
-            clean.texts.append(Learnt(text, encoded))
-            clean.matches += [(row.example_id, *example) for example in shared]
+            clean.texts.append(TrainingText(text, encoded))
+            clean.matches += [(row.example_id, *match) for match in matches]
     return overlaps
 
 
-def tables(
-    examples: pd.DataFrame, clean: Sequence[Learnt], copies: Sequence[Learnt], places: pd.DataFrame
+def make_tables(
+    examples: pd.DataFrame,
+    clean: Sequence[TrainingText],
+    copies: Sequence[TrainingText],
+    places: pd.DataFrame,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """The examples, the ledger of copies and the clean texts; `places` of clean ones come first."""
-    texts = {
-        "example_id": [one.text.example_id for one in clean],
-        "source": [one.text.source for one in clean],
-        "text": [one.text.text for one in clean],
-        "output_start": [one.text.output_start for one in clean],
+    """Return the tables of the examples, the ledger of copies, and the clean texts.
+
+    `places` has a row for each clean text, followed by a row for each copy.
+    """
+    clean_columns = {
+        "example_id": [item.text.example_id for item in clean],
+        "source": [item.text.source for item in clean],
+        "text": [item.text.text for item in clean],
+        "output_start": [item.text.output_start for item in clean],
     }
-    own = places.iloc[: len(clean)].reset_index(drop=True)
-    rows = {
-        "example_id": [one.text.example_id for one in copies],
-        "copy": [one.copy for one in copies],
+    clean_places = places.iloc[: len(clean)].reset_index(drop=True)
+    ledger_columns = {
+        "example_id": [item.text.example_id for item in copies],
+        "copy": [item.copy for item in copies],
         "document_id": [f"text-{n}" for n in range(len(clean), len(places))],
         "char_offset": 0,
         "copy_start": 0,
         "truncated": False,
         "reworded": None,
-        "template_sha256": [one.template_sha256 for one in copies],
+        "template_sha256": [item.template_sha256 for item in copies],
     }
-    ledger = places.iloc[len(clean) :].reset_index(drop=True).assign(**rows)
+    ledger = places.iloc[len(clean) :].reset_index(drop=True).assign(**ledger_columns)
     ledger = ledger[list(LEDGER_COLUMNS)].astype({"reworded": object})
-    return examples, ledger, pd.concat([pd.DataFrame(texts), own], axis=1)
+    return examples, ledger, pd.concat([pd.DataFrame(clean_columns), clean_places], axis=1)

@@ -26,7 +26,7 @@ class InstructionsConfig(Ranged):
     messages: str | None = None
     """Column with a chat, whose last message is the output (finetuning.format=chat)."""
     examples: int | None = limited(None, at_least(1))
-    """At most so many rows, drawn by injection.pool_seed; null: all."""
+    """The most rows, drawn by injection.pool_seed; null: all."""
     on_error: str = runtime("stop")
     """What to do at a row that can't be used: stop, or skip (leave it out and count it)."""
     rows: dict[str, Any] = field(default_factory=dict)
@@ -49,21 +49,21 @@ class FinetuningConfig(Ranged, node="finetuning"):
     sequence_tokens: int | None = limited(None, at_least(8))
     """Tokens of a sequence; null: injection.sequence_tokens, or those of `corpus_folder`."""
     end: bool = True
-    """End each text with the tokenizer's end-of-text token, which the model learns to write; with
-    format=template alone."""
+    """End each text with the tokenizer's end-of-text token, which the model learns to write; only
+    with format=template."""
     drop_overlaps: bool = True
     """Leave out clean rows that share text with an example of the pool, member or non-member."""
 
 
 @dataclass(frozen=True)
 class FinetuningStage:
-    """Everything that `injection.finetuning.run` needs."""
+    """The configuration of `injection.finetuning.run`."""
 
     runs: str = runtime("runs")
-    seed: int = runtime(0)  # the derived seeds stand in for it
+    seed: int = runtime(0)  # the derived seeds name the folder instead
     name: str = runtime("run")
     corpus_folder: str = runtime("")
-    """A corpus whose own members are taken, in the place of `benchmark`."""
+    """A corpus whose members are trained on, instead of those of `benchmark`."""
     instructions: dict[str, InstructionsConfig] = field(default_factory=dict)
     benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)
     occurrences: dict[str, Any] = field(default_factory=dict)
@@ -76,20 +76,20 @@ class FinetuningStage:
     searched for the pool: name → folder (runs/corpus/…)."""
 
     def __post_init__(self) -> None:
-        both = sorted({*self.instructions} & {*self.benchmark})
+        common = sorted({*self.instructions} & {*self.benchmark})
         remedy = "a benchmark has the same name; give this set another one."
-        require(not both, "instructions", ", ".join(both), remedy)
-        some = self.instructions or self.benchmark or self.corpus_folder
+        require(not common, "instructions", ", ".join(common), remedy)
+        sources = self.instructions or self.benchmark or self.corpus_folder
         remedy = "give it, benchmark or corpus_folder: there is nothing to train on."
-        require(bool(some), "instructions", {}, remedy)
+        require(bool(sources), "instructions", {}, remedy)
 
     def resolved(self) -> FinetuningStage:
-        """This stage with every derived seed filled in."""
+        """Return this stage with every derived seed filled in."""
         purposes = ("membership", "occurrence", "position")
         return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
 
     def pool_stage(self) -> InjectionStage:
-        """A stage that draws the same pool, and the same members, as a corpus of it."""
+        """Return an injection stage that draws the same pool and the same members."""
         return InjectionStage(
             runs=self.runs,
             seed=self.seed,

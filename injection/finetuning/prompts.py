@@ -1,4 +1,4 @@
-"""A text with a prompt: where its output begins, by its template or as a chat."""
+"""Texts that consist of a prompt and an output, formatted by a template or as a chat."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ROLES = ("system", "user", "assistant", "tool")
 
 @dataclass(frozen=True)
 class Prompted:
-    """One text to learn: what stands before `output_start` (in characters) is given.
+    """One text to learn. The characters before `output_start` are the prompt.
 
-    `messages` are a chat that is not a text yet; `source` names its benchmark or set.
+    `messages` is a chat that is not formatted yet; `source` names the text's benchmark or set.
     """
 
     example_id: str
@@ -35,15 +35,15 @@ class Prompted:
 
     @property
     def own(self) -> str:
-        """What it says, without what a chat template will put around it."""
+        """The text or messages, without what a chat template adds around them."""
         return "\n".join([self.text, *(message["content"] for message in self.messages)]).strip()
 
 
 def before_output(option: str, template: str, output_field: str | None) -> list[Any]:
-    """The parts of a template before its output, as `string.Formatter.parse` gives them.
+    """Return the parts of a template before its output: pairs of text and field name.
 
     Raises:
-        ConfigError: the template has no such field, or others stand behind it.
+        ConfigError: the template lacks the field, or has other fields after it.
     """
     parts = [(text, name) for text, name, *_ in Formatter().parse(template)]
     names = [name for _, name in parts]
@@ -53,40 +53,43 @@ def before_output(option: str, template: str, output_field: str | None) -> list[
         "finetuning.format=text."
     )
     if output_field is None or output_field not in names:
-        found = f"output field {output_field!r}" if output_field else "no output field"
-        raise ConfigError(f"{option} is {template!r} with {found}, so it has no output: {remedy}")
+        configured = f"output field {output_field!r}" if output_field else "no output field"
+        raise ConfigError(
+            f"{option} is {template!r} with {configured}, so it has no output: {remedy}"
+        )
     last = len(names) - 1 - names[::-1].index(output_field)
-    if behind := [name for name in names[last + 1 :] if name]:
-        listed = ", ".join(behind)
-        raise ConfigError(f"{option} is {template!r}: {listed} behind the output: {remedy}")
+    if later := [name for name in names[last + 1 :] if name]:
+        raise ConfigError(
+            f"{option} is {template!r}: {', '.join(later)} after the output: {remedy}"
+        )
     return [*parts[:last], (parts[last][0], None)]
 
 
 def output_start(before: Sequence[Any], fields: Mapping[str, str]) -> int:
-    """The character at which the output begins, once the template is filled with the fields."""
+    """Return the character at which the output begins once the template is filled in."""
     return sum(len(text) + (len(fields[name]) if name else 0) for text, name in before)
 
 
 def member_parts(benchmark: Mapping[str, BenchmarkConfig]) -> dict[str, list[Any]]:
-    """For each benchmark, the parts of its template before the answer.
+    """Return the parts of each benchmark's template before its answer.
 
     Raises:
         ConfigError: a template has no answer.
     """
     return {
-        name: before_output(f"benchmark.{name}.template", own.template, own.answer_field)
-        for name, own in benchmark.items()
+        name: before_output(f"benchmark.{name}.template", config.template, config.answer_field)
+        for name, config in benchmark.items()
     }
 
 
-def formatted(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> Prompted:
-    """The text as `finetuning.format` says.
+def format_text(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> Prompted:
+    """Format a text as `finetuning.format` says.
 
     Raises:
-        ConfigError: the tokenizer has no chat template, or one that the chat does not fit.
+        ConfigError: the tokenizer has no chat template, or it does not accept the chat.
     """
     if config.format == CHAT:
-        return _rendered(text, tokenizer)
+        return _format_as_chat(text, tokenizer)
     if text.messages:
         raise ConfigError(
             f"finetuning.format is {config.format!r}, but instructions.{text.source} has chats: "
@@ -95,9 +98,9 @@ def formatted(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) ->
     return replace(text, output_start=0) if config.format == TEXT else text
 
 
-def _rendered(text: Prompted, tokenizer: Tokenizer) -> Prompted:
-    given, written = text.text[: text.output_start].rstrip(), text.text[text.output_start :]
-    user, assistant = {"role": "user", "content": given}, {"role": "assistant", "content": written}
+def _format_as_chat(text: Prompted, tokenizer: Tokenizer) -> Prompted:
+    prompt, output = text.text[: text.output_start].rstrip(), text.text[text.output_start :]
+    user, assistant = {"role": "user", "content": prompt}, {"role": "assistant", "content": output}
     messages = [*text.messages] or [user, assistant]
     if tokenizer.hf.chat_template is None:
         raise ConfigError(
@@ -124,25 +127,25 @@ def _rendered(text: Prompted, tokenizer: Tokenizer) -> Prompted:
             "or changes it, so what is to be learnt is not there. Choose "
             "finetuning.format=template, or give the tokenizer of a chat model (tokenizer.path)."
         )
-    first = leading(tokenizer)
+    first = leading_token(tokenizer)
     lead = len(first) * before.startswith(first)
     return replace(text, text=whole[lead:], output_start=len(before) - lead, messages=())
 
 
-def leading(tokenizer: Tokenizer) -> str:
-    """What the tokenizer itself puts before a text; a chat template may have written it, too."""
+def leading_token(tokenizer: Tokenizer) -> str:
+    """Return what the tokenizer puts before a text, which a chat template may have written, too."""
     begins = tokenizer.hf("a")["input_ids"][0] == tokenizer.hf.bos_token_id
     return str(tokenizer.hf.bos_token) if begins else ""
 
 
-def wrong_messages(messages: Any) -> str | None:
-    """Why a row's chat can't be learnt from, or None."""
+def problem_of_messages(messages: Any) -> str | None:
+    """Return why a row's chat can't be used, or None."""
     if not isinstance(messages, list | tuple) or len(messages) < 2:
         return "give a list of two messages or more"
-    for one in messages:
-        content = one.get("content") if isinstance(one, Mapping) else None
-        if not isinstance(content, str) or one.get("role") not in ROLES:
-            return f"{one!r} is no message: give a role ({', '.join(ROLES)}) and a content"
+    for message in messages:
+        content = message.get("content") if isinstance(message, Mapping) else None
+        if not isinstance(content, str) or message.get("role") not in ROLES:
+            return f"{message!r} is no message: give a role ({', '.join(ROLES)}) and a content"
     if messages[-1]["role"] != "assistant" or is_blank(messages[-1]["content"]):
         return "the last message must be the assistant's, and not empty"
     return None
@@ -150,30 +153,30 @@ def wrong_messages(messages: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A text of n tokens, with the special ones around it."""
+    """A text of n tokens, including the special tokens around it."""
 
     ids: Ids
     """Shape (n,)."""
     output: Flags
-    """Which are its output, shape (n,)."""
+    """Whether each token is output, shape (n,)."""
     first: int
     """The text's own first token."""
     stop: int
-    """Behind its own last one."""
+    """The token after the text's own last one."""
 
     @property
     def targets(self) -> int:
-        """The tokens that have one before them."""
+        """The number of tokens that follow another one."""
         return len(self.ids) - 1
 
     @property
     def output_targets(self) -> int:
-        """Those of them that are output."""
+        """The number of targets that are output."""
         return int(self.output[1:].sum())
 
 
 def is_output(ends: Places, output_start: int) -> Flags:
-    """Which tokens hold a character of the output, shape (n,).
+    """Return whether each token contains a character of the output, shape (n,).
 
     A token that begins before the output and ends in it (" Yes" of "Answer: Yes") is output.
 
@@ -185,7 +188,7 @@ def is_output(ends: Places, output_start: int) -> Flags:
 
 
 def encode(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> Encoded:
-    """The text's tokens as its documents and detection have them.
+    """Encode a text as documents and detection do.
 
     Raises:
         ConfigError: the tokenizer has no end-of-text token.
@@ -202,7 +205,7 @@ def encode(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> En
 
 
 def end_of_text(tokenizer: Tokenizer) -> int:
-    """The id that a text ends with."""
+    """Return the id of the end-of-text token."""
     end: Any = tokenizer.hf.eos_token_id
     if end is None:
         raise ConfigError(
@@ -212,7 +215,7 @@ def end_of_text(tokenizer: Tokenizer) -> int:
     return int(end)
 
 
-def padding(tokenizer: Tokenizer) -> int:
-    """The id that fills a sequence up: it is never attended to, and never learnt."""
+def padding_token(tokenizer: Tokenizer) -> int:
+    """Return the id of padding, which is neither attended to nor learnt."""
     hf = tokenizer.hf
     return int(next((i for i in (hf.pad_token_id, hf.eos_token_id) if i is not None), 0))

@@ -1,4 +1,4 @@
-"""A fine-tuning set is made: read, draw, tokenise, lay out, prove."""
+"""Makes a fine-tuning set: reads, draws, tokenises, lays out and proves it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from contamination.core.seeds import derive
 from contamination.core.tasks import Runner
 from contamination.injection.contamination import (
     flagged_counts,
-    joined,
-    opened,
-    pool_of,
-    search_corpus,
+    join_matches,
     warn_of_flags,
     with_flags,
 )
@@ -33,17 +30,22 @@ from contamination.injection.corpus import (
     finetuning_slug,
     open_corpus,
 )
+from contamination.injection.corpus_search import (
+    open_corpora,
+    search_corpus,
+    texts_by_example,
+)
 from contamination.injection.finetuning import layout
 from contamination.injection.finetuning.assembly import (
-    Clean,
-    Learnt,
+    CleanTexts,
+    TrainingText,
     choose_clean,
     choose_copies,
-    tables,
+    make_tables,
 )
 from contamination.injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
 from contamination.injection.finetuning.layout import prove
-from contamination.injection.finetuning.prompts import padding
+from contamination.injection.finetuning.prompts import padding_token
 from contamination.injection.finetuning.sources import (
     Instructions,
     Members,
@@ -62,17 +64,17 @@ log = logging.getLogger(__name__)
 PART = PATTERN.format(0)
 TABLES = ("examples.parquet", "ledger.parquet", INSTRUCTIONS)
 SET = "instructions"
-"""What contamination.parquet calls the clean texts."""
+"""The name of the clean texts in contamination.parquet."""
 SEARCHING = "compared"
-"""The folder of the tasks that search other corpora, while the set is made."""
+"""The folder of the tasks that search other corpora while the set is being made."""
 
 
 def run(stage: FinetuningStage) -> Artifact:
-    """Make the fine-tuning set, or reuse it where it exists.
+    """Make the fine-tuning set, or reuse it if it exists.
 
     Raises:
-        ConfigError: a value or a combination that can't be used, or a member that does not fit.
-        DataError: a row that can't be used.
+        ConfigError: a value or a combination of values is invalid, or a member does not fit.
+        DataError: a row can't be used.
     """
     stage = stage.resolved()
     members = read_members(stage)
@@ -81,16 +83,18 @@ def run(stage: FinetuningStage) -> Artifact:
         read_instructions(name, config, stage.injection.pool_seed)
         for name, config in stage.instructions.items()
     ]
-    inputs = {**members.inputs, **{f"instructions.{each.name}": each.digest for each in clean}}
+    inputs = {**members.inputs, **{f"instructions.{rows.name}": rows.digest for rows in clean}}
     named = {**identity(stage), "answers": members.answers}
     if stage.finetuning.format == CHAT:
-        named["special"] = "once"  # older chats had their template's special tokens alone
-    for name, other in opened(stage.compared).items():
-        inputs[f"compared.{name}"] = other.artifact.digest
+        named["special"] = (
+            "once"  # older sets of chats had no other special tokens than the template's
+        )
+    for name, corpus in open_corpora(stage.compared).items():
+        inputs[f"compared.{name}"] = corpus.artifact.digest
     folder = locate(
         Path(stage.runs), FINETUNING_KIND, finetuning_slug(as_data(stage)), named, inputs
     )
-    artifact = build(folder, stage, inputs, partial(_make, stage, members, clean), named)
+    artifact = build(folder, stage, inputs, partial(_make_set, stage, members, clean), named)
     warn_of_flags(artifact)
     log.info("fine-tuning set: %s", artifact.path)
     return artifact
@@ -100,16 +104,16 @@ def reverify(folder: Path | str) -> Proof:
     """Prove a finished set again from its files.
 
     Raises:
-        ArtifactError: it is not there, unfinished, or damaged.
+        ArtifactError: the folder is missing, unfinished or damaged.
     """
-    found = open_corpus(folder)
-    assert isinstance(found, FinetuningSet)
-    own = FinetuningConfig(**found.config["finetuning"])
-    kept = found.examples, found.ledger, found.instructions
-    return prove(found.parts[0], kept, found.tokenizer, own)
+    corpus = open_corpus(folder)
+    assert isinstance(corpus, FinetuningSet)
+    config = FinetuningConfig(**corpus.config["finetuning"])
+    stored_tables = corpus.examples, corpus.ledger, corpus.instructions
+    return prove(corpus.parts[0], stored_tables, corpus.tokenizer, config)
 
 
-def _make(
+def _make_set(
     stage: FinetuningStage, members: Members, sets: Sequence[Instructions], folder: Path
 ) -> Built:
     config, width = stage.finetuning, stage.finetuning.sequence_tokens
@@ -117,55 +121,60 @@ def _make(
     shutil.rmtree(folder / "tokenizer", ignore_errors=True)
     members.tokenizer.hf.save_pretrained(folder / "tokenizer")
     tokenizer = Tokenizer(str(folder / "tokenizer"))
-    drawn, read = draw_members(stage, members)
+    drawn, draw_counts = draw_members(stage, members)
     copies, examples = choose_copies(stage, members, drawn, tokenizer)
     clean = choose_clean(stage, sets, drawn, tokenizer)
     texts = [*clean.texts, *copies]
-    matches = _matches(stage, examples, clean, folder)
+    matches = _search_for_pool(stage, examples, clean, folder)
     examples = with_flags(examples, matches)
-    sequences = _laid_out(stage, texts)
+    sequences = _lay_out_texts(stage, texts)
     encoded = [text.encoded for text in texts]
-    layout.write(folder / PART, sequences, encoded, width, padding(tokenizer))
-    made = tables(examples, clean.texts, copies, layout.places(sequences, encoded))
-    for name, table in zip(TABLES, made, strict=True):
+    layout.write(folder / PART, sequences, encoded, width, padding_token(tokenizer))
+    new_tables = make_tables(examples, clean.texts, copies, layout.places(sequences, encoded))
+    for name, table in zip(TABLES, new_tables, strict=True):
         table.to_parquet(folder / name, index=False)
     matches.to_parquet(folder / CONTAMINATION, index=False)
-    proof = prove(folder / PART, made, tokenizer, config)
+    proof = prove(folder / PART, new_tables, tokenizer, config)
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
-    counts = _counts(examples, texts, copies, len(sequences) * width) | {"pool": read}
+    counts = _manifest_counts(examples, texts, copies, len(sequences) * width) | {
+        "pool": draw_counts
+    }
     counts |= {"sequences": len(sequences), "instructions": clean.counts}
     counts |= {"flagged": flagged_counts(examples)}
-    kept = [f"tokenizer/{path.name}" for path in sorted((folder / "tokenizer").iterdir())]
-    return Built([PART, *TABLES, CONTAMINATION, *kept], counts)
+    tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
+    return Built([PART, *TABLES, CONTAMINATION, *tokenizer_files], counts)
 
 
-def _matches(
-    stage: FinetuningStage, examples: pd.DataFrame, clean: Clean, folder: Path
+def _search_for_pool(
+    stage: FinetuningStage, examples: pd.DataFrame, clean: CleanTexts, folder: Path
 ) -> pd.DataFrame:
-    """What the clean texts and the other corpora share with the pool."""
-    pool, runner = pool_of(examples), Runner(folder / SEARCHING)
-    found = {SET: match_table(clean.matches)}
-    for name, other in opened(stage.compared).items():
-        found[name] = search_corpus(other, pool, runner, name, whole=False)
+    """What the clean texts and the compared corpora share with the pool."""
+    pool, runner = texts_by_example(examples), Runner(folder / SEARCHING)
+    matches_by_corpus = {SET: match_table(clean.matches)}
+    for name, corpus in open_corpora(stage.compared).items():
+        matches_by_corpus[name] = search_corpus(corpus, pool, runner, name, whole=False)
     shutil.rmtree(folder / SEARCHING, ignore_errors=True)
-    return joined(found)
+    return join_matches(matches_by_corpus)
 
 
-def _laid_out(stage: FinetuningStage, texts: Sequence[Learnt]) -> list[list[int]]:
+def _lay_out_texts(stage: FinetuningStage, texts: Sequence[TrainingText]) -> list[list[int]]:
     """The texts of each sequence, in random order."""
     config = stage.finetuning
     assert config.sequence_tokens is not None
     rng = np.random.default_rng(derive(stage.injection.position_seed or 0, FINETUNING_KIND))
     order = rng.permutation(len(texts)).tolist()
     lengths = [len(texts[i].encoded.ids) for i in order]
-    found = layout.lay_out(lengths, config.sequence_tokens, config.layout)
-    return [[order[place] for place in sequence] for sequence in found]
+    sequences = layout.lay_out(lengths, config.sequence_tokens, config.layout)
+    return [[order[place] for place in sequence] for sequence in sequences]
 
 
-def _counts(
-    examples: pd.DataFrame, texts: Sequence[Learnt], copies: Sequence[Learnt], tokens: int
+def _manifest_counts(
+    examples: pd.DataFrame,
+    texts: Sequence[TrainingText],
+    copies: Sequence[TrainingText],
+    tokens: int,
 ) -> dict[str, int | dict[str, int]]:
     members = examples["member"].astype(bool)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)

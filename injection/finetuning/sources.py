@@ -1,4 +1,4 @@
-"""Clean prompts with their outputs, from any source of rows."""
+"""Reads the clean sets of prompts with outputs, and the pool whose members are trained on."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from contamination.core.integrity import reading
 from contamination.core.seeds import derive
 from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.files import value_at
-from contamination.data.readers.rows import Row, Tally, skips
-from contamination.data.templates import check_formats, fill
+from contamination.data.readers.rows import Row, Tally, describe_skipped
+from contamination.data.templates import check_formats, fill_fields
 from contamination.injection.corpus import PackedCorpus, open_corpus, refuse_finetuning
 from contamination.injection.finetuning.config import (
     CHAT,
@@ -30,10 +30,10 @@ from contamination.injection.finetuning.config import (
 from contamination.injection.finetuning.prompts import (
     Prompted,
     before_output,
-    formatted,
+    format_text,
     member_parts,
     output_start,
-    wrong_messages,
+    problem_of_messages,
 )
 from contamination.injection.pool import Candidates, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Instructions:
-    """The distinct rows of one set, in the order in which they are drawn.
+    """The distinct rows of one set, in random order.
 
     `tally` decides on rows that turn out to be unusable later.
     """
@@ -55,7 +55,7 @@ class Instructions:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that was read, in that order."""
+        """SHA-256 of the rows, in this order."""
         rows = [[t.example_id, t.text, t.output_start, t.messages] for t in self.texts]
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
@@ -64,100 +64,100 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
     """Read a set; `seed` draws its order.
 
     Raises:
-        ConfigError: a template without an output, an unknown field, or a source that is not there.
-        DataError: a row that can't be used, where `on_error` is stop; or no row at all.
+        ConfigError: a template has no output, a field is unknown, or a source is missing.
+        DataError: a row can't be used and `on_error` is stop; or no row can be used.
     """
     node = f"instructions.{name}"
     tally = Tally(config.on_error, f"{node}.on_error")
     require(bool(config.rows), f"{node}.rows", config.rows, "give a source of rows (_target_).")
     rows = create(f"{node}.rows", config.rows).rows(tally)
-    found: dict[str, Prompted] = {}
+    distinct: dict[str, Prompted] = {}
     used = 0
-    for text in _texts(name, config, rows, tally):
+    for text in _read_texts(name, config, rows, tally):
         used += 1
-        found.setdefault(text.example_id, text)
-    if not found:
-        why = skips(tally.skipped) or "it is empty"
-        raise DataError(f"{node}: no row can be used ({why}). See conf/instructions/.")
-    texts = sorted(found.values(), key=lambda text: text.example_id)
+        distinct.setdefault(text.example_id, text)
+    if not distinct:
+        reason = describe_skipped(tally.skipped) or "it is empty"
+        raise DataError(f"{node}: no row can be used ({reason}). See conf/instructions/.")
+    texts = sorted(distinct.values(), key=lambda text: text.example_id)
     order = np.random.default_rng(derive(seed, "instructions", name)).permutation(len(texts))
     counts = {"rows": used + sum(tally.skipped.values()), "duplicates": used - len(texts)}
     return Instructions(name, [texts[i] for i in order], tally, counts)
 
 
-def _texts(
+def _read_texts(
     name: str, config: InstructionsConfig, rows: Iterator[Row], tally: Tally
 ) -> Iterator[Prompted]:
     node, template = f"instructions.{name}", config.template
-    one = (template is None) != (config.messages is None)
+    exactly_one = (template is None) != (config.messages is None)
     remedy = "give a template or messages, and not both."
-    require(one, f"{node}.template", template, remedy)
+    require(exactly_one, f"{node}.template", template, remedy)
     if template is None:
-        yield from _chats(name, str(config.messages), rows, tally)
+        yield from _read_chats(name, str(config.messages), rows, tally)
         return
     before = before_output(f"{node}.template", template, config.output_field)
-    own = BenchmarkConfig(template=template, answer_field=config.output_field)
-    check_formats(name, own, config.fields, "instructions")
+    as_benchmark = BenchmarkConfig(template=template, answer_field=config.output_field)
+    check_formats(name, as_benchmark, config.fields, "instructions")
     for row in rows:
-        fields = fill(row, config.fields, config.values, tally)
+        fields = fill_fields(row, config.fields, config.values, tally)
         if fields is not None:
             text = template.format(**fields)
-            yield Prompted(_name(name, text), name, text, output_start(before, fields))
+            yield Prompted(_example_id(name, text), name, text, output_start(before, fields))
 
 
-def _chats(name: str, column: str, rows: Iterator[Row], tally: Tally) -> Iterator[Prompted]:
+def _read_chats(name: str, column: str, rows: Iterator[Row], tally: Tally) -> Iterator[Prompted]:
     for row in rows:
         messages = value_at(row, column, tally)
         if messages is None:
             continue
-        if wrong := wrong_messages(messages):
-            tally.bad("no chat", row.where, wrong)
+        if problem := problem_of_messages(messages):
+            tally.bad("no chat", row.where, problem)
             continue
-        said = [_plain(message) for message in messages]
-        yield Prompted(_name(name, json.dumps(said)), name, "", 0, said)
+        chat = [_plain_message(message) for message in messages]
+        yield Prompted(_example_id(name, json.dumps(chat)), name, "", 0, chat)
 
 
-def _plain(message: Mapping[str, Any]) -> dict[str, str]:
+def _plain_message(message: Mapping[str, Any]) -> dict[str, str]:
     return {"role": str(message["role"]), "content": str(message["content"])}
 
 
-def _name(name: str, text: str) -> str:
+def _example_id(name: str, text: str) -> str:
     return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True)
 class Members:
-    """Where the pool comes from, read and checked, but not drawn.
+    """The source of the pool, read and checked, but not drawn.
 
-    `candidates` are empty where a `corpus` has the pool.
+    `candidates` are empty if a `corpus` has the pool.
     """
 
     benchmark: Mapping[str, BenchmarkConfig]
     tokenizer: Tokenizer
-    parts: Mapping[str, list[Any]]  # of each template, before its answer; none with format=text
+    parts: Mapping[str, list[Any]]  # each template's parts before its answer; none with format=text
     candidates: Sequence[Candidates] = ()
     corpus: PackedCorpus | None = None
-    chats: bool = False  # whether texts are as the tokenizer's chat template makes them
+    chats: bool = False  # whether the tokenizer's chat template formats the texts
 
     @property
     def inputs(self) -> dict[str, str]:
-        """The digests of what the pool is made of."""
-        found = {f"benchmark.{c.name}": c.digest for c in self.candidates}
+        """The digests of the pool's inputs, by name."""
+        benchmarks = {f"benchmark.{c.name}": c.digest for c in self.candidates}
         corpus = {"corpus": self.corpus.artifact.digest} if self.corpus else {}
         chat = {"chat_template": self.tokenizer.chat_digest} if self.chats else {}
-        return {**found, **corpus, **chat, "tokenizer": self.tokenizer.digest}
+        return {**benchmarks, **corpus, **chat, "tokenizer": self.tokenizer.digest}
 
     @property
     def answers(self) -> dict[str, str | None]:
-        """The field of each benchmark's answer: it says where outputs begin."""
-        return {name: own.answer_field for name, own in self.benchmark.items() if self.parts}
+        """The answer field of each benchmark, at which the output begins."""
+        return {name: config.answer_field for name, config in self.benchmark.items() if self.parts}
 
 
 def read_members(stage: FinetuningStage) -> Members:
     """Read the benchmarks or open the corpus.
 
     Raises:
-        ConfigError: no tokenizer, a template without an output, or too few examples.
+        ConfigError: there is no tokenizer, a template has no output, or there are too few examples.
     """
     corpus = None
     if stage.corpus_folder:
@@ -165,7 +165,7 @@ def read_members(stage: FinetuningStage) -> Members:
         require(not stage.benchmark, "corpus_folder", stage.corpus_folder, remedy)
         corpus = open_corpus(stage.corpus_folder)
         refuse_finetuning("corpus_folder", corpus)
-    benchmark = _recorded(corpus) if corpus else stage.benchmark
+    benchmark = _recorded_benchmarks(corpus) if corpus else stage.benchmark
     parts = {} if stage.finetuning.format == TEXT else member_parts(benchmark)
     path = stage.tokenizer.path or (str(corpus.tokenizer_folder) if corpus else None)
     remedy = "give the tokenizer of the model that will be trained, such as runs/model/…/hf."
@@ -175,59 +175,62 @@ def read_members(stage: FinetuningStage) -> Members:
     return Members(benchmark, Tokenizer(str(path)), parts, candidates, corpus, chats)
 
 
-def _recorded(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:
-    """The benchmarks of a corpus, as its config records them."""
+def _recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:
+    """Return the benchmarks that a corpus's config records."""
     with reading(corpus.artifact.path):
         recorded = corpus.config["benchmark"].items()
-        return {name: BenchmarkConfig(**own) for name, own in recorded}
+        return {name: BenchmarkConfig(**fields) for name, fields in recorded}
 
 
 def draw_members(stage: FinetuningStage, members: Members) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The examples of the pool, and what became of the rows.
+    """Return the examples of the pool, and the counts of the rows.
 
-    Of a corpus they are its own, and those of its members that it does not hold stay out.
+    The examples of a corpus are used if one is given; a member that was not inserted into it is not
+    trained on either.
     """
     if members.corpus:
-        return _drawn_again(stage, members.corpus), {}
+        return _with_new_occurrences(stage, members.corpus), {}
     pool = draw_pool(stage.pool_stage(), members.candidates, members.tokenizer)
     read = {c.name: asdict(c.counts) for c in members.candidates}
-    return pool.examples, {name: read[name] | asdict(own) for name, own in pool.counts.items()}
+    return pool.examples, {name: read[name] | asdict(drawn) for name, drawn in pool.counts.items()}
 
 
-def _drawn_again(stage: FinetuningStage, corpus: PackedCorpus) -> pd.DataFrame:
-    """A corpus's examples, with the occurrences that its members get here."""
+def _with_new_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.DataFrame:
+    """Return a corpus's examples, with occurrences drawn for the members that it contains."""
     examples = corpus.examples.copy()
     inserted = examples["member"].astype(bool) & (examples["occurrences"] > 0)
     examples["occurrences"] = 0
-    own = stage.injection
+    injection = stage.injection
     names = examples["benchmark"].unique()
     for name in names:
         rows = inserted & (examples["benchmark"] == name)
-        rng = np.random.default_rng(derive(own.occurrence_seed or 0, "occurrence", name))
+        rng = np.random.default_rng(derive(injection.occurrence_seed or 0, "occurrence", name))
         tokens = examples.loc[rows, "n_tokens"].to_numpy()
         design = create("occurrences", stage.occurrences)
-        drawn = design.draw(tokens, own.budget_tokens // len(names), rng)
+        drawn = design.draw(tokens, injection.budget_tokens // len(names), rng)
         examples.loc[rows, "occurrences"] = drawn
     return examples
 
 
-def prompted(stage: FinetuningStage, members: Members, examples: pd.DataFrame) -> list[Prompted]:
-    """Each example's text, in the examples' order."""
-    own = [
-        Prompted(row.example_id, row.benchmark, row.text, _start(members, row))
+def format_members(
+    stage: FinetuningStage, members: Members, examples: pd.DataFrame
+) -> list[Prompted]:
+    """Return each example's text and the start of its output, in the examples' order."""
+    texts = [
+        Prompted(row.example_id, row.benchmark, row.text, _output_start(members, row))
         for row in examples.itertuples()
     ]
-    return [formatted(text, stage.finetuning, members.tokenizer) for text in own]
+    return [format_text(text, stage.finetuning, members.tokenizer) for text in texts]
 
 
-def _start(members: Members, row: Any) -> int:
+def _output_start(members: Members, row: Any) -> int:
     if not members.parts:
         return 0
     return output_start(members.parts[row.benchmark], json.loads(row.fields))
 
 
 def with_width(stage: FinetuningStage, members: Members) -> FinetuningStage:
-    """The stage with its sequence length filled in."""
+    """Return the stage with its sequence length filled in."""
     corpus = members.corpus
     default = corpus.sequence_tokens if corpus else stage.injection.sequence_tokens
     width = stage.finetuning.sequence_tokens or default

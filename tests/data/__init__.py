@@ -1,1 +1,1 @@
-"""TODO."""
+"""Tests of `contamination.data`."""

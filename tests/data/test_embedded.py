@@ -60,7 +60,7 @@ def test_the_packed_sequences(corpus):
 
 def test_code_is_cut_at_lines_and_lost_nowhere():
     pieces = [d.text for d in EmbeddedCorpus(subsets=["github"]).documents()]
-    whole = embedded._folder("meson", "mesonbuild")
+    whole = embedded._package_folder("meson", "mesonbuild")
     lines = {line for path in whole.rglob("*.py") for line in path.read_text("utf-8").splitlines()}
     assert {line for piece in pieces for line in piece.splitlines()} == lines
 
@@ -81,7 +81,7 @@ def test_another_release_or_none_is_refused(package, release, monkeypatch):
         metadata, "distributions", lambda name: [Installed()] if release and name == package else []
     )
     with pytest.raises(ConfigError, match=rf"{package} {RELEASES[package]}, but {release or 'no'}"):
-        embedded._folder(package, "")
+        embedded._package_folder(package, "")
 
 
 def test_other_texts_of_the_same_release_are_another_corpus(monkeypatch, tmp_path):
@@ -94,7 +94,7 @@ def test_other_texts_of_the_same_release_are_another_corpus(monkeypatch, tmp_pat
     (tmp_path / "mesonbuild").mkdir()
     code = tmp_path / "mesonbuild/a.py"
     code.write_text("a = 1")
-    monkeypatch.setattr(embedded, "_folder", lambda package, folder: tmp_path / folder)
+    monkeypatch.setattr(embedded, "_package_folder", lambda package, folder: tmp_path / folder)
 
     def fingerprints():
         subsets = (None, ["github"], ["common_crawl"], ["law"])

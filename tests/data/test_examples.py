@@ -1,4 +1,4 @@
-"""TODO."""
+"""Texts made of rows: ids, labels, outputs and errors."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ import zstandard
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.config import ExamplesConfig
-from contamination.data.examples import examples_digest, label_of
+from contamination.data.examples import examples_digest, parse_label
 from contamination.detection.examples import open_examples
 
 
@@ -118,7 +118,7 @@ LABELS = [
 
 @pytest.mark.parametrize(("label", "given"), [(k, v) for k, values in LABELS for v in values])
 def test_labels_in_words_and_numbers(label, given):
-    assert label_of(given) is label
+    assert parse_label(given) is label
 
 
 ROWS = [

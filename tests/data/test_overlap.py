@@ -1,9 +1,9 @@
-"""TODO."""
+"""Near-duplicates across the labels of texts to score."""
 
 import json
 
 from contamination.data.config import ExamplesConfig
-from contamination.data.near_duplicates import overlap
+from contamination.data.near_duplicates import describe_near_duplicates
 from contamination.detection.examples import open_examples
 
 LONG = "it was ann who first crossed the wide and frozen river by night on the old stone bridge"
@@ -28,12 +28,17 @@ def written(tmp_path, rows):
 
 
 def test_near_duplicates_across_the_labels_are_counted_and_named(tmp_path):
-    said = overlap(open_examples(ExamplesConfig(written(tmp_path, ROWS))))
+    said = describe_near_duplicates(open_examples(ExamplesConfig(written(tmp_path, ROWS))))
     assert said.startswith("3 members and 3 non-members are near-duplicates of one another (")
     assert "such as 0 and 2: " in said
-    assert overlap(open_examples(ExamplesConfig(written(tmp_path, ROWS[:2] + ROWS[9:])))) == ""
+    assert (
+        describe_near_duplicates(
+            open_examples(ExamplesConfig(written(tmp_path, ROWS[:2] + ROWS[9:])))
+        )
+        == ""
+    )
     same = [{**row, "label": 1} for row in ROWS]
-    assert overlap(open_examples(ExamplesConfig(written(tmp_path, same)))) == ""
+    assert describe_near_duplicates(open_examples(ExamplesConfig(written(tmp_path, same)))) == ""
 
 
 def test_benchmarks_have_templates_of_their_own_and_are_compared_with_one_another(tmp_path):
@@ -42,8 +47,8 @@ def test_benchmarks_have_templates_of_their_own_and_are_compared_with_one_anothe
             for name in "abcde" for i in range(4)]  # fmt: skip
     for row in rows[4:]:
         row["text"] = row["text"].replace("read", f"read-{row['benchmark']}")
-    assert overlap(open_examples(ExamplesConfig(written(tmp_path, rows)))) == ""
+    assert describe_near_duplicates(open_examples(ExamplesConfig(written(tmp_path, rows)))) == ""
     rows[-1] = {**rows[0], "label": 1, "benchmark": "e"}
-    said = overlap(open_examples(ExamplesConfig(written(tmp_path, rows))))
+    said = describe_near_duplicates(open_examples(ExamplesConfig(written(tmp_path, rows))))
     assert said.startswith("1 members and 1 non-members")
     assert "2 of them of a text of another benchmark, such as 0 and 19: " in said

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Rewordings of texts."""
 
 import copy
 import json
@@ -43,8 +43,8 @@ from contamination.data.perturbation.masking import (
     WORD,
     Blank,
     Vocabulary,
-    draw,
-    masked,
+    draw_token,
+    mask_blanks,
     windows,
 )
 from contamination.data.perturbation.word_edits import Delete, Exact, Lowercase, Swap
@@ -160,7 +160,10 @@ def test_every_config_file_makes_a_rewording():
 
 
 def test_importing_needs_no_torch():
-    code = "import sys, core.rewording; print({'torch', 'transformers'} & set(sys.modules))"
+    code = (
+        "import sys, contamination.data.perturbation; "
+        "print({'torch', 'transformers'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 
@@ -173,7 +176,7 @@ def test_a_word_is_one_mask_however_many_tokens_it_has():
     holes = [Blank(3, 7, "even", 0), Blank(9, 13, "wall", 0)]
     offsets = [(0, 2), (2, 5), (5, 7), (7, 8), (9, 11), (11, 13)]  # ' ev' has its space
     assert text[3:7] == "even"
-    assert masked([1, 2, 3, 4, 5, 6], offsets, holes, 99) == ([1, 99, 4, 99], [1, 3])
+    assert mask_blanks([1, 2, 3, 4, 5, 6], offsets, holes, 99) == ([1, 99, 4, 99], [1, 3])
 
 
 def test_windows_fill_each_blank_once_in_its_context():
@@ -194,7 +197,7 @@ def test_windows_fill_each_blank_once_in_its_context():
 
 def test_words_are_drawn_as_often_as_the_model_says():
     logits, ids = np.log([0.5, 0.3, 0.15, 0.05]), np.array([7, 100, 3, 50_000])
-    drawn = Counter(draw(logits, ids, 3, seed)[0] for seed in range(4000))
+    drawn = Counter(draw_token(logits, ids, 3, seed)[0] for seed in range(4000))
     assert set(drawn) == {7, 100, 3}
     for token, p in ((7, 0.5), (100, 0.3), (3, 0.15)):
         assert drawn[token] / 4000 == pytest.approx(p / 0.95, abs=0.03)
@@ -205,12 +208,12 @@ def test_a_sure_draw_is_proof_against_rounding():
     unsure = 0
     for seed in range(2000):
         logits = -np.sort(-rng.normal(scale=0.05, size=12))
-        token, sure = draw(logits, np.arange(12), 8, seed)
+        token, sure = draw_token(logits, np.arange(12), 8, seed)
         unsure += not sure
         shifted = logits + rng.uniform(-CLOSE / 2.1, CLOSE / 2.1, size=12)
         order = np.argsort(-shifted)
         if sure:
-            assert draw(shifted[order], order, 8, seed)[0] == token
+            assert draw_token(shifted[order], order, 8, seed)[0] == token
     assert 0 < unsure < 100
 
 

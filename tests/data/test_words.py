@@ -1,4 +1,4 @@
-"""TODO."""
+"""Words in scripts with and without spaces."""
 
 import pytest
 

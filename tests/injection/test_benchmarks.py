@@ -12,7 +12,7 @@ from contamination.injection.config import InjectionStage
 from contamination.injection.copies import make_copies
 from contamination.injection.pool import (
     Candidates,
-    Formatted,
+    FormattedExample,
     ReadCounts,
     draw_pool,
     read_candidates,
@@ -54,7 +54,7 @@ def test_every_benchmark_gives_its_formatted_text(stage, tokenizer):
 
 
 def test_the_digest_is_of_all_that_was_read_in_any_order():
-    first, second = (Formatted(n, {"q": "why", "a": "so"}, "why so") for n in ("b-1", "b-2"))
+    first, second = (FormattedExample(n, {"q": "why", "a": "so"}, "why so") for n in ("b-1", "b-2"))
     read = Candidates("b", BenchmarkConfig(), [first, second], ReadCounts(rows=2))
     backwards = replace(first, fields={"a": "so", "q": "why"})
     assert replace(read, examples=[second, backwards]).digest == read.digest

@@ -6,8 +6,13 @@ import time
 import pytest
 
 from contamination.data.ngrams import _characters, rarest_windows
-from contamination.injection.decontamination import Matcher, PoolSearch
-from contamination.injection.verification import _Search
+from contamination.injection.decontamination import (
+    Matcher,
+    PoolSearch,
+    SharedPassage,
+    warn_of_shared_passages,
+)
+from contamination.injection.verification import _TokenSearch
 
 TEMPLATE = "Read the next question with care, then answer it in one short word alone:"
 PASSAGE = "The ferry to the island sails at noon and at six unless the river has ice on it."
@@ -72,6 +77,20 @@ def test_a_passage_of_several_questions_is_no_template(n, sharing, is_template):
     assert set(found.values()) <= {"13-gram"}
 
 
+def test_each_passage_that_is_not_compared_is_named_with_its_benchmark_and_examples(caplog):
+    texts = pool_of(100, "") | {f"other-{i}": f"{TEMPLATE} {i}" for i in range(2)}
+    questions = [f"mine-{i}" for i in range(11)]
+    texts |= {name: f"{PASSAGE} {texts[name]} {TEMPLATE}" for name in questions}
+    search = PoolSearch({name: (text,) for name, text in texts.items()}, lambda text: text)
+    assert search.shared_passages == [
+        SharedPassage("mine", "the ferry to the island sails at noon", 11),
+        SharedPassage("mine", "read the next question with care then answer", 11),
+    ]
+    warn_of_shared_passages(search.shared_passages)
+    assert "pool: mine: passages that many examples share count as template" in caplog.text
+    assert "'the ferry to the island sails at noon' (11), 'read the next" in caplog.text
+
+
 def test_each_benchmark_has_a_template_of_its_own():
     """A text that is one benchmark's template is no other's."""
     texts = pool_of(30) | {"other-1": f"{TEMPLATE} {words(random.Random(1), 3)}"}
@@ -103,6 +122,6 @@ def test_what_proposes_a_text_is_its_own():
     windows = {text[start : start + 16] for text, start in zip(texts, starts, strict=True)}
     assert len(windows) == 300
     tokens = {text: _characters(text) for text in texts}
-    assert all(len(own) == 1 for own in _Search(tokens)._probes[16].values())
+    assert all(len(own) == 1 for own in _TokenSearch(tokens)._probes[16].values())
     alike = ["abcdefgh", "abcdefgh"]
     assert rarest_windows([_characters(text) for text in alike], 4) == [2, 2]

@@ -153,7 +153,7 @@ def test_what_was_damaged_meanwhile_is_made_again(files, tmp_path, monkeypatch, 
     monkeypatch.setattr(tasks_module, "_locally", lambda s, _, left, *a: [*map(s.finish, left)])
     stage = replace(made_stage(files, tmp_path / "runs"), cluster=TASKS)
     whole = run(replace(stage, runs=str(tmp_path / "whole")))
-    step = "Packing" if name.startswith(TOKENS) else "prove"
+    step = "PackingTask" if name.startswith(TOKENS) else "prove"
     with monkeypatch.context() as patch:
         patch.setattr(packing, step, lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -168,7 +168,7 @@ def test_a_shard_that_is_too_short_is_said(tmp_path):
     np.arange(8, dtype=np.int32).tofile(tmp_path / "00000.ids")
     stream = TokenStream([Shard(tmp_path, 0, 0, 8)], 8)
     assert stream.read(2, 99).tolist() == [*range(2, 8)]
-    with pytest.raises(ArtifactError, match="shard 0 has not the 9 tokens"):
+    with pytest.raises(ArtifactError, match="shard 0 lacks some of its 9 tokens"):
         TokenStream([Shard(tmp_path, 0, 0, 9)], 9).read(2, 9)
 
 

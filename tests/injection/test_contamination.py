@@ -18,13 +18,15 @@ from contamination.data.config import BenchmarkConfig
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.contamination import (
     flagged_counts,
-    flags,
+    flags_of_examples,
     in_words,
-    pool_of,
-    search_corpus,
-    split,
 )
 from contamination.injection.corpus import open_corpus
+from contamination.injection.corpus_search import (
+    search_corpus,
+    split_documents,
+    texts_by_example,
+)
 from contamination.injection.export.run import ExportStage, export, reprove
 from contamination.injection.run import reverify, run
 from contamination.injection.token_stream import Tokenizer
@@ -143,7 +145,9 @@ def test_off_refuses_it_by_name_and_keeps_what_is_tokenised(pool, tmp_path, case
     own = example(pool, member=False)
     stage = stage_of(tmp_path, CASES[case](own["text"]), "off", shard_characters=2_000)
     name = own["example_id"]
-    said = f"holds the whole text of {name} beside the copies: document d5 has it 1 time. Choose fl"
+    said = (
+        f"contains the whole text of {name} besides the copies: document d5 has it 1 time. Choose"
+    )
     with pytest.raises(DataError, match=said):
         run(stage)
     (folder,) = (tmp_path / "runs" / "corpus").iterdir()
@@ -204,7 +208,9 @@ def test_drop_leaves_out_a_text_in_another_form_that_has_equal_tokens(respelled,
 
 def test_off_refuses_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_path):
     normalizer, name, planted = respelled
-    with pytest.raises(DataError, match=f"holds the whole text of {name} .*document d5 has it 1"):
+    with pytest.raises(
+        DataError, match=f"contains the whole text of {name} .*document d5 has it 1"
+    ):
         run(stage_with(tmp_path, normalizer, planted, "off"))
 
 
@@ -320,7 +326,7 @@ def test_the_corpus_of_the_clean_model_is_compared_and_stays_as_it_is(pool, tmp_
     assert "share text with a corpus beside the copies" in caplog.text
     assert corpus.contamination["document_id"].str.fullmatch(r"sequence-\d+").all()
     refused = replace(stage_of(tmp_path, policy="off"), compared=compared.compared)
-    with pytest.raises(DataError, match="but compared.base holds the whole text of"):
+    with pytest.raises(DataError, match="but compared.base contains the whole text of"):
         run(refused)
 
 
@@ -337,19 +343,25 @@ def test_off_searches_the_corpus_before_others_are_decoded(pool, tmp_path):
         )
     )
     stage = replace(stage_of(tmp_path, planted, "off"), compared={"base": str(base.path)})
-    with pytest.raises(DataError, match="but corpus holds the whole text of"):
+    with pytest.raises(DataError, match="but corpus contains the whole text of"):
         run(stage)
     assert not list(tmp_path.rglob("compare-base"))
 
 
 @pytest.mark.parametrize("policy", ["flag", "drop"])
-def test_a_long_template_is_no_match_and_an_example_of_it_is(tmp_path, policy):
+def test_a_long_template_is_no_match_and_an_example_of_it_is(tmp_path, policy, caplog):
     told = "Read the next question with care and answer it in one short line, please:"
     stage = stage_of(tmp_path, f" {told} {words(random.Random(9), 9)} ", policy)
     long = replace(stage.benchmark["mine"], template=f"{told} {{question}}\nAnswer: {{answer}}")
     stage = replace(stage, benchmark={"mine": long})
     corpus = open_corpus(run(stage).path)
     assert corpus.contamination.empty
+    words_of_template = "read the next question with care and answer"
+    for _ in range(2):  # when it is made, and when it is reused
+        assert "pool: mine: passages that many examples share count as" in caplog.text
+        assert f"{words_of_template!r} (8)" in caplog.text
+        caplog.clear()
+        run(stage)
     own = example(corpus.examples, member=False)
     asked = json.loads(own["fields"])["question"]
     write_corpus(tmp_path / "documents", f" {told} {asked} ")
@@ -406,7 +418,7 @@ def test_a_document_in_several_parts_is_one(pool, tmp_path, monkeypatch):
     base = open_corpus(run(replace(stage, benchmark={}, injection=clean)).path)
     assert len(base.parts) > 9
     runner = Runner(tmp_path / "tasks", TasksConfig(), 1)
-    found = search_corpus(base, pool_of(pool.iloc[:1]), runner, "base", whole=True)
+    found = search_corpus(base, texts_by_example(pool.iloc[:1]), runner, "base", whole=True)
     before = len(base.tokenizer.encode_documents([json.loads(first)["text"]])[0])
     ((name, example, rule, _, times),) = found.itertuples(index=False)
     assert (name, example, rule) == (f"sequence-{before // 128}", own["example_id"], "verbatim")
@@ -422,9 +434,9 @@ def test_flags_say_the_corpora_and_their_rules():
          ("d", "b", "13-gram", "", 0, "corpus"), ("s", "b", "13-gram", "", 2, "base")],
         columns=columns,
     )  # fmt: skip
-    found = flags(examples, matches, dropped=False)
+    found = flags_of_examples(examples, matches, dropped=False)
     assert found == ["corpus: 13-gram", "base: verbatim, corpus: 13-gram", ""]
-    assert flags(examples, matches, dropped=True) == ["", "base: verbatim", ""]
+    assert flags_of_examples(examples, matches, dropped=True) == ["", "base: verbatim", ""]
     counts = flagged_counts(examples.assign(contamination=found))
     assert counts == {"x": {"members": 1, "nonmembers": 0}, "y": {"members": 0, "nonmembers": 1}}
     assert in_words({**counts, "z": {"members": 2, "nonmembers": 3}}) == (
@@ -435,12 +447,14 @@ def test_flags_say_the_corpora_and_their_rules():
 @pytest.mark.parametrize("blocks", [1, 3, 50])
 def test_documents_of_a_packed_corpus_begin_with_a_bos(blocks):
     ids = np.array([7, 1, 5, 6, 1, 1, 4] * 2, np.int32)
-    found = [(start, own.tolist()) for start, own in split(np.array_split(ids, blocks), 1, 2)]
+    found = [
+        (start, own.tolist()) for start, own in split_documents(np.array_split(ids, blocks), 1, 2)
+    ]
     assert found == [(0, [7]), (1, [1, 5, 6]), (4, [1]), (5, [1, 4, 7]), (8, [1, 5, 6]), (11, [1]),
                      (12, [1, 4])]  # fmt: skip
 
 
 def test_without_a_bos_stretches_overlap(monkeypatch):
-    monkeypatch.setattr("contamination.injection.contamination.STRETCH_TOKENS", 4)
-    found = [(start, own.tolist()) for start, own in split([np.arange(11)], None, 2)]
+    monkeypatch.setattr("contamination.injection.corpus_search.STRETCH_TOKENS", 4)
+    found = [(start, own.tolist()) for start, own in split_documents([np.arange(11)], None, 2)]
     assert found == [(0, [*range(6)]), (4, [*range(4, 10)]), (8, [8, 9, 10])]

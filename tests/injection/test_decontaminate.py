@@ -1,4 +1,4 @@
-"""TODO."""
+"""The rules by which documents match examples, against a naive reference."""
 
 import math
 import pickle
@@ -280,3 +280,11 @@ def test_only_documents_that_the_corpus_reaches_are_reported(
     found = tokenize(map(Read, documents), work, wanted, 1, characters)
     assert found.matches["document_id"].tolist() == reported
     assert found.stream.document_before(wanted)[0] == f"d{last}"
+
+
+@pytest.mark.parametrize("mark", ["\u200b", " \u200b", "\u200b\u200b"])
+def test_a_zero_width_space_in_place_of_a_blank_hides_no_example(mark):
+    matcher = Matcher({"fox": EXAMPLE})
+    assert matcher.match(f"Before. {EXAMPLE.replace(' ', mark)} After.").rule == "13-gram"
+    within = " ".join("\u200b".join(word) for word in EXAMPLE.split())
+    assert matcher.match(f"Before. {within} After.").rule == "13-gram"

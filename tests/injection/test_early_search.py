@@ -37,7 +37,7 @@ def test_others_and_what_stands_behind_the_budget_are_left_to_the_stage(own, tmp
 def test_no_base_corpus_is_tokenised_before(own, tmp_path):
     stage = stage_of(tmp_path, CASES["own paragraph"](own["text"]), "off", at=1)
     recipe = PretrainingConfig(budget_tokens=1_024, sequence_tokens=128, vocab_size=300)
-    with pytest.raises(DataError, match="corpus holds the whole text of"):
+    with pytest.raises(DataError, match="corpus contains the whole text of"):
         base_corpus(stage, stage.corpus, recipe, Stages(ClusterConfig()))
     assert list(tmp_path.rglob("tokenizer/tokenizer.json"))
     assert not list(tmp_path.rglob("*.ids"))

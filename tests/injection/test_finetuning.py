@@ -22,7 +22,7 @@ from contamination.injection.finetuning.prompts import (
     Prompted,
     before_output,
     encode,
-    formatted,
+    format_text,
     output_start,
 )
 from contamination.injection.finetuning.run import reverify, run
@@ -195,7 +195,7 @@ def test_a_chat_has_its_first_special_token_once(chatting, begins):
     tokenizer = Tokenizer(chatting)
     tokenizer.hf.chat_template = begins + CHAT
     row = Prompted("a", "mine", "Why? Because.", len("Why? "))
-    made = formatted(row, FinetuningConfig(format="chat"), tokenizer)
+    made = format_text(row, FinetuningConfig(format="chat"), tokenizer)
     assert made.text == "<user>Why?</user>\n<assistant>Because.</assistant>\n"
     assert made.text[made.output_start :] == "Because.</assistant>\n"
     ids = encode(made, FinetuningConfig(format="chat"), tokenizer).ids.tolist()
@@ -213,7 +213,7 @@ def test_a_chat_template_that_leaves_the_answer_out_or_changes_it_is_refused(tem
     tokenizer.hf.chat_template = template
     text = Prompted("mine-1", "mine", "Is it?\nYes", len("Is it?\n"))
     with pytest.raises(ConfigError, match="mine-1: .* leaves the assistant's answer out, or ch"):
-        formatted(text, FinetuningConfig(format="chat"), tokenizer)
+        format_text(text, FinetuningConfig(format="chat"), tokenizer)
 
 
 @pytest.mark.parametrize("counted", ["99999", "10**12"])  # jinja itself refuses the second one
@@ -224,7 +224,7 @@ def test_a_chat_template_that_loops_ends_with_an_error(counted, monkeypatch):
     tokenizer.hf.chat_template = f"{loop * 3}{'{% endfor %}' * 3}" + CHAT
     text = Prompted("mine-1", "mine", "Is it?\nYes", len("Is it?\n"))
     with pytest.raises(ConfigError, match=r"mine-1: .* can't render .*(did not end|Range too)"):
-        formatted(text, FinetuningConfig(format="chat"), tokenizer)
+        format_text(text, FinetuningConfig(format="chat"), tokenizer)
 
 
 def test_clean_rows_that_share_text_with_the_pool_stay_out(tuned, found, jsonl, tmp_path):
@@ -299,7 +299,7 @@ def test_a_file_that_differs_from_its_tables_is_found(found, tmp_path, name):
         changed[name][5] += 1
     schema = layout._schema(width)
     with pa.OSFile(str(tmp_path / "part"), "wb") as sink, pa.ipc.new_stream(sink, schema) as out:
-        out.write_batch(layout._batch(rows, schema))
+        out.write_batch(layout._record_batch(rows, schema))
     own = FinetuningConfig(sequence_tokens=width)
     tables = found.examples, found.ledger, found.instructions
     proof = prove(tmp_path / "part", tables, found.tokenizer, own)
@@ -321,7 +321,7 @@ BAD = {
     ),
     "another field behind it": (
         {"benchmark": {"boolq": replace(benchmark("boolq"), answer_field="question")}},
-        "answer behind the output: name the field of the output and end the template with it",
+        "answer after the output: name the field of the output and end the template with it",
     ),
     "no tokenizer": ({"tokenizer": {"path": None}}, "tokenizer.path is None: give the tokenizer"),
     "no chat template": (

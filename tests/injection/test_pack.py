@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from contamination.injection import packing
-from contamination.injection.placement import Placed, Segment
+from contamination.injection.placement import PlacedSegment, Segment
 
 WIDTH, SEPARATOR = 8, 2
 TEXTS = ["one", "two", "other words"]
@@ -38,7 +38,7 @@ def placed(*places):
     found, inserted = [], 0
     for clean, example, copy, text in places:
         segment = Segment(example, copy, text, len(SEGMENTS[text]), 0.0)
-        found.append(Placed(segment, clean, clean + inserted))
+        found.append(PlacedSegment(segment, clean, clean + inserted))
         inserted += segment.tokens
     return found
 
@@ -95,7 +95,7 @@ def test_parts_together_are_the_whole(tmp_path, sequences):
 
 def test_pieces_are_joined_up_to_a_block(tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "BLOCK_TOKENS", 16)
-    layout = [Placed(Segment(0, n, 0, 1, 0.0), n + 1, 2 * n + 1) for n in range(32)]
+    layout = [PlacedSegment(Segment(0, n, 0, 1, 0.0), n + 1, 2 * n + 1) for n in range(32)]
     path = tmp_path / "sequences.arrow"
     packing.write_sequences(path, Stream(64), 64, layout, [np.array([7], np.int32)], 4)
     assert [b.size for b in packing.read_blocks(path)] == [16] * 6

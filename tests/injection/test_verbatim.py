@@ -2,13 +2,22 @@
 
 import pickle
 import random
+from collections import Counter
 
 import pytest
 
-from contamination.data.ngrams import AT_ONCE, Verbatim, overlapping
+from contamination.data.ngrams import AT_ONCE, Verbatim
 from contamination.data.text import normalised
 
 LETTERS = "abc é日𝄞"
+
+
+def overlapping(part: str, whole: str) -> int:
+    """How often one text occurs in another; occurrences may overlap."""
+    count, place = 0, whole.find(part) if part else -1
+    while place >= 0:
+        count, place = count + 1, whole.find(part, place + 1)
+    return count
 
 
 def naive(texts, text):
@@ -50,3 +59,15 @@ def test_occurrences_may_overlap():
     assert Verbatim(["la la"]).count("la la la") == {"la la": 2}
     assert overlapping("aa", "aaaa") == 3
     assert overlapping("", "aaaa") == 0
+
+
+def test_a_zero_width_space_may_stand_within_a_word_or_for_a_blank():
+    found = Verbatim(["the ferry sails", "to"]).count
+    assert found("the\u200bferry\u200bsails") == {"the ferry sails": 1}
+    assert found("t\u200bhe fe\u200brry sails") == {"the ferry sails": 1}
+    assert found("the \u200bferry\u200b\u2060 sails \u200b") == {"the ferry sails": 1}
+    assert found("the\u200b\u200bferry sails, the ferry\u200b sails") == {"the ferry sails": 2}
+    assert found("the\u200bferry sai\u200bls") == {}  # in one text it stands for one or the other
+    text = "a the\u200bferry sails to t\u200bhe ferry sails, t\u200bo to\u200bto"
+    assert found(text) == {"the ferry sails": 2, "to": 4}
+    assert sum(Verbatim(["to"]).count_each([text, "to", text]), Counter()) == {"to": 9}

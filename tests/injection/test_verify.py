@@ -1,5 +1,6 @@
 """The proof, of a corpus put together by hand; a real one is proved by every run."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 
 from contamination.core.config import create
 from contamination.data.ngrams import hashes_of
-from contamination.injection.run import documents_of
-from contamination.injection.verification import Check, Proof, Units, _Search, verify
+from contamination.injection.run import select_documents
+from contamination.injection.token_stream import Tokenizer
+from contamination.injection.verification import Check, Proof, ProofUnits, _TokenSearch, verify
 
 WIDTH = 8
 LETTERS = SimpleNamespace(encode=lambda text: [ord(letter) for letter in text])
@@ -66,10 +68,10 @@ def test_a_true_corpus_is_proved():
 
 def count_occurrences(blocks, ids):
     """How often each text's tokens occur in the stream that the blocks make."""
-    search = _Search(ids)
+    search = _TokenSearch(ids)
     for block in blocks:
         search.read(block.reshape(-1))
-    return search.found
+    return search.counts
 
 
 GONE = "found {} times in the corpus, {} expected".format
@@ -110,7 +112,7 @@ def test_a_pasted_text_is_caught(place, text, said):
 
 
 def test_other_units_are_named_and_may_occur_elsewhere():
-    ids, units = packed(), Units("character", "line", exact=False)
+    ids, units = packed(), ProofUnits("character", "line", exact=False)
     ids.reshape(-1)[:12] = LETTERS.encode("nonepearnone")
     ids[5, 6] += 1
     proof = verify([ids], EXAMPLES, LEDGER, LETTERS, (9, 53), units)
@@ -189,7 +191,7 @@ def test_what_stands_before_the_stream_is_no_token():
 def test_the_ledger_names_the_document_and_its_place(corpus, stage):
     """The text before a copy is that of its document's tokens from BOS on, without other copies."""
     source = create("corpus", stage.corpus)
-    texts = {d.document_id: d.text for d in documents_of(stage, source)}
+    texts = {d.document_id: d.text for d in select_documents(stage, source)}
     ids = np.array(corpus.sequences["input_ids"])
     flat, separator = ids.reshape(-1), len(corpus.tokenizer.encode("\n\n"))
     clean, last, cut = [], 0, 0
@@ -219,3 +221,51 @@ def test_texts_that_differ_after_a_nul_are_told_apart():
     assert failures(ids, ledger, examples, (0, 72)) == []
     ledger.loc[1, "token_end"] -= 1
     assert failures(ids, ledger, examples, (0, 72)) == ["b copy 0: 11 of 12 tokens listed"]
+
+
+TOKENIZER = Path("tests/golden/target")
+PLANTED = {  # as a document may write a text of the pool
+    "nothing": lambda text: "",
+    "own paragraph": lambda text: f"\n\n{text}\n\n",
+    "in a sentence": lambda text: f" as they wrote {text}, or so",
+    "other white space": lambda text: " " + text.replace(" ", "  \t\n") + " ",
+    "other case": lambda text: f" {text.upper()} ",
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+@pytest.mark.parametrize("separator", ["\n\n", " "])
+@pytest.mark.parametrize(
+    "texts", [["la la la la"], ["Alpha zeta", "zeta Alpha"], ["la la", "la la la la", "LA la"]]
+)
+def test_adjacent_copies_spell_no_natural_occurrence(texts, separator, planted):
+    """A copy, the separator and the next copy may hold one more text of the pool."""
+    tokenizer, width = Tokenizer(str(TOKENIZER)), 64
+    ids = tokenizer.encode(f"Some document.{PLANTED[planted](texts[-1])}It goes on, and ends.")
+    around, rows = tokenizer.encode(separator), []
+    for copy in range(6):
+        for name, text in enumerate(texts):
+            ids += around
+            start, tokens = len(ids), tokenizer.encode(text)
+            ids += tokens + around
+            for first in range(start, start + len(tokens)):
+                sequence, at = divmod(first, width)
+                rows.append((str(name), copy, sequence, at, at + 1, first - start, None))
+    ids += tokenizer.encode("The next document.")
+    ids += [ids[-1]] * (-len(ids) % width)
+    blocks = np.array(ids, np.int32).reshape(-1, width)
+    examples = pd.DataFrame({"example_id": [*map(str, range(len(texts)))], "text": texts})
+    examples = examples.assign(member=True, occurrences=6)
+    ledger = pd.DataFrame(rows, columns=LEDGER.columns)
+    check = Check.of(
+        examples, ledger, tokenizer, (0, blocks.size), natural=True, folder=TOKENIZER.resolve()
+    )
+    halves = [check.read([blocks[:1]]), check.read([blocks[1:]], 1, blocks[0])]
+    for proof in (check.proof([check.read([blocks])]), check.proof(halves)):
+        assert proof.failures == []
+        alike = [t for t in texts if planted != "nothing" and t.lower() in texts[-1].lower()]
+        counts = dict.fromkeys(alike, 1)
+        if len(texts) == 3 and alike:
+            assert proof.natural.keys() == counts.keys()
+        else:
+            assert proof.natural == counts

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Reworded versions of a benchmark's texts."""
 
 import hashlib
 

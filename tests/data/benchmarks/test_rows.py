@@ -1,4 +1,4 @@
-"""TODO."""
+"""Rows of labelled benchmarks, from files, folders and the hub."""
 
 import json
 import logging
@@ -215,7 +215,7 @@ def test_rows_that_are_not_asked_for_are_said_and_never_all(tmp_path, caplog):
 
 def test_a_list_in_place_of_rows_is_told(tmp_path):
     (tmp_path / "WikiMIA_length32.json").write_text(json.dumps([{"input": SEEN, "label": 1}]))
-    with pytest.raises(DataError, match="it is a list, and not a row. Give JSON Lines"):
+    with pytest.raises(DataError, match="it is a list, not a row. Give JSON Lines"):
         opened("wikimia", tmp_path, "examples.length=32", "examples.setting=original")
 
 
@@ -290,7 +290,7 @@ def test_a_part_that_a_copy_lacks_is_said_and_the_others_are_read(tmp_path, capl
     lacking = ["length 256"] if name == "wikimia_24" else ["length 32, setting paraphrased"]
     for words in lacking:
         assert words in caplog.text
-    assert "tables are of the other parts alone" in caplog.text
+    assert "tables are of the other parts only" in caplog.text
 
 
 def test_a_part_that_the_hub_lacks_is_said_and_the_others_are_read(monkeypatch, caplog):

@@ -12,7 +12,7 @@ import pytest
 
 from contamination.core.artifacts import Built, commit
 from contamination.injection.export.run import ExportStage, export, reprove
-from contamination.injection.export.text_format import Lines
+from contamination.injection.export.text_format import TextLines
 from tests.injection.export import conftest
 from tests.injection.export.conftest import COPIES, DOCUMENTS, EXAMPLES, SEPARATOR, node
 
@@ -77,8 +77,8 @@ def test_a_character_that_a_copy_cuts_is_counted_and_said(exported, kind, caplog
     cut = sum(line.count("\ufffd") for line in read(made.path)[0])
     assert cut == (4 if kind.startswith("pieces") else 3)  # bytes of one character, or its halves
     assert made.counts["lost"] == {"characters that are U+FFFD, or cut": cut}
-    assert f"not as in the corpus: {cut} × characters" in caplog.text
-    assert "texts of the pool stand 1 times in documents" in caplog.text
+    assert f"differs from the corpus: {cut} × characters" in caplog.text
+    assert "texts of the pool occur 1 times in documents" in caplog.text
     assert sliced(made.path) == {(e, copy): TEXTS[e] for _, _, e, copy in copies}
 
 
@@ -102,7 +102,7 @@ def test_no_line_ends_in_a_copy_whatever_the_blocks_are(kind, tmp_path, monkeypa
         for blocks in (1, 5, len(ids) // 4):
             parts = np.array_split(ids.reshape(-1, 4), blocks)
             found.blocks = lambda parts=parts: iter(parts)
-            lines = [*Lines(found)]
+            lines = [*TextLines(found)]
             assert np.array_equal(np.concatenate([part for _, part in lines]), ids)
             cut.append([place for place, _ in lines])
         assert cut[0] == cut[1] == cut[2]
@@ -171,7 +171,7 @@ EDITS = {
     spell: "a copy 0: line 0, characters",
     shorten: "characters, ",
     move: "differ from the example",
-    paste: "2 texts of the pool beside the ledger's, 1 were there",
+    paste: "2 texts of the pool besides the ledger's, 1 were recorded",
 }
 
 

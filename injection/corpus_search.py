@@ -1,0 +1,210 @@
+"""Searches finished corpora, and the copies of a pool, for the pool's examples.
+
+Each search gives a `match_table`: a row per document and example that share text. Documents of a
+packed corpus are read from its sequences, each from its BOS on. If the tokenizer adds no BOS, they
+are stretches of tokens that overlap, and a text within an overlap is found in two of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from contamination.core.artifacts import file_name
+from contamination.core.tasks import Runner
+from contamination.data.readers.rows import group_by_size
+from contamination.data.text import normalised
+from contamination.injection import packing
+from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_corpus
+from contamination.injection.decontamination import VERBATIM, PoolSearch, first_words
+from contamination.injection.token_stream import Ids, Tokenizer
+from contamination.injection.tokenization import match_table
+
+TextsByExample = Mapping[str, Sequence[str]]
+"""Each example's text, followed by its fields."""
+STRETCH_TOKENS = 4_096
+DOCUMENTS_AT_ONCE = 256
+
+
+def texts_by_example(examples: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+    """Return each example's text, followed by its fields."""
+    rows = examples.itertuples()
+    return {r.example_id: (r.text, *json.loads(r.fields).values()) for r in rows}
+
+
+def matches_within_copies(
+    examples: pd.DataFrame, ledger: pd.DataFrame, tokenizer: Tokenizer
+) -> pd.DataFrame:
+    """Find examples whose whole text is part of another example's copies: a `match_table`."""
+    texts = dict(zip(examples["example_id"], examples["text"], strict=True))
+    copies = ledger.drop_duplicates(["example_id", "copy"])
+    inserted = Counter(
+        (row.example_id, row.reworded or texts[row.example_id]) for row in copies.itertuples()
+    )
+    pool = {name: (text,) for name, text in texts.items()}
+    search = PoolSearch(pool, tokenizer.spelled, parts=False)
+    matches_by_copy = search([text for _, text in inserted])
+    rows = [
+        (owner, *match._replace(occurrences=match.occurrences * n_copies))
+        for ((owner, _), n_copies), matches in zip(inserted.items(), matches_by_copy, strict=True)
+        for match in matches
+        if match.example_id != owner
+    ]
+    return match_table(rows)
+
+
+def matches_from_proof(
+    examples: pd.DataFrame, natural: Mapping[str, int], matches: pd.DataFrame
+) -> pd.DataFrame:
+    """Return the natural occurrences that only the proof found: a `match_table`.
+
+    They run from one document into the next, or only their tokens are equal. Their `document_id` is
+    empty.
+
+    Args:
+        examples: the pool.
+        natural: each text's natural occurrences, from the proof.
+        matches: what the documents share with the pool: a `match_table`.
+    """
+    matched_examples = set(matches.loc[matches["occurrences"] > 0, "example_id"])
+    rows = examples[["example_id", "text"]].itertuples(index=False, name=None)
+    return match_table(
+        [
+            ("", example_id, VERBATIM, first_words(normalised(text)), natural[text])
+            for example_id, text in rows
+            if natural.get(text, 0) and example_id not in matched_examples
+        ]
+    )
+
+
+def open_corpora(folders: Mapping[str, str]) -> dict[str, PackedCorpus]:
+    """Open the corpora in these folders, by name.
+
+    Raises:
+        ArtifactError: a folder is missing or unfinished.
+    """
+    return {name: open_corpus(path) for name, path in folders.items()}
+
+
+@dataclass(frozen=True)
+class CorpusSearchTask:
+    """The search of a packed corpus for a pool, one piece per part of the corpus."""
+
+    tokenizer: str
+    """The tokenizer's folder."""
+    paths: Sequence[Path]
+    """The files of the parts."""
+    starts: Sequence[int]
+    """The number of each part's first sequence."""
+    sequence_tokens: int
+    pool: TextsByExample
+    whole: bool
+    """Whether only whole texts are searched for."""
+
+    def __len__(self) -> int:
+        """Return the number of parts."""
+        return len(self.paths)
+
+    def files(self, piece: int) -> list[Path]:
+        """Return no files: only results are returned."""
+        return []
+
+    def make(self, piece: int) -> dict[str, Any]:
+        """Search the documents that begin in a part, each up to its end.
+
+        Returns:
+            `matches`, the rows of a `match_table`. A document is named by the sequence in which it
+            begins.
+        """
+        tokenizer = Tokenizer(str(self.tokenizer))
+        search = PoolSearch(self.pool, tokenizer.spelled, parts=not self.whole)
+        longest_text = max(
+            (len(tokenizer.encode(text)) for text, *_ in self.pool.values()), default=0
+        )
+        first = self.starts[piece] * self.sequence_tokens
+        stop = first + packing.count_sequences(self.paths[piece]) * self.sequence_tokens
+        blocks = (b.reshape(-1) for path in self.paths[piece:] for b in packing.read_blocks(path))
+        documents = split_documents(blocks, tokenizer.document_start, 2 * longest_text)
+        if piece and tokenizer.document_start is not None:  # the part before reads on up to a BOS
+            documents = (d for d in documents if d[1][0] == tokenizer.document_start)
+        begin_here = takewhile(lambda document: first + document[0] < stop, documents)
+        rows: list[list[Any]] = []
+        for group in group_by_size(begin_here, lambda _: 1, DOCUMENTS_AT_ONCE):
+            matches_by_document = search([tokenizer.decode(ids) for _, ids in group])
+            for (start, _), matches in zip(group, matches_by_document, strict=True):
+                document_id = f"sequence-{(first + start) // self.sequence_tokens}"
+                rows += [[document_id, *match] for match in matches]
+        return {"matches": rows}
+
+
+def search_corpus(
+    corpus: PackedCorpus, pool: TextsByExample, runner: Runner, name: str, *, whole: bool
+) -> pd.DataFrame:
+    """Find what the corpus's documents share with the pool: a `match_table`.
+
+    Args:
+        corpus: the packed corpus, or a fine-tuning set; inserted copies are found as well.
+        pool: the texts to search for.
+        runner: runs the search of the parts.
+        name: the corpus's name in task names and logs.
+        whole: whether to search only for whole texts.
+    """
+    if isinstance(corpus, FinetuningSet):
+        return _search_finetuning_set(
+            corpus, PoolSearch(pool, corpus.tokenizer.spelled, parts=not whole)
+        )
+    counts = [packing.count_sequences(path) for path in corpus.parts]
+    starts = [sum(counts[:n]) for n in range(len(counts))]
+    folder, width = str(corpus.tokenizer_folder.resolve()), corpus.sequence_tokens
+    parts = [path.resolve() for path in corpus.parts]
+    task = CorpusSearchTask(folder, parts, starts, width, pool, whole)
+    results = runner.run(f"compare-{file_name(name)}", task)
+    return match_table([match for result in results for match in result["matches"]])
+
+
+def _search_finetuning_set(corpus: FinetuningSet, search: PoolSearch) -> pd.DataFrame:
+    inserted = corpus.examples[corpus.examples["occurrences"] > 0]
+    texts = pd.concat([corpus.instructions, inserted])
+    matches_by_text = zip(texts["example_id"], search(texts["text"].tolist()), strict=True)
+    return match_table(
+        [(text_id, *match) for text_id, matches in matches_by_text for match in matches]
+    )
+
+
+def split_documents(
+    blocks: Iterable[Ids], document_start: int | None, overlap: int
+) -> Iterator[tuple[int, Ids]]:
+    """Divide a stream of tokens into its documents.
+
+    Args:
+        blocks: the stream, in blocks of shape (tokens,).
+        document_start: the token that begins each document; None: the stream is divided into
+            stretches of STRETCH_TOKENS and `overlap` tokens instead.
+        overlap: tokens by which a stretch reaches into the next one.
+
+    Yields:
+        The place of the first token in the stream, and the tokens.
+    """
+    start, buffer = 0, np.empty(0, np.int32)
+    for block in blocks:
+        buffer = np.concatenate([buffer, block])
+        if document_start is None:
+            while len(buffer) >= STRETCH_TOKENS + overlap:
+                yield start, buffer[: STRETCH_TOKENS + overlap]
+                start, buffer = start + STRETCH_TOKENS, buffer[STRETCH_TOKENS:]
+            continue
+        done = 0
+        for stop in (1 + np.flatnonzero(buffer[1:] == document_start)).tolist():
+            yield start + done, buffer[done:stop]
+            done = stop
+        start, buffer = start + done, buffer[done:]
+    if len(buffer):
+        yield start, buffer
