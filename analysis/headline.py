@@ -95,8 +95,10 @@ def controls_line(pooled: pd.DataFrame) -> str:
 def _moves(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) -> str:
     """How the AUROC of a method moves along the sweep."""
     line = jointly(sweep.line(*pair))
-    trend = sweep.slopes.get(pair, {"slope": math.nan, "note": "it was not tested"})
-    values = line.assign(at=line[sweep.factor.column].map(short))
+    untested = {"slope": math.nan, "turns": "", "note": "it was not tested"}
+    trend = sweep.slopes.get(pair, untested)
+    levels = line[sweep.factor.column]
+    values = line.assign(at=levels.map(short), level=levels.astype(float))
     return described(name, axis, trend, values, None)
 
 

@@ -35,7 +35,7 @@ KIND = "report"
 RESULTS = "results.parquet"
 STATISTICS = ("results", "pooled", "comparisons", "trends", "replicates", "flags", "unflagged")
 """The tidy tables: `<name>.parquet`, and a property of `Report`."""
-REVISION = "2"
+REVISION = "3"
 """Of the tables' columns and statistics: where these change, it does, so that a report of before is
 not taken for one of now."""
 REPORT = "report.md"

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
-from statistics import NormalDist
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -22,7 +21,7 @@ from contamination.analysis.statistics.groups import ANY, occurrences_order
 from contamination.analysis.statistics.results import lacks
 from contamination.analysis.statistics.tidy_tables import Statistics
 from contamination.analysis.statistics.trends import NO_SLOPE, OCCURRENCES, ONE_DOSE
-from contamination.core.statistics.bootstrap import Scores
+from contamination.analysis.statistics.turning_points import rows_of_levels
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import ALARMS, AUROC
 from contamination.detection.baselines.blind import BLIND
@@ -48,20 +47,22 @@ def direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> D
 
     AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, no
     part of the way clearly goes the other way, and the last value is not on the other side of the
-    first.
+    first. Where no slope could be estimated, a single clear move decides.
 
     Args:
         trend: the method's row of the trends (`statistics.trends`).
-        values: the method's AUROCs (value, ci_low, ci_high), in order of what varies.
+        values: the method's AUROCs (level, value, ci_low, ci_high), in order of the level.
         alpha: the level at which τ's own one-sided test must agree (over occurrences). None: τ is
             descriptive, and its sign must agree.
     """
-    turns = _legs(values)
-    if len(turns) > 1:
-        several = Direction.PEAKS if turns[0] > 0 else Direction.DIPS
-        return several if len(turns) == 2 else Direction.ZIGZAGS
+    moves = _clear_moves(trend, values)
+    if len(moves) > 1:
+        turning = Direction.PEAKS if moves[0] > 0 else Direction.DIPS
+        return turning if len(moves) == 2 else Direction.ZIGZAGS
     if math.isnan(trend["slope"]):
-        return Direction.UNKNOWN
+        if not moves:
+            return Direction.UNKNOWN
+        return Direction.RISES if moves[0] > 0 else Direction.FALLS
     rises, falls = trend["slope_low"] > 0, trend["slope_high"] < 0
     if not rises and not falls:
         return Direction.FLAT
@@ -80,10 +81,14 @@ def described(name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: flo
     if which is Direction.UNKNOWN:
         why = str(trend["note"]).removeprefix(NO_SLOPE)
         return f"{start}: {why}{_ends(values, '; it goes')}"
+    if math.isnan(trend["slope"]) and which in (Direction.RISES, Direction.FALLS):
+        why = str(trend["note"]).removeprefix(NO_SLOPE)
+        ends = _ends(values.iloc[_turning_rows(trend, values)], "")
+        return f"{start}{ends}; no slope can be estimated: {why}"
     if which is Direction.ZIGZAGS:
         return f"{start}, in no steady direction: {_list(values)}"
     if which in (Direction.PEAKS, Direction.DIPS):
-        return f"{start}: {_list(values.iloc[_turning_points(values)])}"
+        return f"{start}: {_list(values.iloc[_turning_rows(trend, values)])}"
     said = f"{start}: its log-odds {_change(trend)} per doubling{_ends(values, ',')}"
     if which is Direction.DISPUTED:
         said += f"; but {_objection(trend, values, alpha)}"
@@ -102,7 +107,7 @@ def _objection(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
         return f"Kendall's τ does not confirm it ({_tau(trend, alpha)})"
     if len(values) and sign * (values["value"].iloc[-1] - values["value"].iloc[0]) < 0:
         return "the last AUROC is on the other side of the first"
-    if -sign in _legs(values):
+    if -sign in _clear_moves(trend, values):
         return "part of the way clearly goes the other way"
     return ""
 
@@ -117,49 +122,14 @@ def _confirmed(trend: Row, sign: int, alpha: float | None) -> bool:
     return bool(p_value < alpha)
 
 
-def _legs(values: pd.DataFrame) -> list[int]:
-    """The clear moves between turning points: 1 up, -1 down."""
+def _clear_moves(trend: Row, values: pd.DataFrame) -> list[int]:
+    """The clear moves between turning points, in order: 1 is up, -1 is down."""
     column = values["value"].to_numpy()
-    return [1 if column[b] > column[a] else -1 for a, b in pairwise(_turning_points(values))]
+    return [1 if column[b] > column[a] else -1 for a, b in pairwise(_turning_rows(trend, values))]
 
 
-def _turning_points(values: pd.DataFrame) -> list[int]:
-    """The rows between which AUROC clearly moves: a start, the turns and an end; else none.
-
-    A move is clear where intervals are apart. A rise ends at the row whose interval starts highest,
-    a fall at the one whose interval ends lowest: wide intervals tell of no move.
-    """
-    if len(values) < 3:
-        return []
-    low, high = _widened(values)
-    points: list[int] = []
-    lowest = highest = move = 0
-    for place in range(1, len(values)):
-        if low[place] > high[lowest] and move != 1:
-            points.append(lowest)
-            highest, move = place, 1
-        elif high[place] < low[highest] and move != -1:
-            points.append(highest)
-            lowest, move = place, -1
-        highest = max(highest, place, key=lambda row: float(low[row]))
-        lowest = min(lowest, place, key=lambda row: float(high[row]))
-    return [*points, highest if move > 0 else lowest] if points else []
-
-
-def _widened(values: pd.DataFrame) -> tuple[Scores, Scores]:
-    """The ends of the intervals, corrected for the number of pairs of values (Bonferroni).
-
-    Two 95% intervals are apart by chance in 0.6% of pairs, so that few values need no correction.
-    """
-    pairs = len(values) * (len(values) - 1) / 2
-    factor = max(1.0, _normal(0.05 / pairs) / (2**0.5 * _normal(0.05)))
-    middle, low, high = (values[name].to_numpy(float) for name in ("value", "ci_low", "ci_high"))
-    return middle - factor * (middle - low), middle + factor * (high - middle)
-
-
-def _normal(alpha: float) -> float:
-    """How many standard deviations a two-sided test at this level asks for."""
-    return NormalDist().inv_cdf(1 - alpha / 2)
+def _turning_rows(trend: Row, values: pd.DataFrame) -> list[int]:
+    return rows_of_levels(trend["turns"], values["level"].tolist()) if len(values) else []
 
 
 def _change(trend: Row) -> str:
@@ -310,7 +280,9 @@ def _trend(
         return "Occurrences: no slope, since all members of a benchmark have the same number."
     values = detectors[detectors["method"].eq(best["method"]) & detectors["occurrences"].ne(ANY)]
     values = values.sort_values("occurrences", key=lambda column: column.map(occurrences_order))
-    values = jointly(values).assign(at=values["occurrences"])
+    values = jointly(values).assign(
+        at=values["occurrences"], level=values["occurrences"].astype(float)
+    )
     said = described(name, "occurrences", row, values, 1 - confidence)
     measured = slopes[slopes["slope"].notna()]
     if measured.empty:

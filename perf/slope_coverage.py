@@ -22,16 +22,15 @@ how many of the intervals of the mean AUROC at one number of copies miss the tru
 reports the AUROC is said to rise, to fall, or to turn.
 
 `sweeps`: conditions that insert the same texts 1, 2, 4 and 8 times, or that draw Poisson numbers
-with means 1, 2 and 4 for them, and where the AUROC is the same in all of them: how often the slope
-along the sweep is told apart from 0.
+with means 1, 2 and 4 for them. The AUROC is the same in all of them, or rises, or zigzags: how
+often the slope along the sweep is told apart from 0, and what is stated.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -46,9 +45,16 @@ from contamination.analysis.statistics.dose_response import (
 )
 from contamination.analysis.statistics.dose_test import joint_test, stratum
 from contamination.analysis.statistics.trends import _series_test, shape
+from contamination.analysis.statistics.turning_points import as_text, turning_levels
 from contamination.analysis.summary import Direction, direction
 from contamination.core.statistics import bootstrap
-from contamination.core.statistics.bootstrap import Resample, Scores, draw_named_counts
+from contamination.core.statistics.bootstrap import (
+    Resample,
+    Scores,
+    draw_named_counts,
+    joined,
+    ranked_side,
+)
 from contamination.core.statistics.estimates import Estimate, estimate_ranked, mean
 from contamination.core.statistics.estimates import interval as interval_of
 from contamination.core.statistics.metrics import AUROC
@@ -64,11 +70,21 @@ UNEQUAL = (100, 20)
 """Members of the benchmarks of `unequal`."""
 DRAWS = 20
 """Of a slope: they are scaled to its interval, so that few are enough here."""
+LEVEL_DRAWS = 200
+"""Of the AUROC at one number of copies."""
 COLUMNS = (
     *("occurrences", "members", "benchmarks", "AUROC", "slope", "too few", "mean", "median"),
     *("above", "below", "coverage", "rises", "falls", "turns"),
 )
 SWEEP_DRAWS = 400
+NOISE = 0.5
+"""Of a text's scores by different models, in standard deviations of the texts' own."""
+SHIFTS: dict[str, Sequence[float]] = {
+    "flat": (1.2, 1.2, 1.2, 1.2),
+    "rise": (0.3, 0.6, 1.0, 1.4),
+    "zigzag": (0.3, 1.0, 0.5, 1.3),
+}
+"""How much higher members score at each level of a sweep."""
 TURNS = [Direction.PEAKS, Direction.DIPS, Direction.ZIGZAGS]
 CONFIDENCE = 0.95
 Rng = np.random.Generator
@@ -142,37 +158,40 @@ def report(
     slopes = dose_response(samples, CONFIDENCE).curves.slope
     low, high = interval(slopes, CONFIDENCE)
     tau, p_value = joint_test(strata) if strata else (np.nan, np.nan)
-    row = {"slope": slopes[0], "slope_low": low, "slope_high": high, "tau": tau, "p_value": p_value}
-    values = values_of(samples)
+    row: dict[str, Any] = {"slope": slopes[0], "slope_low": low, "slope_high": high}
+    row |= {"tau": tau, "p_value": p_value}
+    aurocs = aurocs_of(samples, rng)
+    values = values_of(aurocs)
+    row["turns"] = as_text(turning_levels({2**x: auroc for x, auroc in aurocs.items()}))
     truth = logistic(level + slope * values["log_occurrences"].to_numpy())
     missed = float(np.mean((values["ci_low"] > truth) | (values["ci_high"] < truth)))
     return Report(slopes[0], low, high, direction(row, values, 1 - CONFIDENCE), missed)
 
 
-def values_of(samples: Sequence[Sample]) -> pd.DataFrame:
-    """The mean AUROC of each number of copies that all benchmarks have, as in a report's table.
-
-    The draws are two with the variance of a bootstrap (of members and of non-members).
-    """
-    rows = []
-    shared = set.intersection(*(set(sample.log_occurrences.tolist()) for sample in samples))
-    for x in sorted(shared):
-        found = [_auroc(s.members[s.log_occurrences == x], s.nonmembers) for s in samples]
-        spread = sum(each.draws.var() for each in found) ** 0.5 / len(found)
-        value = mean(found)
-        low, high = interval_of(
-            replace(value, draws=value.value + spread * np.array([-1.0, 1.0])), CONFIDENCE
-        )
-        rows.append((x, value.value, low, high))
-    return pd.DataFrame(rows, columns=["log_occurrences", "value", "ci_low", "ci_high"])
+def aurocs_of(samples: Sequence[Sample], rng: Rng) -> dict[float, Estimate]:
+    """The mean AUROC of each log2 number of copies that all benchmarks have, as in a report."""
+    by_benchmark = [_aurocs(sample, int(rng.integers(1 << 40))) for sample in samples]
+    shared = set.intersection(*(set(aurocs) for aurocs in by_benchmark))
+    return {x: mean([aurocs[x] for aurocs in by_benchmark]) for x in sorted(shared)}
 
 
-def _auroc(members: Scores, nonmembers: Scores) -> Estimate:
-    won = members[:, None] > nonmembers
-    spread = sum(won.mean(axis=side).var() / won.shape[1 - side] for side in (0, 1)) ** 0.5
-    value, sizes = float(won.mean()), (len(members), len(nonmembers))
-    assert AUROC.trials is not None
-    return Estimate(*sizes, value, value + spread * np.array([-1.0, 1.0]), AUROC.trials(*sizes))
+def _aurocs(sample: Sample, seed: int) -> dict[float, Estimate]:
+    """One benchmark's; all numbers of copies are compared with the same non-members."""
+    rng, size = np.random.default_rng(seed), len(sample.nonmembers)
+    nonmembers = ranked_side(sample.nonmembers, bootstrap.draw_counts(size, LEVEL_DRAWS, seed))
+    aurocs = {}
+    for x in np.unique(sample.log_occurrences):
+        scores = sample.members[sample.log_occurrences == x]
+        drawn = bootstrap.draw_counts(len(scores), LEVEL_DRAWS, int(rng.integers(1 << 40)))
+        ranked = joined(ranked_side(scores, drawn), nonmembers)
+        aurocs[float(x)] = estimate_ranked(ranked, [AUROC])[AUROC.name]
+    return aurocs
+
+
+def values_of(aurocs: Mapping[float, Estimate]) -> pd.DataFrame:
+    """The AUROCs as in a report's table."""
+    rows = [(2**x, x, auroc.value, *interval_of(auroc, CONFIDENCE)) for x, auroc in aurocs.items()]
+    return pd.DataFrame(rows, columns=["level", "log_occurrences", "value", "ci_low", "ci_high"])
 
 
 def row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
@@ -259,23 +278,32 @@ def _settings() -> Iterator[tuple[int, float, float]]:
                 yield benchmarks, auroc, slope
 
 
-def sweep(levels: Sequence[float], sets: Sequence[Sequence[Drawn]], rng: Rng) -> tuple[bool, bool]:
-    """One sweep without a trend: whether its p is below 5%, and its interval excludes 0.
+def sweep(
+    levels: Sequence[float], sets: Sequence[Sequence[Drawn]], shifts: Sequence[float], rng: Rng
+) -> tuple[float, ...]:
+    """One sweep: whether p < 5%, the interval excludes 0, and which direction is stated.
 
-    `sets` has what each benchmark inserts at each level.
+    Args:
+        levels: those of the sweep.
+        sets: what each benchmark inserts at each level.
+        shifts: how much higher members score at each level.
+        rng: draws the scores.
     """
     parts: dict[float, list[Estimate]] = {level: [] for level in levels}
     for of_benchmark in sets:
         size = of_benchmark[0].drawn.nonmembers.shape[1]
         hard = rng.normal(size=2 * size)
-        for level, (inserted, drawn) in zip(levels, of_benchmark, strict=True):
-            scores = hard + 0.5 * rng.normal(size=2 * size)
-            ranked = bootstrap.rank(scores[inserted] + 1.2, scores[size:], drawn)
+        for level, shift, (inserted, drawn) in zip(levels, shifts, of_benchmark, strict=True):
+            scores = hard + NOISE * rng.normal(size=2 * size)
+            ranked = bootstrap.rank(scores[inserted] + shift, scores[size:], drawn)
             parts[level].append(estimate_ranked(ranked, [AUROC])[AUROC.name])
     line = {level: mean(own) for level, own in parts.items()}
-    found = shape(line, CONFIDENCE)
-    excludes = found["slope_low"] > 0 or found["slope_high"] < 0
-    return _series_test(line)["p_value"] < 0.05, bool(excludes)
+    row = {**_series_test(line), **shape(line, CONFIDENCE)}
+    excludes = row["slope_low"] > 0 or row["slope_high"] < 0
+    values = values_of({float(np.log2(level)): auroc for level, auroc in line.items()})
+    stated = direction(row, values)
+    words = ([Direction.RISES], [Direction.FALLS], TURNS)
+    return row["p_value"] < 0.05, bool(excludes), *(stated in group for group in words)
 
 
 def drawn_sets(poisson: bool, levels: Sequence[float], members: int, rng: Rng) -> list[Drawn]:
@@ -291,22 +319,28 @@ def drawn_sets(poisson: bool, levels: Sequence[float], members: int, rng: Rng) -
 
 
 def sweeps(reports: int) -> int:
-    """Print how often a sweep without a trend shows one; how many rows are off."""
-    names = "| sweep | members | benchmarks | p < 0.05 | interval excludes 0 |"
-    print(f"{reports} sweeps per row\n\n{names}\n|{'---|' * 5}")
+    """Print what is stated of sweeps without a trend, and with one; how many rows are off."""
+    columns = ("sweep", "members", "benchmarks", "AUROC", "p < 0.05", "interval excludes 0")
+    header = " | ".join([*columns, "rises", "falls", "turns"])
+    print(f"{reports} sweeps per row\n\n| {header} |\n|{'---|' * 9}")
     bad = 0
     for design, levels in (("fixed", (1.0, 2.0, 4.0, 8.0)), ("Poisson", (1.0, 2.0, 4.0))):
         for members, benchmarks in ((30, 1), (30, 4), (100, 1), (100, 4)):
             rng = np.random.default_rng([members, benchmarks])
             sets = [drawn_sets(design == "Poisson", levels, members, rng) for _ in range(40)]
-            picked = (rng.choice(len(sets), benchmarks, replace=False) for _ in range(reports))
-            found = [sweep(levels, [sets[i] for i in own], rng) for own in picked]
-            shares = np.mean(found, axis=0)
-            slack = 3 * (0.05 * 0.95 / reports) ** 0.5
-            off = bool((np.abs(shares - 0.05) > 0.02 + slack).any())
-            text = f"{shares[0]:.1%} | {shares[1]:.1%} |{' OFF' * off}"
-            print(f"| {design} | {members} | {benchmarks} | {text}", flush=True)
-            bad += off
+            for name, shifts in SHIFTS.items():
+                shifts = shifts[: len(levels)]
+                picked = (rng.choice(len(sets), benchmarks, replace=False) for _ in range(reports))
+                stated = [sweep(levels, [sets[i] for i in own], shifts, rng) for own in picked]
+                shares = np.mean(stated, axis=0)
+                slack = 3 * (0.05 * 0.95 / reports) ** 0.5
+                off = name == "flat" and bool((np.abs(shares[:2] - 0.05) > 0.02 + slack).any())
+                wrong = shares[4] + shares[3] + shares[2] * (name == "flat")
+                off |= name != "zigzag" and bool(wrong > 0.05 + slack)
+                text = " | ".join(f"{share:.1%}" for share in shares)
+                print(f"| {design} | {members} | {benchmarks} | {name} | {text} |{' OFF' * off}")
+                sys.stdout.flush()
+                bad += off
     return bad
 
 

@@ -17,6 +17,9 @@ Columns (`COLUMNS`), where they need a word:
   benchmarks at once. NaN where the data are too few for it, and `note` says what they lack.
 - `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level,
   over the levels that were measured (of "all": in every benchmark).
+- `turns`: the levels between which the AUROC clearly moves: where the first clear move starts,
+  where it turns, and where the last one ends, such as "1.0 2.0 8.0"
+  (`analysis.statistics.turning_points`). Empty where no two levels clearly differ.
 - `reaches`, `reaches_low`, `reaches_high`: where the AUROC reaches 0.75, and its interval: NaN
   where that lies outside of what was measured. `note` says so in words.
 """
@@ -46,6 +49,7 @@ from contamination.analysis.statistics.dose_test import Detector, dose_tests
 from contamination.analysis.statistics.groups import ANY, groups, lacking
 from contamination.analysis.statistics.pooled import hierarchical, pooled_estimate
 from contamination.analysis.statistics.results import Estimates, resample
+from contamination.analysis.statistics.turning_points import as_text, turning_levels
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import ALL, Estimate
 from contamination.core.statistics.metrics import AUROC
@@ -118,10 +122,9 @@ OCCURRENCES = "occurrences"
 NO_SLOPE = "no slope: "
 ONE_DOSE = "one number of occurrences per benchmark: no slope and no test"
 NOT_MEASURED = f"{NO_SLOPE}some benchmark lacks members or non-members"
-SATURATED = f"{NO_SLOPE}the AUROC is 0 or 1 at all levels but one"
 COLUMNS = (
     *("condition", "over", "benchmark", "method", "variant", "levels", "lowest", "highest"),
-    *("tau", "p_value", "slope", "slope_low", "slope_high", "monotone"),
+    *("tau", "p_value", "slope", "slope_low", "slope_high", "monotone", "turns"),
     *("reaches", "reaches_low", "reaches_high", "note"),
 )
 
@@ -160,7 +163,7 @@ def occurrences_rows(
             "tau": tau,
             "p_value": p_value,
             **(_dose_shape(response, confidence) if response else {"note": NOT_MEASURED}),
-            **_steadiness(lines.get(detector, {})),
+            **_moves(lines.get(detector, {})),
         }
 
 
@@ -192,13 +195,13 @@ def shape(line: Line, confidence: float) -> dict[str, Any]:
     """Slope, monotony and crossing of the AUROC along a series, with their intervals."""
     levels = sorted(line)
     found: dict[str, Any] = {"levels": len(levels), "note": f"{NO_SLOPE}one level"}
-    found |= {"lowest": float(levels[0]), "highest": float(levels[-1])}
+    found |= {"lowest": float(levels[0]), "highest": float(levels[-1]), "turns": ""}
     if len(levels) < 2:
         return found
-    found |= _steadiness(line)
+    found |= _moves(line)
     response = _line_response(line)
     if response is None:
-        return {**found, "note": SATURATED}
+        return {**found, "note": _no_slope(line)}
     ends = float(np.log2(levels[0])), float(np.log2(levels[-1]))
     auroc = np.array([line[level].value for level in levels])
     return {**found, **_sloped(response, ends, auroc, confidence)}
@@ -227,13 +230,24 @@ def _sloped(
     }
 
 
-def _steadiness(line: Line) -> dict[str, float]:
-    """How many draws move one way from level to level; nothing of a single level."""
+def _moves(line: Line) -> dict[str, Any]:
+    """The share of draws that move one way from level to level, and the levels of clear moves."""
     if len(line) < 2:
-        return {}
+        return {"turns": ""}
     steps = np.diff(_with_draws(line)[1:], axis=1)
     one_way = (steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)
-    return {"monotone": float(one_way.mean())}
+    return {"monotone": float(one_way.mean()), "turns": as_text(turning_levels(line))}
+
+
+def _no_slope(line: Line) -> str:
+    """Why no line can be fitted to the AUROCs of a series."""
+    values = [estimate.value for estimate in line.values()]
+    limits = sorted({value for value in values if value in (0, 1)})
+    inside = sum(0 < value < 1 for value in values)
+    if inside > 1:
+        return f"{NO_SLOPE}the AUROCs are too far apart for a finite slope"
+    where = f"all {'but one of the ' * inside}{len(values)} levels"
+    return f"{NO_SLOPE}the AUROC is {' or '.join(f'{value:.0f}' for value in limits)} at {where}"
 
 
 def _line_response(line: Line) -> Curves | None:

@@ -14,6 +14,8 @@ from contamination.core.statistics.metrics import Metric, Steps
 
 ALL = "all"
 """The benchmark that stands for the mean over benchmarks, wherever one is printed or stored."""
+TINY = 1e-15
+"""A variance below it is rounding."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,42 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
         low[rates] = np.minimum(low[rates] + move, lower).clip(0)
         high[rates] = np.maximum(high[rates] + move, upper).clip(max=1)
     return low, high
+
+
+def standardised_differences(estimates: Sequence[Estimate], confidence: float) -> Scores:
+    """How clearly each AUROC differs from each other one (K×K).
+
+    Entry (i, j) is estimate j minus estimate i, divided by the distance between that difference and
+    the end of its interval that is nearer to 0: the interval excludes 0 where the entry is above 1
+    or below −1. The interval is made of both `intervals` and of the covariance of the draws (Zou
+    and Donner 2008), so that estimates on the same examples are paired.
+
+    Args:
+        estimates: AUROCs with draws that belong together (K).
+        confidence: with which the intervals of all K (K − 1) / 2 differences include the truth
+            (Bonferroni).
+    """
+    pairs = max(1.0, len(estimates) * (len(estimates) - 1) / 2)
+    low, high = intervals(estimates, 1 - (1 - confidence) / pairs)
+    value = np.array([e.value for e in estimates])
+    below, above = value - low, high - value
+    variance = np.array([_variance(e) for e in estimates])
+    covariance = np.atleast_2d(np.cov([e.draws for e in estimates], bias=True))
+    scale = np.sqrt(np.outer(variance, variance))
+    correlation = np.where(scale > TINY, covariance / np.maximum(scale, TINY), 0.0).clip(-1, 1)
+    squares = above[:, None] ** 2 + below**2 - 2 * correlation * np.outer(above, below)
+    margin = np.sqrt(squares.clip(TINY))
+    difference = value - value[:, None]
+    evidence: Scores = difference / np.where(difference > 0, margin, margin.T)
+    return evidence
+
+
+def _variance(estimate: Estimate) -> float:
+    """The variance of the draws; at least that of as many tosses as `trials`."""
+    variance = float(estimate.draws.var())
+    if estimate.trials is None:
+        return variance
+    return max(variance, estimate.value * (1 - estimate.value) / estimate.trials)
 
 
 def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:

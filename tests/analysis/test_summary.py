@@ -105,8 +105,8 @@ def slopes(made, **ends) -> pd.DataFrame:
 def test_it_rises_where_the_slopes_interval_and_taus_test_do(made, low, high, p_value, said):
     value = 0.2 if low + high > 0 else -0.2
     ends = {"slope": value, "slope_low": low, "slope_high": high, "p_value": p_value}
-    trends = slopes(made, **ends, tau=0.3 if p_value < 0.5 else -0.3)
-    level = made.pooled.assign(ci_low=0.5, ci_high=0.99)  # no two values are apart
+    trends = slopes(made, **ends, tau=0.3 if p_value < 0.5 else -0.3, turns="")
+    level = made.pooled.assign(ci_low=0.5, ci_high=0.99)
     by_dose = level["occurrences"] != "any"
     level.loc[by_dose, ["value", "joint_low", "joint_high"]] = 0.7, 0.5, 0.99
     dose = told(made, trends=trends, pooled=level)[1]
@@ -117,6 +117,7 @@ def test_it_rises_where_the_slopes_interval_and_taus_test_do(made, low, high, p_
 
 def test_too_few_data_are_said(made):
     none = {"slope": np.nan, "slope_low": np.nan, "slope_high": np.nan, "note": "no slope: too few"}
+    none["turns"] = ""
     dose = told(made, trends=slopes(made, **none))[1]
     assert dose.startswith(
         "AUROC of min_k_plus_plus has no measured trend with occurrences: too few; it goes from 0."
