@@ -4,9 +4,9 @@ Neither can know a member, so the AUROC of each is 0.5 but for chance, in every 
 every method. Membership was drawn at random, example by example, and so were the occurrences. So
 what chance does is known: the roles of a benchmark's examples (inserted, never inserted,
 non-member) are permuted RELABELINGS times, the same for all methods (the blind baseline brings its
-own shuffled labels, `detection.blind`). Seeds that share their members share the permutations: the
-non-members stay the same ones in all of them. Where members are drawn apart for each seed, the
-permutations differ.
+own shuffled labels, `detection.baselines.blind`). The permutations are of the texts of all cells
+together, so that relabelled cells share as many members as the cells do: all of them, some, as many
+as chance has it, or none where members and non-members have changed places.
 
 Each AUROC's distance from 0.5, in standard deviations of its relabelings, is compared with the
 largest distance that a relabeling has anywhere in the report: over benchmarks, their mean, methods
@@ -17,7 +17,6 @@ opposite signs do not cancel, and a small one that all benchmarks share shows in
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -52,7 +51,19 @@ Looks = Mapping[Look, Scores]
 """Look → AUROCs: first by the labels as they are, then by those drawn anew."""
 
 
-def looks(cell: Cell, blind: Blind, seed: int) -> Looks:
+Ids = NDArray[np.str_]
+
+
+def ids_by_benchmark(cells: Sequence[Cell]) -> Mapping[str, Ids]:
+    """The ids of each benchmark's examples in any of the cells, ascending."""
+    examples = pd.concat([cell.examples[["benchmark", "example_id"]] for cell in cells])
+    return {
+        str(benchmark): np.unique(ids.to_numpy().astype(str))
+        for benchmark, ids in examples.groupby("benchmark")["example_id"]
+    }
+
+
+def looks(cell: Cell, blind: Blind, seed: int, ids: Mapping[str, Ids] | None = None) -> Looks:
     """All looks at the clean model of a cell, and at its blind baseline.
 
     Args:
@@ -60,14 +71,17 @@ def looks(cell: Cell, blind: Blind, seed: int) -> Looks:
             no look.
         blind: the cell's baseline; a benchmark that it left out has no look.
         seed: draws the labels.
+        ids: `ids_by_benchmark` of all cells that are compared or averaged; None: of this one.
     """
+    ids = ids_by_benchmark([cell]) if ids is None else ids
     found: dict[Look, Scores] = {}
     parts = [group for group in groups(cell.examples) if group.occurrences == ANY]
     for group in parts:
         clean = cell.scores.get(CLEAN)
         if clean is not None and clean.shape[1]:
-            rows = _in_order_of_ids(cell.examples, group.benchmark)
-            roles = _roles(cell.examples.iloc[rows], group.benchmark, seed)
+            rows = np.flatnonzero(cell.examples["benchmark"] == group.benchmark)
+            label_seed = derive(seed, "relabelings", group.benchmark)
+            roles = _roles(cell.examples.iloc[rows], ids[group.benchmark], label_seed)
             aurocs = _relabelled(clean.to_numpy(np.float64)[rows], roles)
             for (method, variant), own in zip(clean.columns, aurocs, strict=True):
                 found[Look(method, variant, group.benchmark)] = own
@@ -227,33 +241,46 @@ class Roles(NamedTuple):
     nonmember: NDArray[np.bool_]
 
 
-def _in_order_of_ids(examples: pd.DataFrame, benchmark: str) -> NDArray[np.intp]:
-    """A benchmark's rows, in an order that all cells agree on."""
-    rows = np.flatnonzero(examples["benchmark"] == benchmark)
-    ids = examples["example_id"].to_numpy()[rows].astype(str)
-    return rows[np.argsort(ids)]
-
-
-def _roles(examples: pd.DataFrame, benchmark: str, seed: int) -> Iterator[Roles]:
+def _roles(examples: pd.DataFrame, ids: Ids, seed: int) -> Iterator[Roles]:
     """The roles of one benchmark's examples, in chunks: first as they are, then permuted.
 
-    The permutations depend on who is a member, not on who was inserted how often: cells that share
-    their members are relabelled together, those that swap them oppositely, and those whose members
-    are drawn apart are relabelled apart.
+    Args:
+        examples: those of one cell.
+        ids: of the examples of all cells (`ids_by_benchmark`).
+        seed: draws the permutations of `ids`.
     """
     member = examples["member"].to_numpy(bool)
     roles = Roles(member & (examples["occurrences"].to_numpy() > 0), ~member)
     yield Roles(*(role[:, None] for role in roles))
-    with_first = (member == member[0]).tolist()  # the same where members change places
-    pairs = zip(examples["example_id"].astype(str), with_first, strict=True)
-    names = "\n".join(f"{name} {side}" for name, side in pairs)
-    digest = hashlib.sha256(names.encode()).hexdigest()
-    rng = np.random.default_rng(derive(seed, "relabelings", benchmark, digest))
-    places = np.arange(len(examples), dtype=np.int32)
+    places = np.searchsorted(ids, examples["example_id"].to_numpy().astype(str))
+    rng = np.random.default_rng(seed)
     for start in range(0, RELABELINGS, CHUNK):
         number = min(CHUNK, RELABELINGS - start)
-        permuted = rng.permuted(np.tile(places, (number, 1)), axis=1).T
-        yield Roles(*(np.ascontiguousarray(role[permuted]) for role in roles))
+        every = np.tile(np.arange(len(ids), dtype=np.int32), (number, 1))
+        sources = _sources(rng.permuted(every, axis=1), places).T
+        yield Roles(*(np.ascontiguousarray(role[sources]) for role in roles))
+
+
+def _sources(permutations: NDArray[np.int32], places: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Whose role each of a cell's n examples gets by each permutation (R×n, numbers below n).
+
+    An example takes the role of its image. Where the cell lacks that one, it takes the role of the
+    image's image, and so on: this permutes the cell's examples, uniformly where the permutation of
+    all examples (R×U) is uniform, and cells that lack few examples are permuted alike.
+
+    Args:
+        permutations: of all examples.
+        places: the cell's examples among all of them.
+    """
+    row_of = np.full(permutations.shape[1], -1)
+    row_of[places] = np.arange(len(places))
+    images = permutations[:, places]
+    draw, column = np.nonzero(row_of[images] < 0)
+    while len(draw):
+        images[draw, column] = permutations[draw, images[draw, column]]
+        lacking = row_of[images[draw, column]] < 0
+        draw, column = draw[lacking], column[lacking]
+    return row_of[images]
 
 
 def _relabelled(scores: Scores, roles: Iterator[Roles]) -> Scores:

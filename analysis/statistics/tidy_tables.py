@@ -44,12 +44,13 @@ def statistics(
     rows: dict[str, list[dict[str, Any]]] = {"results": [], "pooled": [], "paired": [], "trend": []}
     rows["unflagged"] = []
     conditions = []
+    ids = controls.ids_by_benchmark(cells)
     far: dict[str, dict[str, Mapping[str, controls.Distances]]] = {"cell": {}, "condition": {}}
     for name, members in pooled.by_condition(cells).items():
         found = [results.estimates(cell, blind(cell), config, seed) for cell in members]
         texts = [cell.examples_digest for cell in members]
         joint = pooled.pool(found, texts, seed)
-        looks = [controls.looks(cell, blind(cell), seed) for cell in members]
+        looks = [controls.looks(cell, blind(cell), seed, ids) for cell in members]
         far["condition"][name] = controls.distances(controls.mean_looks(looks))
         far["cell"] |= {c.name: controls.distances(o) for c, o in zip(members, looks, strict=True)}
         for cell, own in zip(members, found, strict=True):
