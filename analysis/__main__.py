@@ -22,8 +22,10 @@ def wandb(config: DictConfig) -> None:
     """Pull the results back from Weights & Biases, or from a local record of it."""
     from contamination.analysis.wandb.read import write_wandb_report
 
-    made = write_wandb_report(convert(config, WandbReport))
-    print(f"wrote {made.path}: {made.counts['cells']} cells, {made.counts['estimates']} estimates")
+    report = write_wandb_report(convert(config, WandbReport))
+    print(
+        f"wrote {report.path}: {report.counts['cells']} cells, {report.counts['estimates']} estimates"
+    )
 
 
 def view(config: DictConfig) -> None:

@@ -189,7 +189,7 @@ def make_cell(
         recipe=recipe(*configs),
         chosen=chosen(*configs),
         series={factor: recipe(*configs, without=factor) for factor in FACTORS},
-        digests={name: each.artifact.digest for name, each in opened.items()},
+        digests={name: artefact.artifact.digest for name, artefact in opened.items()},
         examples=examples,
         scores={name: _wide(table, examples) for name, table in tables.items()},
         defaults=_defaults(contaminated.table),
@@ -265,11 +265,13 @@ def _pieces(cells: Sequence[Cell]) -> dict[str, str]:
 
 def _with_mean_of_recipe(cells: Sequence[Cell]) -> list[Cell]:
     """Each cell with the mean occurrences of all that differ from it in their seeds alone."""
-    found: dict[tuple[str, bool], list[float]] = {}
+    means_by_recipe: dict[tuple[str, bool], list[float]] = {}
     for cell in cells:
         if cell.mean_occurrences is not None:
-            found.setdefault((cell.recipe, cell.swapped), []).append(cell.mean_occurrences)
-    means = {key: fmean(some) for key, some in found.items()}
+            means_by_recipe.setdefault((cell.recipe, cell.swapped), []).append(
+                cell.mean_occurrences
+            )
+    means = {key: fmean(means) for key, means in means_by_recipe.items()}
     return [replace(c, mean_occurrences=means.get((c.recipe, c.swapped))) for c in cells]
 
 
@@ -306,15 +308,15 @@ def _scope(clean: Scores, contaminated: Scores) -> str:
     Raises:
         ArtifactError: another one by the clean model.
     """
-    one, other = (
+    clean_scope, contaminated_scope = (
         str(origin(s.artifact).settings.get("scope", WHOLE)) for s in (clean, contaminated)
     )
-    if one != other:
+    if clean_scope != contaminated_scope:
         raise ArtifactError(
-            f"cells.clean is {clean.artifact.path}: its detection.scope is {one!r}, and that of "
-            f"cells.contaminated {other!r}. Give scores of the same part of the examples."
+            f"cells.clean is {clean.artifact.path}: its detection.scope is {clean_scope!r}, and that of "
+            f"cells.contaminated {contaminated_scope!r}. Give scores of the same part of the examples."
         )
-    return one
+    return clean_scope
 
 
 def _scored(scores: Scores) -> str:
@@ -328,8 +330,8 @@ def _with_flags(examples: pd.DataFrame, second: Second | None) -> pd.DataFrame:
     """The corpus's examples; of two stages with the flags of the fine-tuning set, too."""
     flags = examples.get(COLUMN, pd.Series("", examples.index)).tolist()
     if second is not None and COLUMN in second.texts.examples:
-        own = second.texts.examples.set_index("example_id")[COLUMN]
-        further = own.reindex(examples["example_id"], fill_value="").tolist()
+        flags_of_texts = second.texts.examples.set_index("example_id")[COLUMN]
+        further = flags_of_texts.reindex(examples["example_id"], fill_value="").tolist()
         flags = [both_flags(*pair) for pair in zip(flags, further, strict=True)]
     return examples.assign(**{COLUMN: flags})
 
@@ -366,8 +368,8 @@ def _wide(scores: Scores, examples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _defaults(table: pd.DataFrame) -> frozenset[tuple[str, str]]:
-    own = table.loc[table["default"], ["method", "variant"]].drop_duplicates()
-    return frozenset(own.itertuples(index=False, name=None))
+    default_pairs = table.loc[table["default"], ["method", "variant"]].drop_duplicates()
+    return frozenset(default_pairs.itertuples(index=False, name=None))
 
 
 def _at(row: Mapping[str, Any] | pd.Series[Any]) -> str:

@@ -62,8 +62,12 @@ def recipe(corpus: Nodes, model: Nodes, more: Nodes | None = None, *, without: s
     """
     left_out = FACTORS.get(without, ())
     flat = chosen(corpus, model, more)
-    kept = {k: v for k, v in flat.items() if k.endswith(CLASS) or not k.startswith(left_out)}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+    chosen_fields = {
+        k: v for k, v in flat.items() if k.endswith(CLASS) or not k.startswith(left_out)
+    }
+    return hashlib.sha256(
+        json.dumps(chosen_fields, sort_keys=True, default=str).encode()
+    ).hexdigest()
 
 
 def chosen(corpus: Nodes, model: Nodes, more: Nodes | None = None) -> dict[str, Any]:
@@ -98,10 +102,10 @@ def _said(name: str, value: Any) -> str:
     """A field in a name of files: its last word and its value, or a class's own name."""
     if name.endswith(CLASS):
         return f"-{str(value).rpartition('.')[2]}"
-    own = name.rpartition(".")[2]
+    field_name = name.rpartition(".")[2]
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"-{own}{value:.6g}"
-    return f"-{own}_{re.sub(r'[^0-9A-Za-z_.]+', '_', str(value)).strip('_')}"
+        return f"-{field_name}{value:.6g}"
+    return f"-{field_name}_{re.sub(r'[^0-9A-Za-z_.]+', '_', str(value)).strip('_')}"
 
 
 def parts_of(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
@@ -134,7 +138,11 @@ def _says_nothing(key: str, value: Any) -> bool:
 @cache
 def _fields() -> Mapping[str, Field[Any]]:
     schemas = {"injection": InjectionConfig, "model": ModelConfig, "training": TrainingConfig}
-    return {f"{node}.{own.name}": own for node, schema in schemas.items() for own in fields(schema)}
+    return {
+        f"{node}.{field.name}": field
+        for node, schema in schemas.items()
+        for field in fields(schema)
+    }
 
 
 STAGES = {(True, False): PRETRAINING, (False, True): FINETUNING, (True, True): BOTH}
@@ -159,7 +167,7 @@ class Second:
         Raises:
             ArtifactError: nowhere.
         """
-        seen = tuple(bool(len(own.exposures)) for own in (self.first, model))
+        seen = tuple(bool(len(checkpoint.exposures)) for checkpoint in (self.first, model))
         if seen not in STAGES:
             raise ArtifactError(
                 f"cells.model is {model.artifact.path}: neither it nor the model that it was "
@@ -174,18 +182,18 @@ class Second:
         Nor may the set hold copies of an example that is no member in the corpus (`examples`): it
         would be counted as one that no model saw.
         """
-        for role, field, own in (
+        for role, field, artifact in (
             ("model", "first", self.first.artifact),
             ("corpus", "finetuning", self.texts.artifact),
         ):
-            if model.artifact.inputs.get(role) != own.digest:
+            if model.artifact.inputs.get(role) != artifact.digest:
                 raise ArtifactError(
-                    f"cells.{field} is {own.path}: the model {model.artifact.path} was not trained "
+                    f"cells.{field} is {artifact.path}: the model {model.artifact.path} was not trained "
                     "from it. Give the folder that it was trained from."
                 )
 
-        own = self.texts.examples
-        inserted = own.loc[own["occurrences"] > 0, "example_id"]
+        artifact = self.texts.examples
+        inserted = artifact.loc[artifact["occurrences"] > 0, "example_id"]
         members = examples.loc[examples["member"].astype(bool), "example_id"]
         if len(strays := inserted[~inserted.isin(members)]):
             raise ArtifactError(
@@ -209,6 +217,6 @@ class Second:
         """The corpus's examples; of members in fine-tuning alone with their copies in its set."""
         if stage != FINETUNING:
             return examples
-        own = self.texts.examples.set_index("example_id")["occurrences"]
-        counts = own.reindex(examples["example_id"], fill_value=0)
+        copies_by_id = self.texts.examples.set_index("example_id")["occurrences"]
+        counts = copies_by_id.reindex(examples["example_id"], fill_value=0)
         return examples.assign(occurrences=counts.to_numpy())

@@ -51,7 +51,7 @@ def write_examples(folder: Path, cells: Iterable[CellPaths], count: int) -> list
     return written
 
 
-def _stage(scored: Artifact, before: Artifact, own: Mapping[str, Any]) -> ViewStage:
+def _stage(scored: Artifact, before: Artifact, page_settings: Mapping[str, Any]) -> ViewStage:
     """What the scores' configs say of a page. They may come from elsewhere, and are data.
 
     They don't choose classes but among the project's own, let no model's code run, and send no
@@ -83,7 +83,7 @@ def _stage(scored: Artifact, before: Artifact, own: Mapping[str, Any]) -> ViewSt
         )
     paths = {field: {"path": node["path"]} for field, node in models.items()}
     nodes = literal({**stored, **paths, "method": methods})
-    return convert(OmegaConf.create({**nodes, **own}), ViewStage)
+    return convert(OmegaConf.create({**nodes, **page_settings}), ViewStage)
 
 
 def _check_readable(path: Any) -> None:

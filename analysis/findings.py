@@ -48,7 +48,7 @@ class Findings:
 
     def rest(self, condition: str) -> list[str]:
         """What is said of a condition beyond the headline."""
-        return [said for said in self.sentences[condition] if said not in self.headline]
+        return [sentence for sentence in self.sentences[condition] if sentence not in self.headline]
 
     def of_condition(self, condition: str) -> Findings:
         """What there is of one condition."""

@@ -29,10 +29,22 @@ def headlines(
         sentences: `summary.of_conditions`.
         replicates: `statistics.replicates.replicates_table`.
     """
-    rest = {name: said for name, said in sentences.items() if name not in swept(sweeps)}
+    outside_sweeps = {
+        name: sentences_of_condition
+        for name, sentences_of_condition in sentences.items()
+        if name not in swept(sweeps)
+    }
     if len(sentences) == 1:
-        return [sentence for said in rest.values() for sentence in said[:MAIN]]
-    single = [f"{name}: {said[0]}" for name, said in rest.items() if said]
+        return [
+            sentence
+            for sentences_of_condition in outside_sweeps.values()
+            for sentence in sentences_of_condition[:MAIN]
+        ]
+    single = [
+        f"{name}: {sentences_of_condition[0]}"
+        for name, sentences_of_condition in outside_sweeps.items()
+        if sentences_of_condition
+    ]
     pairs = [_of_pair(str(name), rows) for name, rows in replicates.groupby("condition")]
     return [*(headline(sweep, sweeps) for sweep in sweeps), *single, *pairs]
 
@@ -50,46 +62,47 @@ def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     along = f"{sweep.factor.axis} from {low} to {high} ({fixed})"
     if not ranking:
         return f"Along {along} no method was measured everywhere{_without(sweep)}."
-    best, middle = ranking[0], ranking[len(ranking) // 2]
-    name = label(*best, ranking)
+    best_method, median_method = ranking[0], ranking[len(ranking) // 2]
+    name = label(*best_method, ranking)
     if len(ranking) > 1:
         corrected = "(AUROC's intervals corrected for the choice, the slope's not)"
         name += f", the best of {len(ranking)} methods on average {corrected},"
-    said = _moves(sweep, best, name, along)
-    if middle != best:
-        median = f"{label(*middle, ranking)}, the median one,"
-        said += f". {_moves(sweep, middle, median, sweep.factor.axis)}"
-    return f"{said}{_how_many(sweep)}{_without(sweep)}."
+    text = _moves(sweep, best_method, name, along)
+    if median_method != best_method:
+        median_name = f"{label(*median_method, ranking)}, the median one,"
+        text += f". {_moves(sweep, median_method, median_name, sweep.factor.axis)}"
+    return f"{text}{_how_many(sweep)}{_without(sweep)}."
 
 
 def _of_pair(condition: str, replicates: pd.DataFrame) -> str:
     """What a condition and its swapped replicate say together: each example is its own control."""
-    found = in_against_out(replicates, ["method", "variant"])
-    row = found.sort_values("share_above_0", kind="stable").iloc[-1]
-    most = f", the most of {len(found)} methods (no correction for this choice)"
-    most *= len(found) > 1
+    by_method = in_against_out(replicates, ["method", "variant"])
+    row = by_method.sort_values("share_above_0", kind="stable").iloc[-1]
+    note = f", the most of {len(by_method)} methods (no correction for this choice)"
+    note *= len(by_method) > 1
     method, variant = row.name
     examples = many(int(row["examples"]), "example")
     return (
         f"{condition} and its swapped replicate together: of {examples} "
         f"{row['share_above_0']:.0%} score higher by the model that saw them than by the other, "
-        f"with {label(method, variant, found.index)}{most}; the difference is {row['mean']:.2f} "
+        f"with {label(method, variant, by_method.index)}{note}; the difference is {row['mean']:.2f} "
         f"(standard error {row['standard_error']:.2f}) standard deviations of the non-members."
     )
 
 
 def controls_line(pooled: pd.DataFrame) -> str:
     """Whether the controls of any condition are off, and where each is worst."""
-    looked = by_control(pooled)
-    if not looked:
+    rows_by_control = by_control(pooled)
+    if not rows_by_control:
         return "Controls: not measured."
     names = {CLEAN: "clean model", BLIND: "blind baseline"}
-    several = pooled["condition"].nunique() > 1
-    said = [
-        f"{names[control]} {verdict(rows)}" + f" in {rows['condition'].iloc[0]}" * several
-        for control, rows in looked.items()
+    several_conditions = pooled["condition"].nunique() > 1
+    verdicts = [
+        f"{names[control]} {verdict(rows)}"
+        + f" in {rows['condition'].iloc[0]}" * several_conditions
+        for control, rows in rows_by_control.items()
     ]
-    return f"Controls: {'; '.join(said)}."
+    return f"Controls: {'; '.join(verdicts)}."
 
 
 def _moves(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) -> str:
@@ -107,9 +120,9 @@ def _how_many(sweep: Sweep) -> str:
     rows = [sweep.slopes[pair] for pair in sweep.ranking if pair in sweep.slopes]
     rows = [row for row in rows if not math.isnan(row["slope"])]
     rising, falling = sum(r["slope_low"] > 0 for r in rows), sum(r["slope_high"] < 0 for r in rows)
-    below = f", below 0 for {falling}" * (falling > 0)
-    said = f". The slope's interval is above 0 for {rising} of {len(rows)} methods{below}"
-    return said * (len(rows) > 1)
+    falls = f", below 0 for {falling}" * (falling > 0)
+    text = f". The slope's interval is above 0 for {rising} of {len(rows)} methods{falls}"
+    return text * (len(rows) > 1)
 
 
 def _without(sweep: Sweep) -> str:

@@ -58,18 +58,18 @@ def markdown(findings: Findings, sections: Sequence[Section]) -> str:
 
 
 def _section(section: Section) -> list[str]:
-    shown = [
+    charts_and_tables = [
         *(f"![{chart.title}]({chart.path})\n\n*{chart.caption}*" for chart in section.charts),
         *(f"### {table.title}\n\n{table.markdown()}" for table in section.tables),
     ]
     results = section.results
     if results is None:
-        return ["## Over all conditions", *shown]
+        return ["## Over all conditions", *charts_and_tables]
     off = stamp(results)
     return [
         f"## {section.condition}",
         *([f"> **{off}**"] if off else []),
         "\n".join(f"- {sentence}" for sentence in section.sentences),
-        *shown,
+        *charts_and_tables,
         *([ON_CONTROLS] if len(looked_at(results)) else []),
     ]

@@ -70,9 +70,9 @@ def look(method: str, among: Methods) -> Look:
 def _slots(among: Methods) -> dict[str, int]:
     """Method → its place in `COLOURS`."""
     names = {method for method, _ in among} - {BLIND}
-    known = {name: ORDER.index(name) for name in names if name in ORDER}
-    free = (slot for slot in count() if slot not in known.values())
-    return {**known, **dict(zip(sorted(names - known.keys()), free, strict=False))}
+    own_slots = {name: ORDER.index(name) for name in names if name in ORDER}
+    free = (slot for slot in count() if slot not in own_slots.values())
+    return {**own_slots, **dict(zip(sorted(names - own_slots.keys()), free, strict=False))}
 
 
 def in_order(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -142,7 +142,7 @@ def _entry(method: str, target: str | None) -> Entry:
 def _class(target: str) -> type[Method] | None:
     """The method's class, if it is known without the scores' config."""
     module, _, name = target.rpartition(".")
-    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
-    if isinstance(found, type) and issubclass(found, Method):
-        return found
+    candidate = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    if isinstance(candidate, type) and issubclass(candidate, Method):
+        return candidate
     return registered_class("method", target, Method)

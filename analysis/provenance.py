@@ -88,14 +88,14 @@ def training_facts(model: Checkpoint) -> dict[str, str]:
 
 def ledger_counts(ledger: pd.DataFrame, counts: Mapping[str, Any]) -> dict[str, int]:
     """What the ledger holds, in words → number."""
-    known = {
+    columns_by_words = {
         "members": "members",
         "non-members": "nonmembers",
         "members never inserted": "unexposed_members",
         "inserted tokens": "inserted_tokens",
     }
     return {
-        **{words: int(counts[name]) for words, name in known.items() if name in counts},
+        **{words: int(counts[name]) for words, name in columns_by_words.items() if name in counts},
         "inserted copies": len(ledger),
         "examples inserted": int(ledger["example_id"].nunique()),
         "documents that carry a copy": int(ledger["document_id"].nunique()),

@@ -32,32 +32,32 @@ from contamination.detection.baselines.blind import BLIND
 def gather(
     stage: AnalysisStage,
     cells: Sequence[Cell],
-    made: Statistics,
+    tables: Statistics,
     records: Sequence[Record],
     examples: Sequence[str] = (),
 ) -> Findings:
     """All that is shown. `records` are found by their models; a cell may have none."""
-    found = samples(cells, stage.seed)
+    score_samples = samples(cells, stage.seed)
     by_model = {record.model: record for record in records}
-    own = {
-        name: [by_model[c.digests["model"]] for c in some if c.digests["model"] in by_model]
-        for name, some in by_condition(cells).items()
+    records_by_condition = {
+        name: [by_model[c.digests["model"]] for c in members if c.digests["model"] in by_model]
+        for name, members in by_condition(cells).items()
     }
     confidence = stage.analysis.confidence
-    sweeps = sweeps_of(made.pooled, made.trends, series_of(cells))
-    sentences = of_conditions(made, confidence)
-    scored = made.pooled[made.pooled["method"] != BLIND]
+    sweeps = sweeps_of(tables.pooled, tables.trends, series_of(cells))
+    sentences = of_conditions(tables, confidence)
+    scored = tables.pooled[tables.pooled["method"] != BLIND]
     classes = {name: path for record in records for name, path in record.methods.items()}
     return Findings(
         title=stage.name,
-        pooled=made.pooled,
-        curves=roc_table(found, stage.analysis, stage.seed),
-        bins=histogram_table(found),
+        pooled=tables.pooled,
+        curves=roc_table(score_samples, stage.analysis, stage.seed),
+        bins=histogram_table(score_samples),
         sweeps=sweeps,
-        headline=headlines(sweeps, sentences, made.replicates),
-        controls=controls_line(made.pooled),
-        records=own,
-        tables=_tables(made, sweeps),
+        headline=headlines(sweeps, sentences, tables.replicates),
+        controls=controls_line(tables.pooled),
+        records=records_by_condition,
+        tables=_tables(tables, sweeps),
         sentences=sentences,
         cells=[cell_facts(cell, by_model.get(cell.digests["model"])) for cell in cells],
         glossary=glossary(dict.fromkeys(method for method, _ in methods_of(scored)), classes),
@@ -79,15 +79,19 @@ def publish(folder: Path, stage: AnalysisStage, findings: Findings) -> list[Path
     return [*written, folder / REPORT]
 
 
-def _tables(made: Statistics, sweeps: Sequence[Sweep]) -> dict[str, list[Table]]:
+def _tables(statistics: Statistics, sweeps: Sequence[Sweep]) -> dict[str, list[Table]]:
     """Under OVER_CONDITIONS those over all conditions, the sweeps' first; then by condition."""
-    tables = {
-        name: [*cell_tables(rows), *condition_tables(made, name)]
-        for name, rows in parts_of(made.pooled).items()
+    tables_by_condition = {
+        name: [*cell_tables(rows), *condition_tables(statistics, name)]
+        for name, rows in parts_of(statistics.pooled).items()
     }
-    rates = learning_rate_table(made.pooled)
-    over = [*map(sweep_table, sweeps), *([rates] if rates else []), *series_tables(made.trends)]
-    return {OVER_CONDITIONS: over, **tables} if over else tables
+    rates = learning_rate_table(statistics.pooled)
+    over = [
+        *map(sweep_table, sweeps),
+        *([rates] if rates else []),
+        *series_tables(statistics.trends),
+    ]
+    return {OVER_CONDITIONS: over, **tables_by_condition} if over else tables_by_condition
 
 
 def _sections(findings: Findings, pictures: Mapping[str, Sequence[Picture]]) -> list[Section]:

@@ -89,10 +89,10 @@ def described(name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: flo
         return f"{start}, in no steady direction: {_list(values)}"
     if which in (Direction.PEAKS, Direction.DIPS):
         return f"{start}: {_list(values.iloc[_turning_rows(trend, values)])}"
-    said = f"{start}: its log-odds {_change(trend)} per doubling{_ends(values, ',')}"
+    sentence = f"{start}: its log-odds {_change(trend)} per doubling{_ends(values, ',')}"
     if which is Direction.DISPUTED:
-        said += f"; but {_objection(trend, values, alpha)}"
-    return said
+        sentence += f"; but {_objection(trend, values, alpha)}"
+    return sentence
 
 
 def in_words(row: Row | pd.Series[Any]) -> str:
@@ -207,19 +207,22 @@ def sentences(
     ]
 
 
-def of_conditions(made: Statistics | Report, confidence: float) -> dict[str, list[str]]:
+def of_conditions(tables: Statistics | Report, confidence: float) -> dict[str, list[str]]:
     """The sentences on each condition, in their order; flags on its scores are last."""
-    found = {}
-    for condition, part in parts_of(made.pooled).items():
+    sentences_by_condition = {}
+    for condition, part in parts_of(tables.pooled).items():
         comparisons, trends = (
-            table[table["condition"] == condition] for table in (made.comparisons, made.trends)
+            table[table["condition"] == condition] for table in (tables.comparisons, tables.trends)
         )
-        odd = [
-            *unflagged_sentence(made.pooled, made.unflagged, condition),
-            *notes(made.flags, condition),
+        notes_on_scores = [
+            *unflagged_sentence(tables.pooled, tables.unflagged, condition),
+            *notes(tables.flags, condition),
         ]
-        found[condition] = [*sentences(part, comparisons, trends, confidence), *odd]
-    return found
+        sentences_by_condition[condition] = [
+            *sentences(part, comparisons, trends, confidence),
+            *notes_on_scores,
+        ]
+    return sentences_by_condition
 
 
 def _unmeasured(row: pd.Series[Any]) -> str:
@@ -233,17 +236,17 @@ def _unmeasured(row: pd.Series[Any]) -> str:
 def _best(
     name: str, best: pd.Series[Any], methods: Methods, comparisons: pd.DataFrame, confidence: float
 ) -> str:
-    members, others = best["n_members"], best["n_nonmembers"]
+    members, nonmembers = best["n_members"], best["n_nonmembers"]
     measured = (
         f"AUROC {in_words(jointly(best))} over {'all ' if members > 1 else ''}"
-        f"{many(members, 'member')} and {many(others, 'non-member')}, mean over benchmarks"
+        f"{many(members, 'member')} and {many(nonmembers, 'non-member')}, mean over benchmarks"
     )
     if len(methods) == 1:
         return f"The only method: {name}, {measured}."
     measured += f" (interval corrected for the choice among {len(methods)} methods)"
-    like = _not_beaten(str(best["method"]), comparisons, confidence)
-    rivals = ", ".join(method for method, _ in methods if method in like)
-    if not like:
+    not_beaten = _not_beaten(str(best["method"]), comparisons, confidence)
+    rivals = ", ".join(method for method, _ in methods if method in not_beaten)
+    if not not_beaten:
         level = f"p < {1 - confidence:.2g}"
         return (
             f"Strongest of {len(methods)} methods: {name}, {measured}; it is above each of the "
@@ -283,13 +286,13 @@ def _trend(
     values = jointly(values).assign(
         at=values["occurrences"], level=values["occurrences"].astype(float)
     )
-    said = described(name, "occurrences", row, values, 1 - confidence)
+    sentence = described(name, "occurrences", row, values, 1 - confidence)
     measured = slopes[slopes["slope"].notna()]
     if measured.empty:
-        return f"{said}."
+        return f"{sentence}."
     rising = int((measured["slope_low"] > 0).sum())
     methods = many(len(measured), "method")
-    return f"{said}. The slope's interval is above 0 for {rising} of {methods}."
+    return f"{sentence}. The slope's interval is above 0 for {rising} of {methods}."
 
 
 def _control(name: str, rows: pd.DataFrame | None) -> str:

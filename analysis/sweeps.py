@@ -66,8 +66,8 @@ class Sweep:
     def reasons(self) -> dict[float, str]:
         """The factor's values that have no number, ascending, with the reason."""
         rows = self.unmeasured.to_dict("records")
-        found = {float(row[self.factor.column]): lacks(row) for row in rows}
-        return dict(sorted(found.items()))
+        reason_by_level = {float(row[self.factor.column]): lacks(row) for row in rows}
+        return dict(sorted(reason_by_level.items()))
 
     @property
     def levels(self) -> list[float]:
@@ -97,11 +97,13 @@ class Sweep:
             words.pop(varies, None)
         return [*words.values(), *self.apart]
 
-    def told_from(self, others: Iterable[Sweep]) -> str:
+    def told_from(self, sweeps: Iterable[Sweep]) -> str:
         """Of `fixed` what the factor's other series don't all share; if that is nothing, all."""
-        alike = [set(other.shared) for other in others if other.factor == self.factor]
-        own = (word for word in self.shared if not all(word in words for words in alike))
-        return ", ".join(own) or self.fixed
+        shared_words = [set(other.shared) for other in sweeps if other.factor == self.factor]
+        distinguishing = (
+            word for word in self.shared if not all(word in words for words in shared_words)
+        )
+        return ", ".join(distinguishing) or self.fixed
 
     @property
     def line_rows(self) -> pd.DataFrame:
@@ -111,8 +113,8 @@ class Sweep:
     def line(self, method: str, variant: str) -> pd.DataFrame:
         """A method's rows in the factor's order."""
         rows = self.line_rows
-        own = rows[(rows["method"] == method) & (rows["variant"] == variant)]
-        return own.sort_values(self.factor.column)
+        of_method = rows[(rows["method"] == method) & (rows["variant"] == variant)]
+        return of_method.sort_values(self.factor.column)
 
     @property
     def slopes(self) -> dict[Any, dict[Any, Any]]:
@@ -184,10 +186,10 @@ def _groups(
     """
     if factor.column not in pooled:  # a report of before it was a fact
         return
-    shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)]
-    shown = shown[(shown["benchmark"] == ALL) & shown[factor.column].notna()]
-    keys = shown["condition"].map(lambda condition: series.get((condition, factor.column)))
-    for shared, rows in shown.groupby(keys, sort=False):
+    aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)]
+    aurocs = aurocs[(aurocs["benchmark"] == ALL) & aurocs[factor.column].notna()]
+    keys = aurocs["condition"].map(lambda condition: series.get((condition, factor.column)))
+    for shared, rows in aurocs.groupby(keys, sort=False):
         conditions = rows.drop_duplicates("condition")
         measured = rows[rows["needs"] == ""]
         unmeasured = conditions[~conditions["condition"].isin(measured["condition"])]

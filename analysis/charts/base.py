@@ -86,8 +86,8 @@ def interval_bar(axes: Axes, place: float, row: Any, methods: Methods) -> None:
 
 def line_of(rows: pd.DataFrame, method: str, variant: str, column: str) -> pd.DataFrame:
     """A method's rows in order of a column's numbers, which are `x`."""
-    own = (rows["method"] == method) & (rows["variant"] == variant)
-    line = rows[own & (rows["checkpoint"] == checkpoint_of(method))]
+    of_method = (rows["method"] == method) & (rows["variant"] == variant)
+    line = rows[of_method & (rows["checkpoint"] == checkpoint_of(method))]
     return line.assign(x=line[column].astype(float)).sort_values("x")
 
 
@@ -187,7 +187,7 @@ def side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, place: str) ->
     ordered = sorted(methods, key=lambda pair: -float(value.get(pair, 0.0)))
     names = [name(*pair, methods) for pair in ordered]
     axes.legend(
-        [lines[each] for each in names],
+        [lines[label_text] for label_text in names],
         names,
         loc="upper left",
         bbox_to_anchor=(1.02, 1.0),

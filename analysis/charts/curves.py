@@ -28,9 +28,9 @@ SIDES = {"members": "#D55E00", "non-members": "#0072B2"}
 
 def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
     """TPR against FPR, both logarithmic; grey: the clean model. `rows`: pooled, one condition."""
-    shown = curves[curves["benchmark"] == ALL]
-    methods = methods_of(shown)
-    least = float(shown["fpr"].min())
+    mean_curves = curves[curves["benchmark"] == ALL]
+    methods = methods_of(mean_curves)
+    least = float(mean_curves["fpr"].min())
     steps = (0.001, 0.01, 0.1, 1) if least < 0.02 else (0.02, 0.05, 0.1, 0.2, 0.5, 1)
     ticks = [step for step in steps if step >= least]
 
@@ -38,7 +38,7 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
         axes.plot([least, 1], [least, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
         colour = look(method[0], methods).colour
         for checkpoint, tone in ((CLEAN, "#9A9A9A"), (CONTAMINATED, colour)):
-            line = _of(shown, method, checkpoint=checkpoint)
+            line = _of(mean_curves, method, checkpoint=checkpoint)
             fpr, tpr, low, high = (line[name].clip(lower=least / 2) for name in POINTS)
             axes.fill_between(fpr, low, high, color=tone, alpha=0.2, linewidth=0, step="post")
             axes.plot(fpr, tpr, color=tone, linewidth=1.7, drawstyle="steps-post")
@@ -49,7 +49,7 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
 
     labels = "false-positive rate", "true-positive rate"
     words = "ROC on log axes", base.subtitle(rows), roc_caption(rows, config)
-    return _panels(draw, shown, labels, words, stamp(rows) is not None)
+    return _panels(draw, mean_curves, labels, words, stamp(rows) is not None)
 
 
 def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
@@ -64,11 +64,11 @@ def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
 
 def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
     """Scores of members and non-members on the contaminated model."""
-    shown = bins[(bins["benchmark"] == ALL) & (bins["checkpoint"] == CONTAMINATED)]
+    mean_bins = bins[(bins["benchmark"] == ALL) & (bins["checkpoint"] == CONTAMINATED)]
 
     def draw(axes: Axes, method: tuple[str, str]) -> None:
         for side, colour in SIDES.items():
-            line = _of(shown, method, side=side)
+            line = _of(mean_bins, method, side=side)
             low, high = (line[name].where(line["share"] > 0) for name in POINTS[2:])
             band = [[*end, end.iloc[-1]] for end in (low, high)]  # the last bin has a width too
             axes.fill_between(
@@ -80,7 +80,7 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
 
     labels = "score, in standard deviations of the non-members", "share"
     words = "Scores of members and non-members", base.subtitle(rows), histogram_caption(rows)
-    return _panels(draw, shown, labels, words, stamp(rows) is not None)
+    return _panels(draw, mean_bins, labels, words, stamp(rows) is not None)
 
 
 def histogram_caption(rows: pd.DataFrame) -> str:
@@ -94,9 +94,12 @@ def histogram_caption(rows: pd.DataFrame) -> str:
 
 
 def _sizes(rows: pd.DataFrame) -> str:
-    shown = rows[(rows["benchmark"] == ALL) & (rows["occurrences"] == ANY)].iloc[0]
-    members, others = many(shown["n_members"], "member"), many(shown["n_nonmembers"], "non-member")
-    return f"{members} and {others} of all benchmarks, {base.seeds(rows).lower()}"
+    over_all = rows[(rows["benchmark"] == ALL) & (rows["occurrences"] == ANY)].iloc[0]
+    members, nonmembers = (
+        many(over_all["n_members"], "member"),
+        many(over_all["n_nonmembers"], "non-member"),
+    )
+    return f"{members} and {nonmembers} of all benchmarks, {base.seeds(rows).lower()}"
 
 
 def _of(table: pd.DataFrame, method: tuple[str, str], **equal: str) -> pd.DataFrame:
@@ -108,13 +111,13 @@ def _of(table: pd.DataFrame, method: tuple[str, str], **equal: str) -> pd.DataFr
 
 def _panels(
     draw: Callable[[Axes, tuple[str, str]], None],
-    shown: pd.DataFrame,
+    rows: pd.DataFrame,
     labels: tuple[str, str],
     words: tuple[str, str, str],
     stamped: bool,
 ) -> Figure:
     """A panel a method, in the order of the tables, with axes shared."""
-    methods = methods_of(shown)
+    methods = methods_of(rows)
     lines = ceil(len(methods) / COLUMNS)
     height = 2.4 + 1.9 * lines
     with base.style():

@@ -91,13 +91,15 @@ def charts_over(findings: Findings) -> Iterator[Chart]:
 
 def _by_stage(findings: Findings) -> Iterator[Chart]:
     """A chart of each family of conditions of two stages."""
-    found = {name: rows for name, rows in families(findings.pooled).items() if has_stages(rows)}
-    for family, rows in found.items():
-        own = family if len(found) > 1 else ""
-        figure = stage_chart(rows, findings.config, own)
+    rows_by_family = {
+        name: rows for name, rows in families(findings.pooled).items() if has_stages(rows)
+    }
+    for family, rows in rows_by_family.items():
+        suffix = family if len(rows_by_family) > 1 else ""
+        figure = stage_chart(rows, findings.config, suffix)
         caption = stage_caption(rows, findings.config)
         name, title = "auroc_by_stage", "AUROC by stage, scope and epochs"
-        yield Chart(f"{name}-{_stem(own)}" if own else name, "", title, caption, figure)
+        yield Chart(f"{name}-{_stem(suffix)}" if suffix else name, "", title, caption, figure)
 
 
 def charts_of_condition(findings: Findings) -> Iterator[Chart]:

@@ -66,8 +66,8 @@ def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
 
 
 def _shown(results: pd.DataFrame) -> pd.DataFrame:
-    shown = results[(results["metric"] == AUROC.name) & (results["benchmark"] == ALL)]
-    return shown[shown["needs"] == ""]
+    mean_aurocs = results[(results["metric"] == AUROC.name) & (results["benchmark"] == ALL)]
+    return mean_aurocs[mean_aurocs["needs"] == ""]
 
 
 def _draw_numbers(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:

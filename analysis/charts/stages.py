@@ -27,9 +27,9 @@ PANEL = 2.75
 
 def stage_rows(pooled: pd.DataFrame) -> pd.DataFrame:
     """The AUROCs of all members, mean over benchmarks, of conditions of two stages."""
-    own = (pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)
-    own &= (pooled["benchmark"] == ALL) & pooled["stage"].notna() & pooled["value"].notna()
-    return pooled[own]
+    selected = (pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)
+    selected &= (pooled["benchmark"] == ALL) & pooled["stage"].notna() & pooled["value"].notna()
+    return pooled[selected]
 
 
 def families(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
@@ -71,8 +71,10 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
         )
         for i, scope in enumerate(scopes):
             for j, stage in enumerate(stages):
-                own = rows[(rows["scope"] == scope) & (rows["stage"] == stage)]
-                _panel(panels[i, j], own, methods, f"members in {PLACES[stage]}\n{scope} scored")
+                panel_rows = rows[(rows["scope"] == scope) & (rows["stage"] == stage)]
+                _panel(
+                    panels[i, j], panel_rows, methods, f"members in {PLACES[stage]}\n{scope} scored"
+                )
                 panels[i, j].tick_params(labelbottom=True)
         base.auroc_axis(panels[0, 0], rows)
         for left in panels[:, 0]:
@@ -90,11 +92,11 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
 def stage_caption(pooled: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bars are."""
     rows = stage_rows(pooled)
-    shown = rows[rows["checkpoint"] == CONTAMINATED]
-    members, others = (span(shown[name]) for name in ("n_members", "n_nonmembers"))
+    contaminated = rows[rows["checkpoint"] == CONTAMINATED]
+    members, nonmembers = (span(contaminated[name]) for name in ("n_members", "n_nonmembers"))
     return (
-        f"AUROC of all members ({members}) against non-members ({others}), mean over benchmarks, "
-        f"the fine-tuned model. {base.seeds(shown)} a point. Bars: {base.band(shown, config)}. "
+        f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over benchmarks, "
+        f"the fine-tuned model. {base.seeds(contaminated)} a point. Bars: {base.band(contaminated, config)}. "
         "Whole: the mean over all tokens. Output: its tokens given the input. Input: its own "
         "tokens. Grey, with its band: a text classifier that never sees the model."
     )

@@ -38,7 +38,7 @@ def page(findings: Findings, written: Facts) -> str:
     parts = {
         "title": html.escape(findings.title),
         "headline": "\n".join(
-            f'<p class="answer">{unbroken(marked(said))}</p>' for said in findings.headline
+            f'<p class="answer">{unbroken(marked(sentence))}</p>' for sentence in findings.headline
         ),
         "controls": marked(findings.controls),
         "guide": re.sub("`(.+?)`", r"<code>\1</code>", guide),
@@ -66,8 +66,8 @@ def _summary(findings: Findings) -> str:
     parts = []
     for condition, rows in findings.conditions.items():
         off = stamp(rows)
-        said = "".join(f"<li>{marked(text)}</li>" for text in findings.rest(condition))
-        parts.append(_details(condition, f"<ul>{said}</ul>", len(findings.conditions) == 1))
+        items = "".join(f"<li>{marked(text)}</li>" for text in findings.rest(condition))
+        parts.append(_details(condition, f"<ul>{items}</ul>", len(findings.conditions) == 1))
         parts += [f'<p class="off">{html.escape(condition)}: {html.escape(off)}</p>'] if off else []
     return "\n".join(parts)
 
@@ -75,8 +75,10 @@ def _summary(findings: Findings) -> str:
 def _tables(findings: Findings) -> str:
     """The first place's first table is open: a sweep's, or the only condition's."""
     parts = []
-    shown = {condition: tables for condition, tables in findings.tables.items() if tables}
-    for place, (condition, tables) in enumerate(shown.items()):
+    tables_by_condition = {
+        condition: tables for condition, tables in findings.tables.items() if tables
+    }
+    for place, (condition, tables) in enumerate(tables_by_condition.items()):
         inside = "\n".join(
             _details(table.title, html_table(table.header, table.lines), place + i == 0)
             for i, table in enumerate(tables)
@@ -95,10 +97,10 @@ def _cells(cells: Sequence[Facts]) -> str:
     names = list(dict.fromkeys(name for facts in cells for name in facts))
     values = {name: [facts.get(name, "–") for facts in cells] for name in names}
     shared = [[name, values[name][0]] for name in names if len(set(values[name])) == 1]
-    own = [name for name in names if len(set(values[name])) > 1]
-    lines = list(zip(*(values[name] for name in own), strict=True))
-    parts = [html_table(["all cells" if own else "the cell", ""], shared)]
-    return "\n".join([*parts, html_table(own, lines)] if own else parts)
+    varying = [name for name in names if len(set(values[name])) > 1]
+    lines = list(zip(*(values[name] for name in varying), strict=True))
+    parts = [html_table(["all cells" if varying else "the cell", ""], shared)]
+    return "\n".join([*parts, html_table(varying, lines)] if varying else parts)
 
 
 def _examples(pages: Sequence[str]) -> str:
@@ -111,9 +113,9 @@ def _glossary(entries: Sequence[Entry]) -> str:
     """Each method with the first sentence of its docstring, and how it scores."""
     parts = []
     for method, summary, equation in entries:
-        said = html.escape(summary or "Its class is not one of this project's.")
-        scored = f"<pre>{html.escape(equation)}</pre>" if equation else ""
-        parts.append(f"<dt>{html.escape(method)}</dt><dd>{said}{scored}</dd>")
+        summary_html = html.escape(summary or "Its class is not one of this project's.")
+        equation_html = f"<pre>{html.escape(equation)}</pre>" if equation else ""
+        parts.append(f"<dt>{html.escape(method)}</dt><dd>{summary_html}{equation_html}</dd>")
     return f"<dl>{''.join(parts)}</dl>"
 
 
@@ -132,14 +134,18 @@ def _yaml(settings: Mapping[str, object]) -> str:
 
 def _ledger(records: Mapping[str, Sequence[Record]]) -> str:
     """A column a condition with its first seed's counts; seeds differ in the draw alone."""
-    shown = {name: found for name, found in records.items() if found}
-    if not shown:
+    records_by_condition = {
+        name: of_condition for name, of_condition in records.items() if of_condition
+    }
+    if not records_by_condition:
         return "<p>The cells' corpora were not at hand when this page was written.</p>"
-    ledgers = [found[0].ledger for found in shown.values()]
+    ledgers = [of_condition[0].ledger for of_condition in records_by_condition.values()]
     facts = list(dict.fromkeys(fact for ledger in ledgers for fact in ledger))
     lines = [
         [fact, *(f"{ledger[fact]:,}" if fact in ledger else "–" for ledger in ledgers)]
         for fact in facts
     ]
-    seeds = ["seeds", *(str(len(found)) for found in shown.values())]
-    return "<p>Counts of the first seed.</p>" + html_table(["", *shown], [seeds, *lines])
+    seeds = ["seeds", *(str(len(of_condition)) for of_condition in records_by_condition.values())]
+    return "<p>Counts of the first seed.</p>" + html_table(
+        ["", *records_by_condition], [seeds, *lines]
+    )

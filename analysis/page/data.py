@@ -71,9 +71,9 @@ def page_data(findings: Findings) -> dict[str, Any]:
 
 def _highlighted(pooled: pd.DataFrame, methods: Methods) -> list[str]:
     """The labels of the default variants with the highest AUROC over all conditions: coloured."""
-    shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
-    shown = shown[(shown["checkpoint"] == CONTAMINATED) & (shown["occurrences"] == ANY)]
-    means = shown[shown["default"]].groupby(["method", "variant"])["value"].mean()
+    aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
+    aurocs = aurocs[(aurocs["checkpoint"] == CONTAMINATED) & (aurocs["occurrences"] == ANY)]
+    means = aurocs[aurocs["default"]].groupby(["method", "variant"])["value"].mean()
     best = means.fillna(0).sort_values(ascending=False, kind="stable").index[:MOST_COLOURED]
     return [base.name(*pair, methods) for pair in methods if pair in best]
 
@@ -81,14 +81,14 @@ def _highlighted(pooled: pd.DataFrame, methods: Methods) -> list[str]:
 def _metrics(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
     measured = set(pooled["metric"])
     return {
-        each.name: {
-            "title": each.title,
-            "guess": each.guess,
-            "colours": colour_scale(each),
-            "scale": scale_words(each),
+        metric.name: {
+            "title": metric.title,
+            "guess": metric.guess,
+            "colours": colour_scale(metric),
+            "scale": scale_words(metric),
         }
-        for each in chosen_metrics(config.fpr, config.tpr)
-        if each.name in measured
+        for metric in chosen_metrics(config.fpr, config.tpr)
+        if metric.name in measured
     }
 
 
@@ -148,17 +148,26 @@ def _factors(findings: Findings) -> list[dict[str, Any]]:
 
 
 def _losses(findings: Findings) -> dict[str, Any]:
-    shown = {name: found for name, found in findings.records.items() if has_losses(found)}
-    parts = [loss_table(found).assign(condition=name) for name, found in shown.items()]
+    records_by_condition = {
+        name: of_condition
+        for name, of_condition in findings.records.items()
+        if has_losses(of_condition)
+    }
+    parts = [
+        loss_table(of_condition).assign(condition=name)
+        for name, of_condition in records_by_condition.items()
+    ]
     columns = ("condition", "side", "step", "loss", "low", "high")
     table = pd.concat(parts) if parts else pd.DataFrame(columns=list(columns))
     return {
         "losses": _packed(table, columns),
         "lossSides": COLOURS,
         "lossDashes": dict(zip(COLOURS, DASHES, strict=False)),
-        "lossCaption": {name: loss_caption(found) for name, found in shown.items()},
+        "lossCaption": {
+            name: loss_caption(of_condition) for name, of_condition in records_by_condition.items()
+        },
         "exposures": {
-            name: sorted(Counter(found[0].exposures.tolist()).items())
-            for name, found in shown.items()
+            name: sorted(Counter(of_condition[0].exposures.tolist()).items())
+            for name, of_condition in records_by_condition.items()
         },
     }

@@ -74,7 +74,7 @@ def looks(cell: Cell, blind: Blind, seed: int, ids: Mapping[str, Ids] | None = N
         ids: `ids_by_benchmark` of all cells that are compared or averaged; None: of this one.
     """
     ids = ids_by_benchmark([cell]) if ids is None else ids
-    found: dict[Look, Scores] = {}
+    aurocs_by_look: dict[Look, Scores] = {}
     parts = [group for group in groups(cell.examples) if group.occurrences == ANY]
     for group in parts:
         clean = cell.scores.get(CLEAN)
@@ -84,17 +84,20 @@ def looks(cell: Cell, blind: Blind, seed: int, ids: Mapping[str, Ids] | None = N
             roles = _roles(cell.examples.iloc[rows], ids[group.benchmark], label_seed)
             aurocs = _relabelled(clean.to_numpy(np.float64)[rows], roles)
             for (method, variant), own in zip(clean.columns, aurocs, strict=True):
-                found[Look(method, variant, group.benchmark)] = own
+                aurocs_by_look[Look(method, variant, group.benchmark)] = own
         places = blind.placed[group.members].mean(axis=0)
         if not np.isnan(places).any():
-            found[Look(BLIND, "", group.benchmark)] = places
-    return {**found, **_means(found, set(cell.examples["benchmark"]))}
+            aurocs_by_look[Look(BLIND, "", group.benchmark)] = places
+    return {**aurocs_by_look, **_means(aurocs_by_look, set(cell.examples["benchmark"]))}
 
 
 def mean_looks(of_cells: Sequence[Looks]) -> Looks:
     """The mean over the cells of a condition that have a look."""
-    names = dict.fromkeys(look for own in of_cells for look in own)
-    return {look: np.mean([own[look] for own in of_cells if look in own], axis=0) for look in names}
+    names = dict.fromkeys(look for of_cell in of_cells for look in of_cell)
+    return {
+        look: np.mean([of_cell[look] for of_cell in of_cells if look in of_cell], axis=0)
+        for look in names
+    }
 
 
 class Distances(NamedTuple):
@@ -105,16 +108,16 @@ class Distances(NamedTuple):
     """Of any look, by each labelling: first by the labels as they are."""
 
 
-def distances(found: Looks) -> dict[str, Distances]:
+def distances(aurocs_by_look: Looks) -> dict[str, Distances]:
     """Those of the clean model (CLEAN) and of the blind baseline (BLIND), where there are looks."""
     by_control: dict[str, dict[Look, Scores]] = {}
-    for look, aurocs in found.items():
+    for look, aurocs in aurocs_by_look.items():
         spread = aurocs.std()
-        far = np.abs(aurocs - AUROC.guess) / (spread if spread > TINY else np.inf)
-        by_control.setdefault(_control(look.method), {})[look] = far
+        distance = np.abs(aurocs - AUROC.guess) / (spread if spread > TINY else np.inf)
+        by_control.setdefault(_control(look.method), {})[look] = distance
     return {
         control: Distances(
-            {look: float(far[0]) for look, far in by_look.items()},
+            {look: float(distance[0]) for look, distance in by_look.items()},
             np.max(list(by_look.values()), axis=0),
         )
         for control, by_look in by_control.items()
@@ -133,13 +136,13 @@ def with_p_values(
     """
     p_values: dict[tuple[str, ...], float] = {}
     for control in (CLEAN, BLIND):
-        family = {name: own[control] for name, own in by_name.items() if control in own}
+        family = {name: of_name[control] for name, of_name in by_name.items() if control in of_name}
         if not family:
             continue
-        largest = np.max([own.largest for own in family.values()], axis=0)[1:]
-        for name, own in family.items():
-            for look, far in own.by_look.items():
-                reaching = int((largest >= far - TINY).sum())
+        largest = np.max([of_name.largest for of_name in family.values()], axis=0)[1:]
+        for name, of_name in family.items():
+            for look, distance in of_name.by_look.items():
+                reaching = int((largest >= distance - TINY).sum())
                 p_values[name, *look] = (1 + reaching) / (1 + len(largest))
     names = results[[column, *Look._fields]].itertuples(index=False, name=None)
     p_control = pd.Series([p_values.get(name, np.nan) for name in names], results.index, float)
@@ -180,16 +183,16 @@ def by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def stamp(results: pd.DataFrame) -> str | None:
     """What a figure or report must say where a control is off, or None."""
     off = {name: rows for name, rows in by_control(results).items() if len(off_controls(rows))}
-    said = []
+    warnings = []
     if CLEAN in off:
-        said.append(
+        warnings.append(
             f"The clean model's AUROC differs from 0.5 ({worst(off[CLEAN])}): by chance, as in "
             f"{LEVEL:.0%} of sound reports, or because members and non-members differ in "
             "themselves."
         )
     if BLIND in off:
-        said.append(texts_tell(f"blind AUROC, {worst(off[BLIND])}"))
-    return " ".join(["CONTROL OFF:", *said]) if said else None
+        warnings.append(texts_tell(f"blind AUROC, {worst(off[BLIND])}"))
+    return " ".join(["CONTROL OFF:", *warnings]) if warnings else None
 
 
 def verdict(rows: pd.DataFrame) -> str:
@@ -288,7 +291,9 @@ def _relabelled(scores: Scores, roles: Iterator[Roles]) -> Scores:
     orders = np.argsort(scores, axis=0, kind="stable").T
     ordered = np.take_along_axis(scores.T, orders, axis=1)
     methods = list(zip(ordered, orders, strict=True))
-    return np.concatenate([[_aurocs(*own, chunk) for own in methods] for chunk in roles], axis=1)
+    return np.concatenate(
+        [[_aurocs(*of_method, chunk) for of_method in methods] for chunk in roles], axis=1
+    )
 
 
 def _aurocs(ordered: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
@@ -302,13 +307,13 @@ def _aurocs(ordered: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
     return np.asarray(twice_won / (2 * pairs), np.float64)
 
 
-def _means(found: Looks, benchmarks: set[str]) -> Looks:
+def _means(aurocs_by_look: Looks, benchmarks: set[str]) -> Looks:
     """The mean over benchmarks, by each method that was looked at in all of them."""
     by_method: dict[tuple[str, str], dict[str, Scores]] = {}
-    for look, own in found.items():
-        by_method.setdefault(look[:2], {})[look.benchmark] = own
+    for look, aurocs in aurocs_by_look.items():
+        by_method.setdefault(look[:2], {})[look.benchmark] = aurocs
     return {
-        Look(*method, ALL): np.mean(list(own.values()), axis=0)
-        for method, own in by_method.items()
-        if own.keys() == benchmarks
+        Look(*method, ALL): np.mean(list(aurocs.values()), axis=0)
+        for method, aurocs in by_method.items()
+        if aurocs.keys() == benchmarks
     }

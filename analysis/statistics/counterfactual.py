@@ -50,9 +50,9 @@ def swapped_pairs(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
 
 
 def _differences(cell: Cell, other: Cell) -> pd.DataFrame:
-    one, two = _tidy(cell), _tidy(other)
+    first, second = _tidy(cell), _tidy(other)
     key = ["example_id", "benchmark", "method", "variant"]
-    both = one.merge(two, on=key, suffixes=("", "_other"))
+    both = first.merge(second, on=key, suffixes=("", "_other"))
     both = both[both["member"] != both["member_other"]]
     sign = np.where(both["member"], 1.0, -1.0)
     both["difference"] = sign * (both["standard"] - both["standard_other"])

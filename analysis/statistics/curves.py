@@ -92,8 +92,8 @@ def roc_table(by_place: Samples, config: AnalysisConfig, seed: int) -> pd.DataFr
     non-members can't carry (`core.statistics.metrics.fewest_examples`) have no point.
     """
     draws = min(config.draws, MOST_DRAWS)
-    own = derive(seed, "curves")
-    curves = {place: _roc(cells, draws, own) for place, cells in measured(by_place).items()}
+    pool_seed = derive(seed, "curves")
+    curves = {place: _roc(cells, draws, pool_seed) for place, cells in measured(by_place).items()}
     for place, parts in _by_mean(curves, by_place).items():
         curves[place] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
@@ -124,7 +124,7 @@ def histogram_table(by_place: Samples) -> pd.DataFrame:
     """
     counts = {place: [sum(map(_counts, cells))] for place, cells in measured(by_place).items()}
     for place, parts in _by_mean(counts, by_place).items():
-        counts[place] = [each for (each,) in parts]
+        counts[place] = [benchmark_counts for (benchmark_counts,) in parts]
     rows = [row for place, parts in counts.items() for row in _bins(place, np.stack(parts))]
     names = [*Place._fields, "side", "centre", "share", "ci_low", "ci_high"]
     return pd.DataFrame(rows, columns=names)

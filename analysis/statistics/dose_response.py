@@ -69,8 +69,8 @@ class Curves(NamedTuple):
     def at(self, log_occurrences: float | Scores) -> Scores:
         """The mean AUROC over benchmarks at one log2(dose) each (R)."""
         log_odds = self.levels + (self.slope * log_occurrences)[:, None]
-        found: Scores = logistic(log_odds).mean(axis=1)
-        return found
+        mean_auroc: Scores = logistic(log_odds).mean(axis=1)
+        return mean_auroc
 
 
 class DoseResponse(NamedTuple):
@@ -136,9 +136,9 @@ def dose_response(samples: Sequence[Sample], confidence: float) -> DoseResponse:
     placements = [_placements(sample) for sample in samples]
     mixed = [place for place, p in enumerate(placements) if 0 < p.mean() < 1]
     needs = _needs([samples[i] for i in mixed], [placements[i] for i in mixed])
-    needs = needs if any(np.ptp(own) > 0 for own in x) else VARIED
-    own = [(x[place], placements[place], np.ones(len(x[place]))) for place in mixed]
-    fit = None if needs else _solve(*zip(*own, strict=True))
+    needs = needs if any(np.ptp(log_occurrences) > 0 for log_occurrences in x) else VARIED
+    log_occurrences = [(x[place], placements[place], np.ones(len(x[place]))) for place in mixed]
+    fit = None if needs else _solve(*zip(*log_occurrences, strict=True))
     levels = np.full((1 + draws, len(samples)), np.nan)
     if fit is None:
         slope = not_carried((members, nonmembers), draws, needs or SEPARATED)
@@ -197,8 +197,8 @@ def crossing(curves: Curves, low: float, high: float, level: float) -> Scores:
         before = np.sign(curves.at(middle) - level) == np.sign(first)
         below, above = np.where(before, middle, below), np.where(before, above, middle)
     reached = np.sign(first) * np.sign(last) <= 0
-    found: Scores = np.where(reached, (below + above) / 2, outside)
-    return found
+    log_doses: Scores = np.where(reached, (below + above) / 2, outside)
+    return log_doses
 
 
 def logistic(log_odds: Scores) -> Scores:
@@ -242,15 +242,20 @@ def _solve(x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Score
     data = list(zip(share, members, strict=True))
     start = [float(np.average(p, weights=n).clip(0.01, 0.99)) for p, n in data]
     levels, slope = [float(np.log(p / (1 - p))) for p in start], 0.0
-    centres = [float(np.average(own, weights=n)) for own, n in zip(x, members, strict=True)]
+    centres = [
+        float(np.average(log_doses, weights=n)) for log_doses, n in zip(x, members, strict=True)
+    ]
     for _ in range(STEPS):
         parts = [
-            _part(own, p, n, level, slope, centre)
-            for own, (p, n), level, centre in zip(x, data, levels, centres, strict=True)
+            _part(log_doses, p, n, level, slope, centre)
+            for log_doses, (p, n), level, centre in zip(x, data, levels, centres, strict=True)
         ]
         curvature = sum(float(part.weight @ part.away**2) for part in parts)
         total = min(float(part.weight.sum()) for part in parts)
-        if min(total, curvature) < TINY or max(abs(np.ptp(own) * slope) for own in x) > STEEPEST:
+        if (
+            min(total, curvature) < TINY
+            or max(abs(np.ptp(log_doses) * slope) for log_doses in x) > STEEPEST
+        ):
             return None
         left = [(p.share - p.fitted) * n for p, n in zip(parts, members, strict=True)]
         turn = sum(float(r @ p.away) for r, p in zip(left, parts, strict=True)) / curvature

@@ -62,9 +62,9 @@ def dose_tests(cells: Sequence[Cell]) -> Mapping[Detector, tuple[float, float]]:
             dose = cell.examples["occurrences"].to_numpy()[rows]
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)[rows]
-                found = stratum(examples, dose, scores)
-                strata[Detector(benchmark, method, variant)].append(found)
-                strata[Detector(ALL, method, variant)].append(found)
+                of_stratum = stratum(examples, dose, scores)
+                strata[Detector(benchmark, method, variant)].append(of_stratum)
+                strata[Detector(ALL, method, variant)].append(of_stratum)
     return {detector: joint_test(parts) for detector, parts in strata.items()}
 
 
@@ -88,16 +88,18 @@ def joint_test(strata: Sequence[Stratum]) -> tuple[float, float]:
     """The mean τ, weighted by the strata's sizes, and the one-sided p of them all."""
     from scipy.special import ndtr
 
-    sizes = np.array([len(each.examples) for each in strata])
-    tau, z = (np.array([getattr(each, name) for each in strata]) for name in ("tau", "z"))
+    sizes = np.array([len(stratum.examples) for stratum in strata])
+    tau, z = (np.array([getattr(stratum, name) for stratum in strata]) for name in ("tau", "z"))
     total = (np.sqrt(sizes) @ z) / np.sqrt(design_effect(strata) * sizes.sum())
     return float(np.average(tau, weights=sizes)), float(ndtr(-total))
 
 
 def design_effect(strata: Sequence[Stratum]) -> float:
     """How much examples that recur raise the variance of the strata's sum; 1 where none does."""
-    shares = np.concatenate([each.shares for each in strata])
-    _, example = np.unique(np.concatenate([each.examples for each in strata]), return_inverse=True)
+    shares = np.concatenate([stratum.shares for stratum in strata])
+    _, example = np.unique(
+        np.concatenate([stratum.examples for stratum in strata]), return_inverse=True
+    )
     alone = float((shares**2).sum())
     return float((np.bincount(example, shares) ** 2).sum()) / alone if alone else 1.0
 

@@ -41,13 +41,16 @@ def unflagged_rows(
     """The rows of one condition."""
     if not any((cell.examples[COLUMN] != "").any() for cell in cells):
         return
-    left, only_auroc = [_without(cell) for cell in cells], replace(config, fpr=[], tpr=[])
-    found = [results.estimates(cell, None, only_auroc, seed) for cell in left]
-    pairs = zip(left, found, strict=True)
-    found = [_complete(cell, estimates, config.draws) for cell, estimates in pairs]
-    joint = pooled.pool(found, [cell.examples_digest for cell in left], seed)
+    without_flagged, only_auroc = (
+        [_without(cell) for cell in cells],
+        replace(config, fpr=[], tpr=[]),
+    )
+    of_cells = [results.estimates(cell, None, only_auroc, seed) for cell in without_flagged]
+    pairs = zip(without_flagged, of_cells, strict=True)
+    of_cells = [_complete(cell, estimates, config.draws) for cell, estimates in pairs]
+    joint = pooled.pool(of_cells, [cell.examples_digest for cell in without_flagged], seed)
     counts = _flagged(cells)
-    for row in pooled.condition_rows(left, found, joint, config.confidence):
+    for row in pooled.condition_rows(without_flagged, of_cells, joint, config.confidence):
         if row["occurrences"] == ANY:
             yield {**row, **dict(zip(COUNTS, counts.get(row["benchmark"], (0, 0)), strict=True))}
 
@@ -62,8 +65,8 @@ def unflagged_sentence(
         unflagged: a table of COLUMNS.
         condition: which one; nothing is said of one without flagged examples.
     """
-    own = _shown(unflagged, condition)
-    if own.empty:
+    without_flagged = _shown(unflagged, condition)
+    if without_flagged.empty:
         return []
     counts = {
         str(row.benchmark): {"members": row.flagged_members, "nonmembers": row.flagged_nonmembers}
@@ -71,14 +74,18 @@ def unflagged_sentence(
         if row.benchmark != ALL and row.flagged_members + row.flagged_nonmembers
     }
     head = f"Examples that share text with a corpus beside their copies: {in_words(counts)}."
-    every = _shown(with_all, condition)
-    if every.empty:
+    all_examples = _shown(with_all, condition)
+    if all_examples.empty:
         return [f"{head} No AUROC is known with or without them."]
-    best = every.sort_values("value", ascending=False, kind="stable").iloc[0]
-    same = (own["method"] == best["method"]) & (own["variant"] == best["variant"])
-    name = label(best["method"], best["variant"], methods_of(every))
-    values = [_in_words(row) for row in (own[same].iloc[0], best)]
-    choice = f" (intervals corrected for the choice among {len(every)} methods)" * (len(every) > 1)
+    best = all_examples.sort_values("value", ascending=False, kind="stable").iloc[0]
+    same = (without_flagged["method"] == best["method"]) & (
+        without_flagged["variant"] == best["variant"]
+    )
+    name = label(best["method"], best["variant"], methods_of(all_examples))
+    values = [_in_words(row) for row in (without_flagged[same].iloc[0], best)]
+    choice = f" (intervals corrected for the choice among {len(all_examples)} methods)" * (
+        len(all_examples) > 1
+    )
     return [
         f"{head} Without them the AUROC of {name} is {values[0]}, with them {values[1]}{choice}."
     ]
@@ -136,8 +143,8 @@ def _flagged(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
     flagged = examples.drop_duplicates(["benchmark", "example_id", "member"])
     members = flagged["member"].astype(bool)
     counts = {
-        str(name): (int(own.sum()), int((~own).sum()))
-        for name, own in members.groupby(flagged["benchmark"])
+        str(name): (int(is_member.sum()), int((~is_member).sum()))
+        for name, is_member in members.groupby(flagged["benchmark"])
     }
     return {**counts, ALL: (int(members.sum()), int((~members).sum()))}
 

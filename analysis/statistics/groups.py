@@ -50,14 +50,16 @@ def left_out(examples: pd.DataFrame) -> str:
     for group in _every(examples):
         if not group.measurable:
             numbers[group.benchmark].append(group.occurrences)
-    return ", ".join(f"{name} (occurrences {', '.join(own)})" for name, own in numbers.items())
+    return ", ".join(
+        f"{name} (occurrences {', '.join(of_benchmark)})" for name, of_benchmark in numbers.items()
+    )
 
 
 def lacking(examples: pd.DataFrame) -> list[Group]:
     """The groups of the benchmarks that lack members or non-members altogether."""
-    found = list(_every(examples))
-    short = {g.benchmark for g in found if g.occurrences == ANY and not g.measurable}
-    return [group for group in found if group.benchmark in short]
+    all_groups = list(_every(examples))
+    short = {g.benchmark for g in all_groups if g.occurrences == ANY and not g.measurable}
+    return [group for group in all_groups if group.benchmark in short]
 
 
 def _every(examples: pd.DataFrame) -> Iterator[Group]:

@@ -60,10 +60,10 @@ COLUMNS = (
 
 def by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
     """The cells of each condition in order of seed, so that conditions pair seed with seed."""
-    found: dict[str, list[Cell]] = defaultdict(list)
+    cells_by_condition: dict[str, list[Cell]] = defaultdict(list)
     for cell in sorted(cells, key=in_order):
-        found[cell.condition].append(cell)
-    return found
+        cells_by_condition[cell.condition].append(cell)
+    return cells_by_condition
 
 
 def pool(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> Estimates:
@@ -84,8 +84,10 @@ def pool(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> E
                 gathered[measure][benchmark][place] = value
     return {
         measure: {
-            name: pooled_estimate(list(own.values()), seed, [examples[place] for place in own])
-            for name, own in by_benchmark.items()
+            name: pooled_estimate(
+                list(by_place.values()), seed, [examples[place] for place in by_place]
+            )
+            for name, by_place in by_benchmark.items()
         }
         for measure, by_benchmark in gathered.items()
     }
@@ -128,8 +130,8 @@ def hierarchical(draws: Scores, seed: int, examples: Sequence[object] = ()) -> S
 
 def _firsts(examples: Sequence[object], cells: int) -> tuple[int, ...]:
     """For each cell the first that holds the same examples."""
-    own = examples or range(cells)
-    return tuple(own.index(each) for each in own)
+    labels = examples or range(cells)
+    return tuple(labels.index(label) for label in labels)
 
 
 @cache
@@ -175,8 +177,8 @@ def _joint_ends(
     for measure, by_benchmark in pooled.items():
         is_default = defaults.get(measure.method) == measure.variant
         if is_default and (measure.checkpoint, measure.metric) == (CONTAMINATED, AUROC.name):
-            for benchmark, found in by_benchmark.items():
-                families[measure.occurrences, benchmark][measure] = found
+            for benchmark, estimate in by_benchmark.items():
+                families[measure.occurrences, benchmark][measure] = estimate
     ends = {}
     for (_, benchmark), family in families.items():
         both = joint_intervals([*family.values()], confidence)

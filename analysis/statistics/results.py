@@ -149,30 +149,34 @@ def estimates(cell: Cell, blind: Blind | None, config: AnalysisConfig, seed: int
         for method, variant in table.columns
     }
     wanted = chosen_metrics(config.fpr, config.tpr)
-    found: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
-    for benchmark, own in groupby(groups(cell.examples), key=lambda group: group.benchmark):
-        drawn = [(group, resample(group, cell, config.draws, seed)) for group in own]
+    estimates_by_measure: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
+    for benchmark, of_benchmark in groupby(
+        groups(cell.examples), key=lambda group: group.benchmark
+    ):
+        drawn = [(group, resample(group, cell, config.draws, seed)) for group in of_benchmark]
         by_occurrences = {
             key: _by_occurrences(scores, drawn, wanted) for key, scores in columns.items()
         }
         if blind is not None:
-            own_rows = _blind_by_occurrences(blind, drawn, wanted, config.draws)
-            by_occurrences[CLEAN, BLIND, ""] = own_rows
+            blind_rows = _blind_by_occurrences(blind, drawn, wanted, config.draws)
+            by_occurrences[CLEAN, BLIND, ""] = blind_rows
         for (checkpoint, method, variant), estimated in by_occurrences.items():
             for occurrences, values in estimated:
                 for metric, value in values.items():
                     measure = Measure(checkpoint, method, variant, occurrences, metric)
-                    found[measure][benchmark] = value
-    if rest := left_out(cell.examples):
+                    estimates_by_measure[measure][benchmark] = value
+    if unmeasured := left_out(cell.examples):
         log.warning(
             "%s has no members or no non-members in %s: no values there, and no mean over "
             "benchmarks of these occurrences.",
-            *(cell.name, rest),
+            *(cell.name, unmeasured),
         )
     short = lacking(cell.examples)
-    if short and not found:
-        found |= {Measure(*key, ANY, each.name): {} for key in columns for each in wanted}
-    return _with_mean(found, short, wanted, config.draws)
+    if short and not estimates_by_measure:
+        estimates_by_measure |= {
+            Measure(*key, ANY, metric.name): {} for key in columns for metric in wanted
+        }
+    return _with_mean(estimates_by_measure, short, wanted, config.draws)
 
 
 ByOccurrences = Iterator[tuple[str, dict[str, Estimate]]]
@@ -196,8 +200,8 @@ def _blind_by_occurrences(
     """The blind baseline's on one benchmark; none where it was left out, which was said."""
     for group, _ in drawn:
         if not np.isnan(blind.placed[group.members]).any():
-            found = blind.estimates(group.members, group.nonmembers, wanted, draws)
-            yield group.occurrences, found
+            by_metric = blind.estimates(group.members, group.nonmembers, wanted, draws)
+            yield group.occurrences, by_metric
 
 
 def resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:
@@ -234,9 +238,10 @@ def _with_mean(
     for measure, by_benchmark in estimated.items():
         if benchmarks == by_benchmark.keys():
             metric = metrics[measure.metric]
-            rest = [group for group in short if group.occurrences == measure.occurrences]
+            lacking_groups = [group for group in short if group.occurrences == measure.occurrences]
             missing = {
-                g.benchmark: not_carried(g.sizes, draws, metric.needs(*g.sizes)) for g in rest
+                g.benchmark: not_carried(g.sizes, draws, metric.needs(*g.sizes))
+                for g in lacking_groups
             }
             by_benchmark[ALL] = mean_over({**by_benchmark, **missing})
     return estimated

@@ -47,15 +47,15 @@ def statistics(
     ids = controls.ids_by_benchmark(cells)
     far: dict[str, dict[str, Mapping[str, controls.Distances]]] = {"cell": {}, "condition": {}}
     for name, members in pooled.by_condition(cells).items():
-        found = [results.estimates(cell, blind(cell), config, seed) for cell in members]
+        of_cells = [results.estimates(cell, blind(cell), config, seed) for cell in members]
         texts = [cell.examples_digest for cell in members]
-        joint = pooled.pool(found, texts, seed)
+        joint = pooled.pool(of_cells, texts, seed)
         looks = [controls.looks(cell, blind(cell), seed, ids) for cell in members]
         far["condition"][name] = controls.distances(controls.mean_looks(looks))
         far["cell"] |= {c.name: controls.distances(o) for c, o in zip(members, looks, strict=True)}
-        for cell, own in zip(members, found, strict=True):
-            rows["results"] += results.cell_rows(cell, own, config.confidence)
-        rows["pooled"] += pooled.condition_rows(members, found, joint, config.confidence)
+        for cell, estimates in zip(members, of_cells, strict=True):
+            rows["results"] += results.cell_rows(cell, estimates, config.confidence)
+        rows["pooled"] += pooled.condition_rows(members, of_cells, joint, config.confidence)
         rows["paired"] += paired.comparison_rows(
             name, joint, default_variants(members), config.confidence
         )

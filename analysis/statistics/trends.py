@@ -70,7 +70,7 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
         for group in groups(cell.examples)
         if group.occurrences == ANY
     }
-    found = {}
+    responses = {}
     for method, variant in table.columns:
         scores = table[method, variant].to_numpy(np.float64)
         samples = {
@@ -80,10 +80,10 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
         parts = {name: [sample] for name, sample in samples.items()}
         if samples and not lacking(cell.examples):
             parts[ALL] = list(samples.values())
-        for name, own in parts.items():
+        for name, benchmark_samples in parts.items():
             detector = Detector(name, method, variant)
-            found[detector] = dose_response(own, config.confidence)
-    return found
+            responses[detector] = dose_response(benchmark_samples, config.confidence)
+    return responses
 
 
 def pool(of_cells: Sequence[DoseResponses], examples: Sequence[str], seed: int) -> DoseResponses:
@@ -93,12 +93,14 @@ def pool(of_cells: Sequence[DoseResponses], examples: Sequence[str], seed: int) 
     one in each of the cells that measured it.
     """
     gathered: dict[Detector, dict[int, DoseResponse]] = defaultdict(dict)
-    for place, found in enumerate(of_cells):
-        for detector, response in found.items():
+    for place, responses in enumerate(of_cells):
+        for detector, response in responses.items():
             gathered[detector][place] = response
     return {
-        detector: mean_response(list(own.values()), [examples[place] for place in own], seed)
-        for detector, own in gathered.items()
+        detector: mean_response(
+            list(by_place.values()), [examples[place] for place in by_place], seed
+        )
+        for detector, by_place in gathered.items()
     }
 
 
@@ -194,29 +196,29 @@ def series_rows(conditions: Sequence[Condition], confidence: float) -> Iterator[
 def shape(line: Line, confidence: float) -> dict[str, Any]:
     """Slope, monotony and crossing of the AUROC along a series, with their intervals."""
     levels = sorted(line)
-    found: dict[str, Any] = {"levels": len(levels), "note": f"{NO_SLOPE}one level"}
-    found |= {"lowest": float(levels[0]), "highest": float(levels[-1]), "turns": ""}
+    columns: dict[str, Any] = {"levels": len(levels), "note": f"{NO_SLOPE}one level"}
+    columns |= {"lowest": float(levels[0]), "highest": float(levels[-1]), "turns": ""}
     if len(levels) < 2:
-        return found
-    found |= _moves(line)
+        return columns
+    columns |= _moves(line)
     response = _line_response(line)
     if response is None:
-        return {**found, "note": _no_slope(line)}
+        return {**columns, "note": _no_slope(line)}
     ends = float(np.log2(levels[0])), float(np.log2(levels[-1]))
     auroc = np.array([line[level].value for level in levels])
-    return {**found, **_sloped(response, ends, auroc, confidence)}
+    return {**columns, **_sloped(response, ends, auroc, confidence)}
 
 
 def _dose_shape(response: DoseResponse, confidence: float) -> dict[str, Any]:
     """Slope and crossing over occurrences; a note where there are too few data for them."""
     doses = sorted(response.doses)
-    found = {"levels": len(doses), "lowest": doses[0], "highest": doses[-1]}
+    columns = {"levels": len(doses), "lowest": doses[0], "highest": doses[-1]}
     if response.slope.needs:
         note = f"{NO_SLOPE}it needs {response.slope.needs}"
-        return {**found, "note": ONE_DOSE if response.slope.needs == VARIED else note}
+        return {**columns, "note": ONE_DOSE if response.slope.needs == VARIED else note}
     curves, x = response.curves, np.log2(doses)
     fitted = np.array([curves.at(at)[0] for at in x])
-    return {**found, **_sloped(curves, (x[0], x[-1]), fitted, confidence)}
+    return {**columns, **_sloped(curves, (x[0], x[-1]), fitted, confidence)}
 
 
 def _sloped(
@@ -306,11 +308,11 @@ def _aurocs(pooled: Estimates) -> Iterator[tuple[str, Detector, Estimate]]:
 
 def _series(conditions: Sequence[Condition], over: str) -> Iterator[list[Condition]]:
     """Conditions that differ in `over` alone, in its order; at least two of them."""
-    found: dict[tuple[str, bool], list[Condition]] = defaultdict(list)
+    by_recipe: dict[tuple[str, bool], list[Condition]] = defaultdict(list)
     for condition in conditions:
         if condition.auroc and getattr(condition.cell, over) is not None:
-            found[condition.cell.series[over], condition.cell.swapped].append(condition)
-    for series in found.values():
+            by_recipe[condition.cell.series[over], condition.cell.swapped].append(condition)
+    for series in by_recipe.values():
         if len({getattr(condition.cell, over) for condition in series}) == len(series) > 1:
             yield sorted(series, key=lambda condition: float(getattr(condition.cell, over)))
 

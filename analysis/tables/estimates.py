@@ -36,30 +36,37 @@ def cell_tables(results: pd.DataFrame) -> list[Table]:
 
 def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
     """Method × occurrences on the contaminated model; the controls stand beside."""
-    shown = results[(results["metric"] == metric) & (results["benchmark"] == ALL)]
-    numbers = sorted(shown["occurrences"].unique(), key=occurrences_order)
-    texts = _texts(shown)
+    means = results[(results["metric"] == metric) & (results["benchmark"] == ALL)]
+    numbers = sorted(means["occurrences"].unique(), key=occurrences_order)
+    texts = _texts(means)
 
     def line(method: str, variant: str) -> list[str]:
-        own = [texts[checkpoint_of(method), method, variant, ALL, number] for number in numbers]
-        return [*own, NOTHING if method == BLIND else texts[CLEAN, method, variant, ALL, ANY]]
+        texts_by_number = [
+            texts[checkpoint_of(method), method, variant, ALL, number] for number in numbers
+        ]
+        return [
+            *texts_by_number,
+            NOTHING if method == BLIND else texts[CLEAN, method, variant, ALL, ANY],
+        ]
 
     return Table(
         f"{metric}_by_occurrences",
         f"{title(metric)} by occurrences (contaminated model, mean over benchmarks)",
         ["method", *numbers, "clean model, any"],
-        _lines(shown, line),
-        shown,
+        _lines(means, line),
+        means,
         numbers[1:-2],
     )
 
 
 def by_benchmark(results: pd.DataFrame, metric: str) -> Table:
     """Method × benchmark on the contaminated model, over all members, and the blind baseline."""
-    shown = results[(results["metric"] == metric) & (results["occurrences"] == ANY)]
-    shown = shown[(shown["checkpoint"] == CONTAMINATED) | (shown["method"] == BLIND)]
-    benchmarks = _benchmarks(shown)
-    texts = _texts(shown)
+    over_all_members = results[(results["metric"] == metric) & (results["occurrences"] == ANY)]
+    over_all_members = over_all_members[
+        (over_all_members["checkpoint"] == CONTAMINATED) | (over_all_members["method"] == BLIND)
+    ]
+    benchmarks = _benchmarks(over_all_members)
+    texts = _texts(over_all_members)
 
     def line(method: str, variant: str) -> list[str]:
         return [texts[checkpoint_of(method), method, variant, b, ANY] for b in benchmarks]
@@ -68,17 +75,17 @@ def by_benchmark(results: pd.DataFrame, metric: str) -> Table:
         f"{metric}_by_benchmark",
         f"{title(metric)} by benchmark (contaminated model, any number of occurrences)",
         ["method", *benchmarks],
-        _lines(shown, line),
-        shown,
+        _lines(over_all_members, line),
+        over_all_members,
     )
 
 
 def controls(results: pd.DataFrame) -> Table:
     """AUROC of the clean model and the blind baseline, with the verdict of `controls`."""
-    shown = results[(results["metric"] == AUROC.name) & (results["occurrences"] == ANY)]
-    shown = shown[shown["checkpoint"] == CLEAN]
-    benchmarks = _benchmarks(shown)
-    texts = _texts(shown)
+    clean_rows = results[(results["metric"] == AUROC.name) & (results["occurrences"] == ANY)]
+    clean_rows = clean_rows[clean_rows["checkpoint"] == CLEAN]
+    benchmarks = _benchmarks(clean_rows)
+    texts = _texts(clean_rows)
     p_values = looked_at(results).groupby(["method", "variant"])["p_control"].min().to_dict()
 
     def line(method: str, variant: str) -> list[str]:
@@ -92,31 +99,31 @@ def controls(results: pd.DataFrame) -> Table:
         "controls",
         "Controls: AUROC without contamination (clean model) and without a model (blind)",
         ["method", *benchmarks, "p, corrected", "verdict"],
-        _lines(shown, line),
-        shown,
+        _lines(clean_rows, line),
+        clean_rows,
     )
 
 
-def _texts(shown: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
+def _texts(results: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
     """(checkpoint, method, variant, benchmark, occurrences) → the estimate in words."""
     columns = ["checkpoint", "method", "variant", "benchmark", "occurrences"]
-    rows = shown[[*columns, *ESTIMATE]].itertuples(index=False, name=None)
-    return defaultdict(lambda: NOTHING, {row[:5]: estimate_text(*row[5:]) for row in rows})
+    estimates = results[[*columns, *ESTIMATE]].itertuples(index=False, name=None)
+    return defaultdict(lambda: NOTHING, {row[:5]: estimate_text(*row[5:]) for row in estimates})
 
 
-def _lines(shown: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:
+def _lines(rows: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:
     """One line a method; a single one where the examples carry the metric for none."""
-    methods = methods_of(shown)
-    if methods and (shown["needs"] != "").all():
+    methods = methods_of(rows)
+    if methods and (rows["needs"] != "").all():
         return [["every method", *line(*methods[0])]]
     return [
         [label(method, variant, methods), *line(method, variant)] for method, variant in methods
     ]
 
 
-def _benchmarks(shown: pd.DataFrame) -> list[str]:
+def _benchmarks(rows: pd.DataFrame) -> list[str]:
     """The benchmarks by name, their mean last."""
-    return sorted(shown["benchmark"].unique(), key=lambda name: (name == ALL, name))
+    return sorted(rows["benchmark"].unique(), key=lambda name: (name == ALL, name))
 
 
 def sweep_table(sweep: Sweep) -> Table:
@@ -135,10 +142,10 @@ def sweep_table(sweep: Sweep) -> Table:
         f"AUROC by {sweep.factor.axis}: contaminated model, all members, mean over benchmarks; "
         f"slope of its log-odds per doubling ({sweep.fixed})"
     )
-    shown = [short(level) for level in levels]
-    header = ["method", *shown, "slope", "clean model"]
+    level_texts = [short(level) for level in levels]
+    header = ["method", *level_texts, "slope", "clean model"]
     data = pd.concat([sweep.rows, sweep.unmeasured])
-    return Table(sweep.name, title, header, lines, data, [*shown[1:-1], "slope"])
+    return Table(sweep.name, title, header, lines, data, [*level_texts[1:-1], "slope"])
 
 
 def _value(row: Mapping[Any, Any]) -> str:
@@ -156,8 +163,10 @@ def _clean(sweep: Sweep, pair: tuple[str, str]) -> str:
     if pair[0] == BLIND:
         return NOTHING
     rows = control_rows(sweep.rows)
-    own = rows[(rows["method"] == pair[0]) & (rows["variant"] == pair[1])]
-    if own["value"].nunique() == 1:
-        return _value(own.iloc[0].to_dict())
-    ends = dict.fromkeys(f"{end:.2f}" for end in (own["value"].min(), own["value"].max()))
-    return " to ".join(ends) if len(own) else NOTHING
+    of_method = rows[(rows["method"] == pair[0]) & (rows["variant"] == pair[1])]
+    if of_method["value"].nunique() == 1:
+        return _value(of_method.iloc[0].to_dict())
+    ends = dict.fromkeys(
+        f"{end:.2f}" for end in (of_method["value"].min(), of_method["value"].max())
+    )
+    return " to ".join(ends) if len(of_method) else NOTHING

@@ -59,18 +59,18 @@ def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
     `pooled` holds all conditions, as `pooled.parquet`. None where there is one learning rate only,
     or none of the paper's benchmarks.
     """
-    shown = _measured(pooled, RATES.metric)
-    shown = shown[shown["method"] == MIN_K]
-    if (shown["variant"] == PAPERS_K).any():
-        shown = shown[shown["variant"] == PAPERS_K]
-    benchmarks = _shared(shown, RATES)
-    if not benchmarks or shown["learning_rate"].nunique() < 2:
+    rows = _measured(pooled, RATES.metric)
+    rows = rows[rows["method"] == MIN_K]
+    if (rows["variant"] == PAPERS_K).any():
+        rows = rows[rows["variant"] == PAPERS_K]
+    benchmarks = _shared(rows, RATES)
+    if not benchmarks or rows["learning_rate"].nunique() < 2:
         return None
-    shown = shown[shown["benchmark"].isin(benchmarks)].sort_values("learning_rate", kind="stable")
+    rows = rows[rows["benchmark"].isin(benchmarks)].sort_values("learning_rate", kind="stable")
     key = ["learning_rate", "condition", "variant"]
     lines = [
         [f"{rate:g}", f"ours, {condition}", *_cells(part, benchmarks)]
-        for (rate, condition, _), part in shown.groupby(key, sort=True)
+        for (rate, condition, _), part in rows.groupby(key, sort=True)
     ]
     for _, row in figures(RATES.file).iterrows():
         lines.append([f"{row['learning_rate']:g}", SHI, *_printed(row, benchmarks)])
@@ -80,26 +80,26 @@ def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
         "table 4, whose own figures are of another model",
         ["learning rate", "source", *benchmarks],
         lines,
-        _with_papers(shown, RATES, benchmarks, MIN_K),
+        _with_papers(rows, RATES, benchmarks, MIN_K),
     )
 
 
 def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
-    shown = _measured(results, paper.metric)
-    benchmarks = _shared(shown, paper)
+    rows = _measured(results, paper.metric)
+    benchmarks = _shared(rows, paper)
     if not benchmarks:
         return None
-    same = set(shown["benchmark"]) == {*_names(paper), ALL}
+    same = set(rows["benchmark"]) == {*_names(paper), ALL}
     wanted = [*benchmarks, ALL] if same else benchmarks  # else the means are of other benchmarks
-    shown = shown[shown["benchmark"].isin(wanted)]
-    methods = methods_of(shown)
+    rows = rows[rows["benchmark"].isin(wanted)]
+    methods = methods_of(rows)
     printed = figures(paper.file).set_index("method")
     theirs = {name: [name, SHI, *_printed(row, wanted)] for name, row in printed.iterrows()}
-    ours = "ours, " + ", ".join(sorted(shown["model"].unique()))
+    ours = "ours, " + ", ".join(sorted(rows["model"].unique()))
     lines = []
     for method, variants in groupby(methods, key=lambda pair: pair[0]):
         for _, variant in variants:
-            part = shown[(shown["method"] == method) & (shown["variant"] == variant)]
+            part = rows[(rows["method"] == method) & (rows["variant"] == variant)]
             lines.append([label(method, variant, methods), ours, *_cells(part, wanted)])
         if method in theirs:
             lines.append(theirs.pop(method))
@@ -110,7 +110,7 @@ def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
         f"{paper.number}, whose own figures are of another model",
         ["method", "source", *("average" if name == ALL else name for name in wanted)],
         lines,
-        _with_papers(shown, paper, wanted),
+        _with_papers(rows, paper, wanted),
     )
 
 
@@ -124,9 +124,9 @@ def _names(paper: PaperTable) -> list[str]:
     return [name for name in figures(paper.file).columns[1:] if name != "average"]
 
 
-def _shared(shown: pd.DataFrame, paper: PaperTable) -> list[str]:
+def _shared(rows: pd.DataFrame, paper: PaperTable) -> list[str]:
     """The paper's benchmarks that were measured, in the paper's order."""
-    ours = set(shown["benchmark"])
+    ours = set(rows["benchmark"])
     return [name for name in _names(paper) if name in ours]
 
 
@@ -141,14 +141,16 @@ def _printed(row: pd.Series[Any], benchmarks: list[str]) -> list[str]:
 
 
 def _with_papers(
-    shown: pd.DataFrame, paper: PaperTable, benchmarks: list[str], method: str | None = None
+    ours: pd.DataFrame, paper: PaperTable, benchmarks: list[str], method: str | None = None
 ) -> pd.DataFrame:
     """Our rows and the paper's, told apart by the column `source`; what it doesn't say is empty."""
     printed = figures(paper.file).rename(columns={"average": ALL})
-    kept = printed[[printed.columns[0], *benchmarks]]
-    theirs = kept.melt(printed.columns[0], var_name="benchmark", value_name="value").assign(
+    of_benchmarks = printed[[printed.columns[0], *benchmarks]]
+    theirs = of_benchmarks.melt(
+        printed.columns[0], var_name="benchmark", value_name="value"
+    ).assign(
         source=SHI, metric=paper.metric, checkpoint=CONTAMINATED, occurrences=ANY, model="LLaMA-7B"
     )
     theirs = theirs if method is None else theirs.assign(method=method)
-    both = [*shown.assign(source="ours").to_dict("records"), *theirs.to_dict("records")]
-    return pd.DataFrame(both, columns=["source", *shown.columns])
+    both = [*ours.assign(source="ours").to_dict("records"), *theirs.to_dict("records")]
+    return pd.DataFrame(both, columns=["source", *ours.columns])

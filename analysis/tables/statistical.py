@@ -18,19 +18,19 @@ from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
 
 
-def condition_tables(made: Statistics, condition: str) -> list[Table]:
+def condition_tables(statistics: Statistics, condition: str) -> list[Table]:
     """The best method against each other one, scores over occurrences, swapped replicates."""
     comparisons, trends, replicates = (
         table[table["condition"] == condition]
-        for table in (made.comparisons, made.trends, made.replicates)
+        for table in (statistics.comparisons, statistics.trends, statistics.replicates)
     )
-    found = [
+    candidates = [
         comparison_table(comparisons),
         trend_table(trends[trends["over"] == OCCURRENCES], "trend_over_occurrences"),
         replicates_table(replicates),
-        unflagged_table(made.pooled, made.unflagged, condition),
+        unflagged_table(statistics.pooled, statistics.unflagged, condition),
     ]
-    return [table for table in found if table is not None]
+    return [table for table in candidates if table is not None]
 
 
 def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: str) -> Table | None:
@@ -70,8 +70,8 @@ def _over_all(rows: pd.DataFrame, condition: str) -> pd.Series[bool]:
 def series_tables(trends: pd.DataFrame) -> list[Table]:
     """How AUROC follows what varies between conditions: a table a series, named by its first."""
     rest = trends[trends["over"] != OCCURRENCES].groupby(["over", "condition"], sort=False)
-    found = [trend_table(rows, f"trend_over_{over}-{series}") for (over, series), rows in rest]
-    return [table for table in found if table is not None]
+    candidates = [trend_table(rows, f"trend_over_{over}-{series}") for (over, series), rows in rest]
+    return [table for table in candidates if table is not None]
 
 
 def comparison_table(comparisons: pd.DataFrame) -> Table | None:
@@ -81,14 +81,14 @@ def comparison_table(comparisons: pd.DataFrame) -> Table | None:
         return None
     methods = sorted({*rows["method_a"], *rows["method_b"]})
     best = max(methods, key=lambda method: _lead(rows, method))
-    own = rows[(rows["method_a"] == best) | (rows["method_b"] == best)]
-    lines = [_difference(row, best) for row in own.to_dict("records")]
+    of_best = rows[(rows["method_a"] == best) | (rows["method_b"] == best)]
+    lines = [_difference(row, best) for row in of_best.to_dict("records")]
     header = [f"{best} less …", "difference in AUROC", "p", "p, corrected"]
     title = (
         f"{best}, whose AUROC is the highest, less each other method: all members, mean over "
         "benchmarks, paired bootstrap, two-sided p, corrected for all pairs of methods by max-T"
     )
-    return Table("comparisons", title, header, lines, own)
+    return Table("comparisons", title, header, lines, of_best)
 
 
 def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
@@ -117,10 +117,10 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     if replicates.empty:
         return None
     numbers = sorted(replicates["occurrences"].unique())
-    found = in_against_out(replicates, ["method", "variant", "occurrences"])
+    summary = in_against_out(replicates, ["method", "variant", "occurrences"])
     texts = {
         key: f"{mean:.2f} ± {error:.2f} ({share:.0%})"
-        for key, mean, error, _, share in found.itertuples(name=None)
+        for key, mean, error, _, share in summary.itertuples(name=None)
     }
     methods = list(dict.fromkeys((method, variant) for method, variant, _ in texts))
     lines = [
@@ -131,7 +131,7 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
         "Score when in less score when out, in standard deviations of the non-members, by "
         "occurrences: mean ± standard error (share of the examples above 0)"
     )
-    return Table("replicates", title, ["method", *map(str, numbers)], lines, found.reset_index())
+    return Table("replicates", title, ["method", *map(str, numbers)], lines, summary.reset_index())
 
 
 def in_against_out(replicates: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -141,9 +141,9 @@ def in_against_out(replicates: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """
     examples = replicates.groupby([*by, "example_id"], sort=False)["difference"].mean()
     grouped = examples.groupby(by, sort=False)
-    found = grouped.agg(["mean", "sem", "count", lambda d: (d > 0).mean()])
-    found.columns = ["mean", "standard_error", "examples", "share_above_0"]
-    return found
+    summary = grouped.agg(["mean", "sem", "count", lambda d: (d > 0).mean()])
+    summary.columns = ["mean", "standard_error", "examples", "share_above_0"]
+    return summary
 
 
 def _lead(rows: pd.DataFrame, method: str) -> float:

@@ -42,18 +42,18 @@ Values = dict[str, Any]
 
 def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Label → method, variant and `default`, of all methods in the results."""
-    found = results[["method", "variant", "default"]].drop_duplicates().to_dict("records")
-    pairs = [(row["method"], row["variant"]) for row in found]
-    return {label(*pair, pairs): row for pair, row in zip(pairs, found, strict=True)}
+    methods = results[["method", "variant", "default"]].drop_duplicates().to_dict("records")
+    pairs = [(row["method"], row["variant"]) for row in methods]
+    return {label(*pair, pairs): row for pair, row in zip(pairs, methods, strict=True)}
 
 
 def summary(results: pd.DataFrame) -> Values:
     """The keys of one cell's results over all members, and by number of occurrences."""
-    shown = results[(results["checkpoint"] == CONTAMINATED) & (results["needs"] == "")]
+    contaminated = results[(results["checkpoint"] == CONTAMINATED) & (results["needs"] == "")]
     pairs = methods_of(results)
     by_occurrences = {
         f"{BY_OCCURRENCES}{row.occurrences}/{_key(row, pairs)}": float(row.value)
-        for row in shown[shown["occurrences"] != ANY].itertuples()
+        for row in contaminated[contaminated["occurrences"] != ANY].itertuples()
     }
     return {**_values(results[results["occurrences"] == ANY], pairs), **by_occurrences}
 
@@ -62,8 +62,8 @@ def curves(results: pd.DataFrame) -> list[Values]:
     """One row a number of occurrences, in order: that metric, and the keys at that number."""
     rows, pairs = [], methods_of(results)
     for number in sorted(set(results["occurrences"]) - {ANY}, key=occurrences_order):
-        found = _values(results[results["occurrences"] == number], pairs)
-        rows.append({OCCURRENCES: int(number), **{BY_OCCURRENCES + k: v for k, v in found.items()}})
+        values = _values(results[results["occurrences"] == number], pairs)
+        rows.append({OCCURRENCES: int(number), **{BY_OCCURRENCES + k: v for k, v in values.items()}})
     return rows
 
 

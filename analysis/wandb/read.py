@@ -63,15 +63,15 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
     names = [run.cell["cell"] for run in runs]
     rows = []
     for name, run in zip(names, runs, strict=True):
-        own = name + f"-{run.id}" * (names.count(name) > 1)  # each of another experiment
-        rows += rows_of(run.summary, run.history(), {**run.cell, "cell": own})
+        unique_name = name + f"-{run.id}" * (names.count(name) > 1)  # each of another experiment
+        rows += rows_of(run.summary, run.history(), {**run.cell, "cell": unique_name})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def read_runs(stage: WandbReport) -> list[Run]:
     """The runs with a cell's results, one an id, in order of the cells' names."""
-    found = offline_runs(Path(stage.local)) if stage.local else _online_runs(stage)
-    newest = {run.id: run for run in found}
+    every_run = offline_runs(Path(stage.local)) if stage.local else _online_runs(stage)
+    newest = {run.id: run for run in every_run}
     wanted = [r for r in newest.values() if stage.experiment in (None, r.cell["experiment"])]
     return sorted(wanted, key=lambda run: (run.cell["cell"], run.id))
 

@@ -58,13 +58,13 @@ def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
     trained = _training_runs(stage, cells)
     try:
         for cell in cells:
-            named = {name for each in cells for name in (each.name, each.condition)}
-            others = named - {cell.name, cell.condition}  # how the others' charts' names end
+            named = {name for cell_or_other in cells for name in (cell_or_other.name, cell_or_other.condition)}
+            names_of_others = named - {cell.name, cell.condition}  # how the others' charts' names end
             part = report.results[report.results["cell"] == cell.name]
             config = {"cell": {**_facts(stage, cell), "methods": labels(part)}}
             with _run(stage, trained[cell.name], config) as run:
                 _log(run, part)
-                _attach(run, cell, cell_tables(part), report.artifact.path / CHARTS, others)
+                _attach(run, cell, cell_tables(part), report.artifact.path / CHARTS, names_of_others)
                 run.summary.update(dict(trained[cell.name].last))
     except wandb.errors.Error as error:
         log.warning(
@@ -115,11 +115,11 @@ def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Tr
         model = by_digest[cell.digests["model"]]
         name = model.artifact.path.resolve().name
         alone = digests.count(cell.digests["model"]) == 1
-        own = "" if alone else f"-{cell.digests[CONTAMINATED][:6]}"
-        identity = name.rsplit("-", 1)[-1] + own
+        suffix = "" if alone else f"-{cell.digests[CONTAMINATED][:6]}"
+        identity = name.rsplit("-", 1)[-1] + suffix
         runs[cell.name] = _Trained(
             id=identity,
-            name=name + own,
+            name=name + suffix,
             group=str(model.config["name"]),
             job_type=TRAIN if alone else ANALYSE,
             last=_last(model),
@@ -129,12 +129,12 @@ def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Tr
 
 def _last(model: Checkpoint) -> dict[str, float]:
     """The last numbers of each kind, under the keys that `training.metrics` gives them."""
-    found: dict[str, float] = {}
+    last_values: dict[str, float] = {}
     for kind, table in (("train", model.metrics), ("eval", model.evaluations)):
         for name in table.columns.drop("step"):
-            known = table[name].dropna()
-            found |= {f"{kind}/{name}": float(known.iloc[-1])} if len(known) else {}
-    return found
+            measured = table[name].dropna()
+            last_values |= {f"{kind}/{name}": float(measured.iloc[-1])} if len(measured) else {}
+    return last_values
 
 
 @contextmanager
@@ -157,24 +157,24 @@ def _facts(stage: AnalysisStage, cell: Cell) -> dict[str, Any]:
     return {**facts, "artifacts": dict(cell.digests)}
 
 
-def _attach(run: Any, cell: Cell, tables: Sequence[Table], charts: Path, others: set[str]) -> None:
+def _attach(run: Any, cell: Cell, tables: Sequence[Table], charts: Path, names_of_others: set[str]) -> None:
     """The cell's tables, and all charts but other cells' and conditions': to look at and as files.
 
     The report's own table files hold every cell, which would be too much for each run.
     """
     import wandb
 
-    found = sorted(charts.iterdir()) if charts.is_dir() else []
-    own = [path for path in found if not any(path.stem.endswith(f"-{name}") for name in others)]
-    shown: dict[str, Any] = {
+    every_chart = sorted(charts.iterdir()) if charts.is_dir() else []
+    charts_of_cell = [path for path in every_chart if not any(path.stem.endswith(f"-{name}") for name in names_of_others)]
+    media: dict[str, Any] = {
         f"tables/{table.name}": wandb.Table(list(table.header), list(map(list, table.lines)))
         for table in tables
     }
-    shown |= {f"charts/{p.stem}": wandb.Image(str(p)) for p in own if p.suffix == ".png"}
-    run.log(shown)
+    media |= {f"charts/{p.stem}": wandb.Image(str(p)) for p in charts_of_cell if p.suffix == ".png"}
+    run.log(media)
     record = Path(run.dir)
     (record / "charts").mkdir(exist_ok=True)
     files = write_tables(record / "tables", {cell.name: tables})
-    files += [Path(copy(path, record / "charts")) for path in own]
+    files += [Path(copy(path, record / "charts")) for path in charts_of_cell]
     for path in files:
         run.save(str(path), base_path=run.dir, policy="now")

@@ -70,7 +70,7 @@ def build_view(config: ViewConfig, entity: str) -> Any:
         y=[f"by_occurrences/{key}" for key in keys],
         log_x=True,
     )
-    found = [_against(charts, factor, key) for factor in FACTORS for key in keys]
+    factor_panels = [_against(charts, factor, key) for factor in FACTORS for key in keys]
     controls = [f"clean/{key}" for key in keys] + [
         f"clean/{config.metric}/blind/{config.benchmark}"
     ]
@@ -83,7 +83,7 @@ def build_view(config: ViewConfig, entity: str) -> Any:
         project=config.project,
         name=NAME if config.experiment is None else f"{NAME}: {config.experiment}",
         sections=[
-            workspaces.Section(name="Sweeps", panels=[curves, *found], is_open=True),
+            workspaces.Section(name="Sweeps", panels=[curves, *factor_panels], is_open=True),
             workspaces.Section(name="Controls: 0.5 is expected", panels=beside, is_open=True),
         ],
         runset_settings=workspaces.RunsetSettings(**runs),

@@ -35,15 +35,15 @@ def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:
     rng, size = np.random.default_rng(seed), np.bincount(cluster)
     rows = np.split(np.argsort(cluster, kind="stable"), np.cumsum(size)[:-1])
     enough = -(-len(cluster) // int(size.min()))
-    found = np.empty((draws, len(cluster)), np.float32)
-    for own in found:
+    counts = np.empty((draws, len(cluster)), np.float32)
+    for draw in counts:
         picked = rng.integers(0, len(size), enough)
         total = np.cumsum(size[picked])
         last = int(np.searchsorted(total, len(cluster)))
-        own[:] = np.bincount(picked[:last], minlength=len(size))[cluster]
+        draw[:] = np.bincount(picked[:last], minlength=len(size))[cluster]
         left = len(cluster) - int(total[last] - size[picked[last]])
-        own[rng.permutation(rows[picked[last]])[:left]] += 1
-    return found
+        draw[rng.permutation(rows[picked[last]])[:left]] += 1
+    return counts
 
 
 @dataclass(frozen=True)
@@ -71,35 +71,37 @@ class Clustered:
         self, members: Scores, nonmembers: Scores, wanted: Sequence[Metric]
     ) -> dict[str, Estimate]:
         """Every wanted metric (by name) of one method's scores."""
-        found, alone = (
+        by_clusters, by_examples = (
             estimate(members, nonmembers, drawn, wanted) for drawn in (self.whole, self.single)
         )
-        return {m.name: self._estimate(found[m.name], alone[m.name], m) for m in wanted}
+        return {m.name: self._estimate(by_clusters[m.name], by_examples[m.name], m) for m in wanted}
 
-    def widened(self, found: Estimate) -> Estimate:
+    def widened(self, clustered: Estimate) -> Estimate:
         """An estimate from draws of whole clusters, as uncertain as so few clusters leave it."""
         if needs := self._needs():
-            return not_carried((found.n_members, found.n_nonmembers), len(found.draws), needs)
-        if found.needs:
-            return found
-        mean = found.draws.mean()
-        draws = mean + widening(self.members, self.nonmembers) * (found.draws - mean)
-        return replace(found, draws=draws)
+            return not_carried(
+                (clustered.n_members, clustered.n_nonmembers), len(clustered.draws), needs
+            )
+        if clustered.needs:
+            return clustered
+        mean = clustered.draws.mean()
+        draws = mean + widening(self.members, self.nonmembers) * (clustered.draws - mean)
+        return replace(clustered, draws=draws)
 
-    def _estimate(self, found: Estimate, alone: Estimate, metric: Metric) -> Estimate:
-        return self.widened(replace(found, trials=self._trials(found, alone, metric)))
+    def _estimate(self, clustered: Estimate, by_examples: Estimate, metric: Metric) -> Estimate:
+        return self.widened(replace(clustered, trials=self._trials(clustered, by_examples, metric)))
 
-    def _trials(self, found: Estimate, alone: Estimate, metric: Metric) -> float | None:
+    def _trials(self, clustered: Estimate, by_examples: Estimate, metric: Metric) -> float | None:
         """Those of single examples over the design effect (Kish 1965), the ratio of variances.
 
         Where draws don't differ it is not known, and each cluster counts as one example.
         """
-        if metric.trials is None or alone.trials is None:
+        if metric.trials is None or by_examples.trials is None:
             return None
-        variances = found.draws.var(), alone.draws.var()
+        variances = clustered.draws.var(), by_examples.draws.var()
         if min(variances) < TINY:
             return metric.trials(self.members, self.nonmembers)
-        return alone.trials / max(1.0, float(variances[0] / variances[1]))
+        return by_examples.trials / max(1.0, float(variances[0] / variances[1]))
 
     def _needs(self) -> str:
         sides = {"members": self.members, "non-members": self.nonmembers}

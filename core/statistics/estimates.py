@@ -121,11 +121,11 @@ def mean_trials(
     p(1 − p) Σ w² / n, for Σ w = 1. So many trials have the same: 1 / Σ (w² / n). It is the sum of
     the trials where all are equal, and less where some estimates have fewer than others.
     """
-    known = [n for n in trials if n is not None]
-    if len(known) < len(trials):
+    known_trials = [n for n in trials if n is not None]
+    if len(known_trials) < len(trials):
         return None
-    w = np.ones(len(known)) if weights is None else np.array(weights, float)
-    return float(w.sum() ** 2 / (w**2 / np.array(known)).sum())
+    w = np.ones(len(known_trials)) if weights is None else np.array(weights, float)
+    return float(w.sum() ** 2 / (w**2 / np.array(known_trials)).sum())
 
 
 def mean_steps(estimates: Sequence[Estimate]) -> Steps | None:
@@ -157,9 +157,9 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
     """
     draws = np.stack([e.draws for e in estimates])
     low, high = bootstrap.intervals(draws, confidence)
-    known = [i for i, e in enumerate(estimates) if e.trials is not None and not e.needs]
-    rates = [i for i in known if estimates[i].steps is not None]
-    if areas := [i for i in known if estimates[i].steps is None]:
+    with_trials = [i for i, e in enumerate(estimates) if e.trials is not None and not e.needs]
+    rates = [i for i in with_trials if estimates[i].steps is not None]
+    if areas := [i for i in with_trials if estimates[i].steps is None]:
         low[areas], high[areas] = _wilson([estimates[i] for i in areas], confidence)
     if rates:
         lower, upper = _jeffreys([estimates[i] for i in rates], confidence)

@@ -21,9 +21,9 @@ def relabelled(members: Scores, nonmembers: Scores, draws: int, seed: int) -> Sc
     values, counts = np.unique(np.concatenate([members, nonmembers]), return_counts=True)
     rng = np.random.default_rng(seed)
     drawn = rng.multivariate_hypergeometric(counts, len(members), draws, method="marginals")
-    found: Scores = drawn @ values / len(members)
-    found -= (counts - drawn) @ values / len(nonmembers)
-    return found
+    differences: Scores = drawn @ values / len(members)
+    differences -= (counts - drawn) @ values / len(nonmembers)
+    return differences
 
 
 def p_value(difference: float, relabelings: Scores) -> float:
@@ -45,8 +45,8 @@ def conformal_p_values(scores: Scores, null: Scores, own: NDArray[np.bool_] | in
             n - 1 others.
     """
     reaching = len(null) - np.searchsorted(np.sort(null), scores)
-    found: Scores = (1 + reaching - own) / (1 + len(null) - own)
-    return found
+    p_values: Scores = (1 + reaching - own) / (1 + len(null) - own)
+    return p_values
 
 
 def clustered_p_values(
@@ -70,10 +70,10 @@ def clustered_p_values(
     weights = np.append((1 / size[cluster])[order], 0)
     above = np.cumsum(weights[::-1])[::-1]  # from each place on
     reaching = above[np.searchsorted(null[order], scores)]
-    own = _own_reaching(scores, of, null, cluster) / np.maximum(size[of], 1)
+    own_reaching = _own_reaching(scores, of, null, cluster) / np.maximum(size[of], 1)
     clusters = (size > 0).sum() - (size[of] > 0)
-    found: Scores = (1 + (reaching - own).round(DIGITS).clip(0)) / (1 + clusters)
-    return found
+    p_values: Scores = (1 + (reaching - own_reaching).round(DIGITS).clip(0)) / (1 + clusters)
+    return p_values
 
 
 def _own_reaching(
@@ -85,9 +85,9 @@ def _own_reaching(
     order = np.lexsort((is_text, -values, group))
     passed = np.append(0, np.cumsum(~is_text[order]))
     start = np.searchsorted(group[order], group[order])
-    found = np.empty(len(values), np.intp)
-    found[order] = passed[1:] - passed[start]
-    return found[len(null) :]
+    counts = np.empty(len(values), np.intp)
+    counts[order] = passed[1:] - passed[start]
+    return counts[len(null) :]
 
 
 def holm(p_value: Scores) -> Scores:
