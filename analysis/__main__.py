@@ -23,16 +23,15 @@ def wandb(config: DictConfig) -> None:
     from contamination.analysis.wandb.read import write_wandb_report
 
     report = write_wandb_report(convert(config, WandbReport))
-    print(
-        f"wrote {report.path}: {report.counts['cells']} cells, {report.counts['estimates']} estimates"
-    )
+    counts = report.counts
+    print(f"wrote {report.path}: {counts['cells']} cells, {counts['estimates']} estimates")
 
 
 def view(config: DictConfig) -> None:
     """Save a view of a project in Weights & Biases, and print its address."""
-    from contamination.analysis.wandb.view import ViewConfig, save_view
+    from contamination.analysis.wandb.view import WandbViewConfig, save_view
 
-    print(save_view(convert(config, ViewConfig)))
+    print(save_view(convert(config, WandbViewConfig)))
 
 
 if __name__ == "__main__":

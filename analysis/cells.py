@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from contamination.analysis.conditions import FACTORS, SWAPPED, Second, chosen, differences, recipe
+from contamination.analysis.conditions import (
+    FACTORS,
+    SWAPPED,
+    SecondStage,
+    chosen,
+    differences,
+    recipe,
+)
 from contamination.analysis.config import CellPaths
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.integrity import reading
@@ -29,7 +36,7 @@ CLEAN = "clean"
 CONTAMINATED = "contaminated"
 
 
-class Shared(NamedTuple):
+class SharedSettings(NamedTuple):
     """What the conditions of one series share."""
 
     recipe: str
@@ -37,7 +44,7 @@ class Shared(NamedTuple):
     swapped: bool
 
 
-Series = Mapping[tuple[str, str], Shared]
+Series = Mapping[tuple[str, str], SharedSettings]
 """(condition, factor's column) → what its series shares."""
 
 
@@ -115,7 +122,7 @@ def open_cell(paths: CellPaths) -> Cell:
         second = None
         if paths.first is not None and paths.finetuning is not None:
             first = open_trained("cells.first", paths.first)
-            second = Second(first, open_corpus(paths.finetuning))
+            second = SecondStage(first, open_corpus(paths.finetuning))
         scores = open_scores(paths.clean), open_scores(paths.contaminated)
         scope = _scope(*scores)
         model = open_trained("cells.model", paths.model)
@@ -128,7 +135,7 @@ def make_cell(
     clean: Scores,
     contaminated: Scores,
     *,
-    second: Second | None = None,
+    second: SecondStage | None = None,
     scope: str = WHOLE,
 ) -> Cell:
     """Join the four artefacts; every score of every example must be there.
@@ -191,7 +198,7 @@ def make_cell(
         series={factor: recipe(*configs, without=factor) for factor in FACTORS},
         digests={name: artefact.artifact.digest for name, artefact in opened.items()},
         examples=examples,
-        scores={name: _wide(table, examples) for name, table in tables.items()},
+        scores={name: _scores_by_method(table, examples) for name, table in tables.items()},
         defaults=_defaults(contaminated.table),
         flags={name: counted(_last_step(table.table)) for name, table in tables.items()},
     )
@@ -208,7 +215,7 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
     """
     cells = _conditions_apart(_with_mean_of_recipe(cells))
     taken = Counter(cell.name for cell in cells)
-    named = [replace(c, name=c.name + _piece(c) * (taken[c.name] > 1)) for c in cells]
+    named = [replace(c, name=c.name + _digest_suffix(c) * (taken[c.name] > 1)) for c in cells]
     name, times = Counter(cell.name for cell in named).most_common(1)[0]
     if times > 1:
         raise ConfigError(f"cells holds {name} {times} times: give each cell once.")
@@ -227,7 +234,7 @@ def in_order(cell: Cell) -> tuple[Any, ...]:
 def series_of(cells: Sequence[Cell]) -> Series:
     """Which conditions are one series along each factor: they agree in all else."""
     return {
-        (cell.condition, column): Shared(recipe, cell.swapped)
+        (cell.condition, column): SharedSettings(recipe, cell.swapped)
         for cell in cells
         for column, recipe in cell.series.items()
     }
@@ -238,19 +245,22 @@ def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
     by_name: dict[str, list[Cell]] = {}
     for cell in cells:
         by_name.setdefault(cell.condition, []).append(cell)
-    pieces = {name: _pieces(some) for name, some in by_name.items()}
-    named = [_called(c, c.condition + pieces[c.condition][c.recipe]) for c in cells]
+    pieces = {name: _distinguishing_suffixes(some) for name, some in by_name.items()}
+    named = [_renamed(c, c.condition + pieces[c.condition][c.recipe]) for c in cells]
     seeds = Counter((cell.condition, cell.seed) for cell in named)
     twice = {condition for (condition, _), times in seeds.items() if times > 1}
-    return [replace(c, condition=c.condition + _piece(c) * (c.condition in twice)) for c in named]
+    return [
+        replace(c, condition=c.condition + _digest_suffix(c) * (c.condition in twice))
+        for c in named
+    ]
 
 
-def _called(cell: Cell, condition: str) -> Cell:
+def _renamed(cell: Cell, condition: str) -> Cell:
     """The cell under another condition's name."""
     return replace(cell, condition=condition, name=f"{condition}-seed{cell.seed}")
 
 
-def _pieces(cells: Sequence[Cell]) -> dict[str, str]:
+def _distinguishing_suffixes(cells: Sequence[Cell]) -> dict[str, str]:
     """Recipe → what tells it from the others of these cells, which have one name."""
     recipes = {cell.recipe: cell for cell in cells}
     if len(recipes) == 1:
@@ -280,7 +290,7 @@ def _mean_occurrences(examples: pd.DataFrame) -> float | None:
     return float(members["occurrences"].mean()) if len(members) else None
 
 
-def _piece(cell: Cell) -> str:
+def _digest_suffix(cell: Cell) -> str:
     """What tells a cell's name from those of cells that have the same facts."""
     return f"-{cell.digests[CONTAMINATED][:6]}"
 
@@ -289,13 +299,13 @@ def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> Non
     """Raise an ArtifactError for scores of another model; what a server ran, the cell says."""
     from contamination.detection.models.base import SERVED
 
-    digest = _scored(contaminated)
+    digest = _scored_model(contaminated)
     if digest != model.artifact.digest and not digest.endswith(SERVED):
         raise ArtifactError(
             f"cells.contaminated is {contaminated.artifact.path}: these are not scores of the "
             f"model {model.artifact.path}; give the scores that were made from that folder."
         )
-    if _scored(clean) in (digest, model.artifact.digest):
+    if _scored_model(clean) in (digest, model.artifact.digest):
         raise ArtifactError(
             f"cells.clean is {clean.artifact.path}: these are scores of the contaminated model "
             "itself; give the scores of the model that it was trained from."
@@ -313,20 +323,21 @@ def _scope(clean: Scores, contaminated: Scores) -> str:
     )
     if clean_scope != contaminated_scope:
         raise ArtifactError(
-            f"cells.clean is {clean.artifact.path}: its detection.scope is {clean_scope!r}, and that of "
-            f"cells.contaminated {contaminated_scope!r}. Give scores of the same part of the examples."
+            f"cells.clean is {clean.artifact.path}: its detection.scope is {clean_scope!r}, and "
+            f"that of cells.contaminated {contaminated_scope!r}. Give scores of the same part of "
+            "the examples."
         )
     return clean_scope
 
 
-def _scored(scores: Scores) -> str:
+def _scored_model(scores: Scores) -> str:
     """The digest of the model whose scores they are, whether or not code of its own ran."""
     from contamination.detection.models.hf_model import CODE
 
     return scores.artifact.inputs["target"].removesuffix(CODE)
 
 
-def _with_flags(examples: pd.DataFrame, second: Second | None) -> pd.DataFrame:
+def _with_flags(examples: pd.DataFrame, second: SecondStage | None) -> pd.DataFrame:
     """The corpus's examples; of two stages with the flags of the fine-tuning set, too."""
     flags = examples.get(COLUMN, pd.Series("", examples.index)).tolist()
     if second is not None and COLUMN in second.texts.examples:
@@ -346,20 +357,24 @@ def _last_step(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["checkpoint_step"] == table["checkpoint_step"].max()]
 
 
-def _wide(scores: Scores, examples: pd.DataFrame) -> pd.DataFrame:
+def _scores_by_method(scores: Scores, examples: pd.DataFrame) -> pd.DataFrame:
     """Examples × (method, variant), of the last training step that was scored."""
     folder = scores.artifact.path
     table = _last_step(scores.table)
     key = ["example_id", "method", "variant"]
     twice = table[table.duplicated(key)]
     if len(twice):
-        raise DataError(f"{folder}: {_at(twice.iloc[0])} was scored twice: score it again.")
+        raise DataError(
+            f"{folder}: {_example_and_method(twice.iloc[0])} was scored twice: score it again."
+        )
     pivoted = table.pivot(index="example_id", columns=["method", "variant"], values="score")
     wide: pd.DataFrame = pivoted.reindex(examples["example_id"]).sort_index(axis=1)
     missing = np.argwhere(~np.isfinite(wide.to_numpy(np.float64)))
     if len(missing):
         row, column = missing[0]
-        place = _at({"example_id": wide.index[row], "method": wide.columns[column][0]})
+        place = _example_and_method(
+            {"example_id": wide.index[row], "method": wide.columns[column][0]}
+        )
         raise DataError(
             f"{folder}: {place} has no finite score ({len(missing)} are missing or NaN): "
             "give the scores of this corpus's examples, or score them again."
@@ -372,5 +387,5 @@ def _defaults(table: pd.DataFrame) -> frozenset[tuple[str, str]]:
     return frozenset(default_pairs.itertuples(index=False, name=None))
 
 
-def _at(row: Mapping[str, Any] | pd.Series[Any]) -> str:
+def _example_and_method(row: Mapping[str, Any] | pd.Series[Any]) -> str:
     return f"example {row['example_id']}, method {row['method']},"

@@ -73,8 +73,10 @@ def recipe(corpus: Nodes, model: Nodes, more: Nodes | None = None, *, without: s
 def chosen(corpus: Nodes, model: Nodes, more: Nodes | None = None) -> dict[str, Any]:
     """The fields of all configs that make a `recipe`, such as {"training.schedule": "cosine"}."""
     nodes = {node: corpus.get(node) for node in CORPUS_NODES}
-    flat = _flat({**nodes, **{node: model.get(node) for node in MODEL_NODES}, **(more or {})})
-    return {k: v for k, v in flat.items() if not (k.startswith(SWAPPED) or _says_nothing(k, v))}
+    flat = _flattened({**nodes, **{node: model.get(node) for node in MODEL_NODES}, **(more or {})})
+    return {
+        k: v for k, v in flat.items() if not (k.startswith(SWAPPED) or _changes_no_result(k, v))
+    }
 
 
 def differences(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -91,14 +93,15 @@ def differences(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     shared = [name for name in sorted(first) if all(name in flat for flat in rest)]
     unlike = [name for name in shared if any(flat[name] != first[name] for flat in rest)]
     names = {
-        key: "".join(_said(name, flat[name]) for name in unlike) for key, flat in recipes.items()
+        key: "".join(_part_of_name(name, flat[name]) for name in unlike)
+        for key, flat in recipes.items()
     }
     if len(set(names.values())) < len(recipes) or max(map(len, names.values())) > LONGEST:
         return {key: f"-{key[:6]}" for key in recipes}
     return names
 
 
-def _said(name: str, value: Any) -> str:
+def _part_of_name(name: str, value: Any) -> str:
     """A field in a name of files: its last word and its value, or a class's own name."""
     if name.endswith(CLASS):
         return f"-{str(value).rpartition('.')[2]}"
@@ -113,18 +116,18 @@ def parts_of(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
     return {str(name): part for name, part in pooled.groupby("condition", sort=False)}
 
 
-def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flattened(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """{"a": {"b": 1}} → {"a.b": 1}; lists are values. Null says the same as no field at all."""
     flat: dict[str, Any] = {}
     for key, value in node.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
+            flat |= _flattened(value, f"{prefix}{key}.")
         elif value is not None:
             flat[f"{prefix}{key}"] = value
     return flat
 
 
-def _says_nothing(key: str, value: Any) -> bool:
+def _changes_no_result(key: str, value: Any) -> bool:
     """Whether a field holds a random draw, a place, or a way of running that changes no result.
 
     So does one that older configs lack, where it has its default.
@@ -150,7 +153,7 @@ STAGES = {(True, False): PRETRAINING, (False, True): FINETUNING, (True, True): B
 
 
 @dataclass(frozen=True)
-class Second:
+class SecondStage:
     """What makes a cell one of two stages.
 
     Attributes:
@@ -188,8 +191,8 @@ class Second:
         ):
             if model.artifact.inputs.get(role) != artifact.digest:
                 raise ArtifactError(
-                    f"cells.{field} is {artifact.path}: the model {model.artifact.path} was not trained "
-                    "from it. Give the folder that it was trained from."
+                    f"cells.{field} is {artifact.path}: the model {model.artifact.path} was not "
+                    "trained from it. Give the folder that it was trained from."
                 )
 
         artifact = self.texts.examples

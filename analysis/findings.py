@@ -9,8 +9,8 @@ import pandas as pd
 
 from contamination.analysis.conditions import parts_of
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.methods import Entry
-from contamination.analysis.provenance import Facts, Record
+from contamination.analysis.methods import GlossaryEntry
+from contamination.analysis.provenance import CellRecord, Facts
 from contamination.analysis.sweeps import Sweep
 from contamination.core.report.tables import Table
 
@@ -30,13 +30,13 @@ class Findings:
     """`headline.headlines`: the answer, before anything else."""
     controls: str
     """`headline.controls_line`."""
-    records: Mapping[str, Sequence[Record]]
+    records: Mapping[str, Sequence[CellRecord]]
     tables: Mapping[str, Sequence[Table]]
     sentences: Mapping[str, Sequence[str]]
-    """`summary.of_conditions`."""
+    """`summary.sentences_by_condition`."""
     cells: Sequence[Facts]
-    """`facts.cell_facts` of each."""
-    glossary: Sequence[Entry]
+    """`provenance.cell_facts` of each cell."""
+    glossary: Sequence[GlossaryEntry]
     examples: Sequence[str]
     """Pages beside the report, a cell each, with its examples token by token."""
     config: AnalysisConfig

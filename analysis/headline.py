@@ -10,7 +10,7 @@ import pandas as pd
 from contamination.analysis.cells import CLEAN
 from contamination.analysis.methods import label
 from contamination.analysis.statistics.controls import by_control, verdict
-from contamination.analysis.summary import described, jointly, many
+from contamination.analysis.summary import many, trend_clause, with_joint_intervals
 from contamination.analysis.sweeps import Sweep, short, swept
 from contamination.analysis.tables.statistical import in_against_out
 from contamination.detection.baselines.blind import BLIND
@@ -26,8 +26,8 @@ def headlines(
 
     Args:
         sweeps: those of the report.
-        sentences: `summary.of_conditions`.
-        replicates: `statistics.replicates.replicates_table`.
+        sentences: `summary.sentences_by_condition`.
+        replicates: `statistics.counterfactual.replicates_table`.
     """
     outside_sweeps = {
         name: sentences_of_condition
@@ -45,7 +45,7 @@ def headlines(
         for name, sentences_of_condition in outside_sweeps.items()
         if sentences_of_condition
     ]
-    pairs = [_of_pair(str(name), rows) for name, rows in replicates.groupby("condition")]
+    pairs = [_swapped_pair(str(name), rows) for name, rows in replicates.groupby("condition")]
     return [*(headline(sweep, sweeps) for sweep in sweeps), *single, *pairs]
 
 
@@ -61,20 +61,20 @@ def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     fixed = sweep.fixed if first is sweep else sweep.told_from(sweeps)
     along = f"{sweep.factor.axis} from {low} to {high} ({fixed})"
     if not ranking:
-        return f"Along {along} no method was measured everywhere{_without(sweep)}."
+        return f"Along {along} no method was measured everywhere{_levels_without_number(sweep)}."
     best_method, median_method = ranking[0], ranking[len(ranking) // 2]
     name = label(*best_method, ranking)
     if len(ranking) > 1:
         corrected = "(AUROC's intervals corrected for the choice, the slope's not)"
         name += f", the best of {len(ranking)} methods on average {corrected},"
-    text = _moves(sweep, best_method, name, along)
+    text = _movement(sweep, best_method, name, along)
     if median_method != best_method:
         median_name = f"{label(*median_method, ranking)}, the median one,"
-        text += f". {_moves(sweep, median_method, median_name, sweep.factor.axis)}"
-    return f"{text}{_how_many(sweep)}{_without(sweep)}."
+        text += f". {_movement(sweep, median_method, median_name, sweep.factor.axis)}"
+    return f"{text}{_count_of_slopes(sweep)}{_levels_without_number(sweep)}."
 
 
-def _of_pair(condition: str, replicates: pd.DataFrame) -> str:
+def _swapped_pair(condition: str, replicates: pd.DataFrame) -> str:
     """What a condition and its swapped replicate say together: each example is its own control."""
     by_method = in_against_out(replicates, ["method", "variant"])
     row = by_method.sort_values("share_above_0", kind="stable").iloc[-1]
@@ -85,8 +85,9 @@ def _of_pair(condition: str, replicates: pd.DataFrame) -> str:
     return (
         f"{condition} and its swapped replicate together: of {examples} "
         f"{row['share_above_0']:.0%} score higher by the model that saw them than by the other, "
-        f"with {label(method, variant, by_method.index)}{note}; the difference is {row['mean']:.2f} "
-        f"(standard error {row['standard_error']:.2f}) standard deviations of the non-members."
+        f"with {label(method, variant, by_method.index)}{note}; the difference is "
+        f"{row['mean']:.2f} (standard error {row['standard_error']:.2f}) standard deviations of "
+        "the non-members."
     )
 
 
@@ -105,17 +106,17 @@ def controls_line(pooled: pd.DataFrame) -> str:
     return f"Controls: {'; '.join(verdicts)}."
 
 
-def _moves(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) -> str:
+def _movement(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) -> str:
     """How the AUROC of a method moves along the sweep."""
-    line = jointly(sweep.line(*pair))
+    line = with_joint_intervals(sweep.line(*pair))
     untested = {"slope": math.nan, "turns": "", "note": "it was not tested"}
     trend = sweep.slopes.get(pair, untested)
     levels = line[sweep.factor.column]
     values = line.assign(at=levels.map(short), level=levels.astype(float))
-    return described(name, axis, trend, values, None)
+    return trend_clause(name, axis, trend, values, None)
 
 
-def _how_many(sweep: Sweep) -> str:
+def _count_of_slopes(sweep: Sweep) -> str:
     """For how many methods the slope's interval excludes 0; nothing where there is one."""
     rows = [sweep.slopes[pair] for pair in sweep.ranking if pair in sweep.slopes]
     rows = [row for row in rows if not math.isnan(row["slope"])]
@@ -125,6 +126,6 @@ def _how_many(sweep: Sweep) -> str:
     return text * (len(rows) > 1)
 
 
-def _without(sweep: Sweep) -> str:
+def _levels_without_number(sweep: Sweep) -> str:
     """The factor's values without a number, each with the reason."""
     return "".join(f"; no value at {short(at)} ({why})" for at, why in sweep.reasons.items())

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from contamination.analysis.findings import Findings
-from contamination.analysis.statistics.controls import LEVEL, looked_at, stamp
+from contamination.analysis.statistics.controls import LEVEL, control_warning, tested_controls
 from contamination.analysis.summary import reading_guide
 from contamination.core.report.tables import Table
 
@@ -65,11 +65,11 @@ def _section(section: Section) -> list[str]:
     results = section.results
     if results is None:
         return ["## Over all conditions", *charts_and_tables]
-    off = stamp(results)
+    off = control_warning(results)
     return [
         f"## {section.condition}",
         *([f"> **{off}**"] if off else []),
         "\n".join(f"- {sentence}" for sentence in section.sentences),
         *charts_and_tables,
-        *([ON_CONTROLS] if len(looked_at(results)) else []),
+        *([ON_CONTROLS] if len(tested_controls(results)) else []),
     ]

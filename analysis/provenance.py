@@ -37,7 +37,7 @@ LOSSES = {
 
 
 @dataclass(frozen=True)
-class Record:
+class CellRecord:
     """One cell's record, found again by its `model` (the artefact's digest)."""
 
     model: str
@@ -55,18 +55,18 @@ class Record:
     """Each scored method's class, by its name."""
 
 
-def open_record(paths: CellPaths) -> Record:
+def open_record(paths: CellPaths) -> CellRecord:
     """Read a cell's record through its artefacts' owners."""
     with reading(paths.corpus, paths.model, paths.contaminated):
         corpus, model = open_corpus(paths.corpus), open_trained("cells.model", paths.model)
-        return Record(
+        return CellRecord(
             model=model.artifact.digest,
             evaluations=model.evaluations,
             exposures=model.exposures["step"].to_numpy(np.int64),
             ledger=ledger_counts(corpus.ledger, corpus.artifact.counts),
-            made={**training_facts(model), **_cost(paths)},
-            settings={**_settings(corpus.artifact), **_settings(model.artifact)},
-            methods=_classes(open_scores(paths.contaminated)),
+            made={**training_facts(model), **_cost_facts(paths)},
+            settings={**_identity_settings(corpus.artifact), **_identity_settings(model.artifact)},
+            methods=_class_by_method(open_scores(paths.contaminated)),
         )
 
 
@@ -109,23 +109,23 @@ def utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _cost(paths: CellPaths) -> dict[str, str]:
+def _cost_facts(paths: CellPaths) -> dict[str, str]:
     if paths.seconds is None:
         return {}
     hours = {"GPU hours": f"{paths.gpu_hours:.2f}"} if paths.gpu_hours else {}
     return {"wall time": duration(paths.seconds), **hours}
 
 
-def _settings(artifact: Artifact) -> dict[str, Any]:
+def _identity_settings(artifact: Artifact) -> dict[str, Any]:
     return dict(read_manifest(artifact.path).get("identity") or {})
 
 
-def _classes(scores: Scores) -> dict[str, str]:
+def _class_by_method(scores: Scores) -> dict[str, str]:
     nodes = scores.artifact.config().get("method") or {}
     return {name: str(node.get("_target_", "")) for name, node in nodes.items()}
 
 
-def loss_table(records: Sequence[Record]) -> pd.DataFrame:
+def loss_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     """Rows side, step, loss (mean over the records' seeds), low and high (their range)."""
     wanted = {"step": "step", **{column: side for side, column in LOSSES.items()}}
     parts = [record.evaluations.rename(columns=wanted) for record in records]
@@ -135,7 +135,7 @@ def loss_table(records: Sequence[Record]) -> pd.DataFrame:
     return grouped.agg(loss="mean", low="min", high="max").reset_index()
 
 
-def has_losses(records: Sequence[Record]) -> bool:
+def has_losses(records: Sequence[CellRecord]) -> bool:
     """Whether losses were evaluated at least twice during some training."""
     return any(len(record.evaluations) > 1 for record in records)
 
@@ -145,7 +145,7 @@ PACKAGES = ("contamination-testbed", "torch", "transformers", "deepspeed", "nump
 Facts = Mapping[str, str]
 
 
-def cell_facts(cell: Cell, record: Record | None) -> Facts:
+def cell_facts(cell: Cell, record: CellRecord | None) -> Facts:
     """A cell's facts in words; those of its training need its record."""
     members = cell.examples[cell.examples["member"]]
     numbers = sorted(set(members["occurrences"]) - {0})

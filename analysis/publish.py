@@ -14,12 +14,12 @@ from contamination.analysis.headline import controls_line, headlines
 from contamination.analysis.markdown_report import OVER_CONDITIONS, Picture, Section, markdown
 from contamination.analysis.methods import glossary, methods_of
 from contamination.analysis.page.build import page
-from contamination.analysis.provenance import Record, cell_facts, provenance
+from contamination.analysis.provenance import CellRecord, cell_facts, provenance
 from contamination.analysis.report_folder import CHARTS, PAGE, REPORT, TABLES
 from contamination.analysis.statistics.curves import histogram_table, roc_table, samples
 from contamination.analysis.statistics.pooled import by_condition
 from contamination.analysis.statistics.tidy_tables import Statistics
-from contamination.analysis.summary import of_conditions
+from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.sweeps import Sweep, sweeps_of
 from contamination.analysis.tables.estimates import cell_tables, sweep_table
 from contamination.analysis.tables.paper_tables import learning_rate_table
@@ -33,7 +33,7 @@ def gather(
     stage: AnalysisStage,
     cells: Sequence[Cell],
     tables: Statistics,
-    records: Sequence[Record],
+    records: Sequence[CellRecord],
     examples: Sequence[str] = (),
 ) -> Findings:
     """All that is shown. `records` are found by their models; a cell may have none."""
@@ -45,7 +45,7 @@ def gather(
     }
     confidence = stage.analysis.confidence
     sweeps = sweeps_of(tables.pooled, tables.trends, series_of(cells))
-    sentences = of_conditions(tables, confidence)
+    sentences = sentences_by_condition(tables, confidence)
     scored = tables.pooled[tables.pooled["method"] != BLIND]
     classes = {name: path for record in records for name, path in record.methods.items()}
     return Findings(

@@ -66,12 +66,14 @@ def direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> D
     rises, falls = trend["slope_low"] > 0, trend["slope_high"] < 0
     if not rises and not falls:
         return Direction.FLAT
-    if _objection(trend, values, alpha):
+    if _contradiction(trend, values, alpha):
         return Direction.DISPUTED
     return Direction.RISES if rises else Direction.FALLS
 
 
-def described(name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
+def trend_clause(
+    name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: float | None
+) -> str:
     """A clause on one method, such as "AUROC of loss rises with occurrences: its log-odds …".
 
     `values` has the column `at` too: what varies, in words. It may be empty.
@@ -80,18 +82,19 @@ def described(name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: flo
     start = f"AUROC of {name} {which.value} with {axis}"
     if which is Direction.UNKNOWN:
         why = str(trend["note"]).removeprefix(NO_SLOPE)
-        return f"{start}: {why}{_ends(values, '; it goes')}"
+        return f"{start}: {why}{_from_first_to_last(values, '; it goes')}"
     if math.isnan(trend["slope"]) and which in (Direction.RISES, Direction.FALLS):
         why = str(trend["note"]).removeprefix(NO_SLOPE)
-        ends = _ends(values.iloc[_turning_rows(trend, values)], "")
+        ends = _from_first_to_last(values.iloc[_turning_rows(trend, values)], "")
         return f"{start}{ends}; no slope can be estimated: {why}"
     if which is Direction.ZIGZAGS:
-        return f"{start}, in no steady direction: {_list(values)}"
+        return f"{start}, in no steady direction: {_every_value(values)}"
     if which in (Direction.PEAKS, Direction.DIPS):
-        return f"{start}: {_list(values.iloc[_turning_rows(trend, values)])}"
-    sentence = f"{start}: its log-odds {_change(trend)} per doubling{_ends(values, ',')}"
+        return f"{start}: {_every_value(values.iloc[_turning_rows(trend, values)])}"
+    ends = _from_first_to_last(values, ",")
+    sentence = f"{start}{ends}: its log-odds {_slope_in_words(trend)} per doubling"
     if which is Direction.DISPUTED:
-        sentence += f"; but {_objection(trend, values, alpha)}"
+        sentence += f"; but {_contradiction(trend, values, alpha)}"
     return sentence
 
 
@@ -100,11 +103,11 @@ def in_words(row: Row | pd.Series[Any]) -> str:
     return f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
 
 
-def _objection(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
+def _contradiction(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
     """What contradicts the sign of the slope, in words; empty where nothing does."""
     sign = 1 if trend["slope"] > 0 else -1
-    if not _confirmed(trend, sign, alpha):
-        return f"Kendall's τ does not confirm it ({_tau(trend, alpha)})"
+    if not _confirmed_by_tau(trend, sign, alpha):
+        return f"Kendall's τ does not confirm it ({_tau_in_words(trend, alpha)})"
     if len(values) and sign * (values["value"].iloc[-1] - values["value"].iloc[0]) < 0:
         return "the last AUROC is on the other side of the first"
     if -sign in _clear_moves(trend, values):
@@ -112,7 +115,7 @@ def _objection(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
     return ""
 
 
-def _confirmed(trend: Row, sign: int, alpha: float | None) -> bool:
+def _confirmed_by_tau(trend: Row, sign: int, alpha: float | None) -> bool:
     """Whether τ says the same; it says nothing where it could not be computed."""
     if not sign * trend["tau"] > 0:
         return False
@@ -132,7 +135,7 @@ def _turning_rows(trend: Row, values: pd.DataFrame) -> list[int]:
     return rows_of_levels(trend["turns"], values["level"].tolist()) if len(values) else []
 
 
-def _change(trend: Row) -> str:
+def _slope_in_words(trend: Row) -> str:
     """Such as "increase by 0.71 [0.60, 0.82]"; a fall is told as a positive decrease."""
     numbers: Sequence[float] = [trend[name] for name in ("slope", "slope_low", "slope_high")]
     verb = "change"
@@ -143,7 +146,7 @@ def _change(trend: Row) -> str:
     return f"{verb} by {numbers[0]:.2f} [{numbers[1]:.2f}, {numbers[2]:.2f}]"
 
 
-def _ends(values: pd.DataFrame, lead: str) -> str:
+def _from_first_to_last(values: pd.DataFrame, lead: str) -> str:
     """Such as ", from 0.55 [0.50, 0.60] at 1 to 0.94 [0.90, 0.97] at 8"; empty without values."""
     if len(values) < 2:
         return ""
@@ -151,11 +154,11 @@ def _ends(values: pd.DataFrame, lead: str) -> str:
     return f"{lead} from {in_words(first)} at {first['at']} to {in_words(last)} at {last['at']}"
 
 
-def _list(values: pd.DataFrame) -> str:
+def _every_value(values: pd.DataFrame) -> str:
     return ", ".join(f"{in_words(row)} at {row['at']}" for row in values.to_dict("records"))
 
 
-def _tau(trend: Row, alpha: float | None) -> str:
+def _tau_in_words(trend: Row, alpha: float | None) -> str:
     """τ, with the p-value of its test where there is one."""
     if math.isnan(trend["tau"]):
         return "it could not be computed"
@@ -189,25 +192,34 @@ def sentences(
     Methods are compared by their default variants. A claim needs its own test: "strongest" the
     paired one against every other method, corrected; "rises" the slope's interval and τ's test.
     """
-    shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
-    detectors = shown[(shown["checkpoint"] == CONTAMINATED) & shown["default"]]
+    mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
+    detectors = mean_aurocs[(mean_aurocs["checkpoint"] == CONTAMINATED) & mean_aurocs["default"]]
     over_all = detectors[detectors["occurrences"] == ANY]
     best = over_all.sort_values("value", ascending=False, kind="stable").iloc[0]
-    name = label(best["method"], best["variant"], methods_of(shown[shown["method"] != BLIND]))
-    looked = by_control(pooled)
+    name = label(
+        best["method"], best["variant"], methods_of(mean_aurocs[mean_aurocs["method"] != BLIND])
+    )
+    rows_by_control = by_control(pooled)
     if best["needs"]:
-        found = [_unmeasured(best)]
+        main_sentences = [_why_unmeasured(best)]
     else:
-        best_of = _best(name, best, methods_of(detectors), comparisons, confidence)
-        found = [best_of, _trend(name, best, detectors, trends, confidence)]
+        best_sentence = _best_method(name, best, methods_of(detectors), comparisons, confidence)
+        main_sentences = [
+            best_sentence,
+            _over_occurrences(name, best, detectors, trends, confidence),
+        ]
     return [
-        *found,
-        _control("Clean control (the model before the contaminated training)", looked.get(CLEAN)),
-        _control("Blind baseline (a text classifier without the model)", looked.get(BLIND)),
+        *main_sentences,
+        _control_sentence(
+            "Clean control (the model before the contaminated training)", rows_by_control.get(CLEAN)
+        ),
+        _control_sentence(
+            "Blind baseline (a text classifier without the model)", rows_by_control.get(BLIND)
+        ),
     ]
 
 
-def of_conditions(tables: Statistics | Report, confidence: float) -> dict[str, list[str]]:
+def sentences_by_condition(tables: Statistics | Report, confidence: float) -> dict[str, list[str]]:
     """The sentences on each condition, in their order; flags on its scores are last."""
     sentences_by_condition = {}
     for condition, part in parts_of(tables.pooled).items():
@@ -225,7 +237,7 @@ def of_conditions(tables: Statistics | Report, confidence: float) -> dict[str, l
     return sentences_by_condition
 
 
-def _unmeasured(row: pd.Series[Any]) -> str:
+def _why_unmeasured(row: pd.Series[Any]) -> str:
     """Why a condition has no number over its benchmarks."""
     why = lacks(row)
     if row["n_members"] and row["n_nonmembers"]:
@@ -233,12 +245,12 @@ def _unmeasured(row: pd.Series[Any]) -> str:
     return f"{why[0].upper()}{why[1:]}."
 
 
-def _best(
+def _best_method(
     name: str, best: pd.Series[Any], methods: Methods, comparisons: pd.DataFrame, confidence: float
 ) -> str:
     members, nonmembers = best["n_members"], best["n_nonmembers"]
     measured = (
-        f"AUROC {in_words(jointly(best))} over {'all ' if members > 1 else ''}"
+        f"AUROC {in_words(with_joint_intervals(best))} over {'all ' if members > 1 else ''}"
         f"{many(members, 'member')} and {many(nonmembers, 'non-member')}, mean over benchmarks"
     )
     if len(methods) == 1:
@@ -266,7 +278,7 @@ def _not_beaten(best: str, comparisons: pd.DataFrame, confidence: float) -> set[
     return {method for pair in pairs if best in pair for method in pair if method != best}
 
 
-def _trend(
+def _over_occurrences(
     name: str,
     best: pd.Series[Any],
     detectors: pd.DataFrame,
@@ -283,10 +295,10 @@ def _trend(
         return "Occurrences: no slope, since all members of a benchmark have the same number."
     values = detectors[detectors["method"].eq(best["method"]) & detectors["occurrences"].ne(ANY)]
     values = values.sort_values("occurrences", key=lambda column: column.map(occurrences_order))
-    values = jointly(values).assign(
+    values = with_joint_intervals(values).assign(
         at=values["occurrences"], level=values["occurrences"].astype(float)
     )
-    sentence = described(name, "occurrences", row, values, 1 - confidence)
+    sentence = trend_clause(name, "occurrences", row, values, 1 - confidence)
     measured = slopes[slopes["slope"].notna()]
     if measured.empty:
         return f"{sentence}."
@@ -295,12 +307,12 @@ def _trend(
     return f"{sentence}. The slope's interval is above 0 for {rising} of {methods}."
 
 
-def _control(name: str, rows: pd.DataFrame | None) -> str:
+def _control_sentence(name: str, rows: pd.DataFrame | None) -> str:
     """Whether a control is off, by the rows of `by_control`."""
     return f"{name}: {'not measured' if rows is None else verdict(rows)}."
 
 
-def jointly(estimates: Estimates) -> Estimates:
+def with_joint_intervals(estimates: Estimates) -> Estimates:
     """A row, or rows, of the pooled table with intervals that hold for any choice of a method."""
     corrected = estimates.copy()
     corrected[["ci_low", "ci_high"]] = estimates[["joint_low", "joint_high"]].to_numpy()

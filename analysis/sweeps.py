@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from contamination.analysis.cells import Series, Shared
+from contamination.analysis.cells import Series, SharedSettings
 from contamination.analysis.methods import Methods, checkpoint_of, in_order
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.statistics.results import lacks
@@ -134,10 +134,17 @@ class Sweep:
 def sweeps_of(pooled: pd.DataFrame, trends: pd.DataFrame, series: Series) -> list[Sweep]:
     """Every series of at least two conditions, factor by factor."""
     return [
-        Sweep(factor, _name(factor, i), rows, _own(trends, factor, rows), unmeasured, tuple(apart))
+        Sweep(
+            factor,
+            _file_stem(factor, i),
+            rows,
+            _trends_of_series(trends, factor, rows),
+            unmeasured,
+            tuple(apart),
+        )
         for factor in FACTORS
-        for i, (shared, rows, unmeasured) in enumerate(_groups(pooled, factor, series))
-        for apart in [_apart(shared, rows, pooled)]
+        for i, (shared, rows, unmeasured) in enumerate(_series(pooled, factor, series))
+        for apart in [_distinguishing_words(shared, rows, pooled)]
     ]
 
 
@@ -158,17 +165,19 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _name(factor: Factor, place: int) -> str:
+def _file_stem(factor: Factor, place: int) -> str:
     return f"auroc_by_{factor.column}" + f"-{place + 1}" * (place > 0)
 
 
-def _own(trends: pd.DataFrame, factor: Factor, rows: pd.DataFrame) -> pd.DataFrame:
+def _trends_of_series(trends: pd.DataFrame, factor: Factor, rows: pd.DataFrame) -> pd.DataFrame:
     """The trends of the series with these rows: it is named by one of its conditions."""
     along = (trends["over"] == factor.column) & (trends["benchmark"] == ALL)
     return trends[along & trends["condition"].isin(rows["condition"])]
 
 
-def _apart(shared: Shared, rows: pd.DataFrame, pooled: pd.DataFrame) -> Iterator[str]:
+def _distinguishing_words(
+    shared: SharedSettings, rows: pd.DataFrame, pooled: pd.DataFrame
+) -> Iterator[str]:
     """What tells the series from others of its factor, beyond what `Sweep.fixed` always says."""
     if shared.swapped:
         yield "members and non-members swapped"
@@ -177,9 +186,9 @@ def _apart(shared: Shared, rows: pd.DataFrame, pooled: pd.DataFrame) -> Iterator
         yield f"mean occurrences {short(float(rows[level].iloc[0]))}"
 
 
-def _groups(
+def _series(
     pooled: pd.DataFrame, factor: Factor, series: Series
-) -> Iterator[tuple[Shared, pd.DataFrame, pd.DataFrame]]:
+) -> Iterator[tuple[SharedSettings, pd.DataFrame, pd.DataFrame]]:
     """Conditions that differ in the factor alone, where several of its values were measured.
 
     What they share, their AUROC rows, and one row for each that has no number.

@@ -38,13 +38,13 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from contamination.analysis.statistics.dose_response import (
-    Sample,
+    BenchmarkScores,
     dose_response,
     interval,
     logistic,
 )
 from contamination.analysis.statistics.dose_test import joint_test, stratum
-from contamination.analysis.statistics.trends import _series_test, shape
+from contamination.analysis.statistics.trends import _series_tests, shape
 from contamination.analysis.statistics.turning_points import as_text, turning_levels
 from contamination.analysis.summary import Direction, direction
 from contamination.core.statistics import bootstrap
@@ -147,11 +147,11 @@ def report(
     `level` is the AUROC's log-odds at one copy.
     """
     samples, strata, first = [], [], 0
-    for numbers, others in zip(counts, nonmembers, strict=True):
+    for numbers, n_nonmembers in zip(counts, nonmembers, strict=True):
         x, n = np.log2(numbers), len(numbers)
         scores = rng.normal(2**0.5 * norm.ppf(logistic(level + slope * x)))
-        drawn = bootstrap.resample(n, others, DRAWS, int(rng.integers(1 << 40)))
-        samples.append(Sample(x, scores, rng.normal(size=others), drawn))
+        drawn = bootstrap.resample(n, n_nonmembers, DRAWS, int(rng.integers(1 << 40)))
+        samples.append(BenchmarkScores(x, scores, rng.normal(size=n_nonmembers), drawn))
         if n > 2 and np.ptp(numbers) > 0:
             strata.append(stratum(np.arange(first, first + n), numbers, scores))
         first += n
@@ -168,14 +168,14 @@ def report(
     return Report(slopes[0], low, high, direction(row, values, 1 - CONFIDENCE), missed)
 
 
-def aurocs_of(samples: Sequence[Sample], rng: Rng) -> dict[float, Estimate]:
+def aurocs_of(samples: Sequence[BenchmarkScores], rng: Rng) -> dict[float, Estimate]:
     """The mean AUROC of each log2 number of copies that all benchmarks have, as in a report."""
     by_benchmark = [_aurocs(sample, int(rng.integers(1 << 40))) for sample in samples]
     shared = set.intersection(*(set(aurocs) for aurocs in by_benchmark))
     return {x: mean([aurocs[x] for aurocs in by_benchmark]) for x in sorted(shared)}
 
 
-def _aurocs(sample: Sample, seed: int) -> dict[float, Estimate]:
+def _aurocs(sample: BenchmarkScores, seed: int) -> dict[float, Estimate]:
     """One benchmark's; all numbers of copies are compared with the same non-members."""
     rng, size = np.random.default_rng(seed), len(sample.nonmembers)
     nonmembers = ranked_side(sample.nonmembers, bootstrap.draw_counts(size, LEVEL_DRAWS, seed))
@@ -226,11 +226,13 @@ def slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> int:
                 rng = np.random.default_rng([members, benchmarks, round(100 * auroc)])
                 centre = _mean_log(design, members, rng)
                 level = float(np.log(auroc / (1 - auroc))) - slope * centre
-                made = []
+                simulated_reports = []
                 for _ in range(reports):
                     counts = [occurrences(design, members, rng) for _ in range(benchmarks)]
-                    made.append(report(counts, [members] * benchmarks, level, slope, rng))
-                text, off = row_of(made, slope)
+                    simulated_reports.append(
+                        report(counts, [members] * benchmarks, level, slope, rng)
+                    )
+                text, off = row_of(simulated_reports, slope)
                 place = f"{name} | {members} | {benchmarks} | {auroc} | {slope}"
                 print(f"| {place} | {text} |{' OFF' * off}", flush=True)
                 bad += off
@@ -246,11 +248,14 @@ def unequal(reports: int) -> int:
         for auroc in LEVELS:
             rng = np.random.default_rng([*UNEQUAL, round(100 * auroc)])
             level = float(np.log(auroc / (1 - auroc)))
-            made = []
+            simulated_reports = []
             for _ in range(reports):
                 counts = [occurrences(designs(size)[name], size, rng) for size in UNEQUAL]
-                made.append(report(counts, UNEQUAL, level, 0.0, rng))
-            missed, words = float(np.mean([r.missed for r in made])), _words(made)
+                simulated_reports.append(report(counts, UNEQUAL, level, 0.0, rng))
+            missed, words = (
+                float(np.mean([r.missed for r in simulated_reports])),
+                _words(simulated_reports),
+            )
             off = sum(words) > 0.05 + 3 * (0.05 * 0.95 / reports) ** 0.5
             shares = " | ".join(f"{share:.1%}" for share in (missed, *words))
             print(f"| {name} | {auroc} | {shares} |{' OFF' * off}", flush=True)
@@ -297,8 +302,8 @@ def sweep(
             scores = hard + NOISE * rng.normal(size=2 * size)
             ranked = bootstrap.rank(scores[inserted] + shift, scores[size:], drawn)
             parts[level].append(estimate_ranked(ranked, [AUROC])[AUROC.name])
-    line = {level: mean(own) for level, own in parts.items()}
-    row = {**_series_test(line), **shape(line, CONFIDENCE)}
+    line = {level: mean(of_benchmarks) for level, of_benchmarks in parts.items()}
+    row = {**_series_tests(line), **shape(line, CONFIDENCE)}
     excludes = row["slope_low"] > 0 or row["slope_high"] < 0
     values = values_of({float(np.log2(level)): auroc for level, auroc in line.items()})
     stated = direction(row, values)
@@ -308,14 +313,14 @@ def sweep(
 
 def drawn_sets(poisson: bool, levels: Sequence[float], members: int, rng: Rng) -> list[Drawn]:
     """Which members of one benchmark each level inserts, and the resamples of both sides."""
-    seed, found = int(rng.integers(1 << 40)), []
-    others = draw_named_counts([str(-i - 1) for i in range(members)], SWEEP_DRAWS, seed)
+    seed, sets = int(rng.integers(1 << 40)), []
+    nonmember_counts = draw_named_counts([str(-i - 1) for i in range(members)], SWEEP_DRAWS, seed)
     for level in levels:
         copies = rng.poisson(level, members) if poisson else np.ones(members)
         inserted = np.flatnonzero(copies)
         drawn = draw_named_counts([str(i) for i in inserted], SWEEP_DRAWS, seed)
-        found.append(Drawn(inserted, Resample(drawn, others)))
-    return found
+        sets.append(Drawn(inserted, Resample(drawn, nonmember_counts)))
+    return sets
 
 
 def sweeps(reports: int) -> int:
@@ -331,7 +336,10 @@ def sweeps(reports: int) -> int:
             for name, shifts in SHIFTS.items():
                 shifts = shifts[: len(levels)]
                 picked = (rng.choice(len(sets), benchmarks, replace=False) for _ in range(reports))
-                stated = [sweep(levels, [sets[i] for i in own], shifts, rng) for own in picked]
+                stated = [
+                    sweep(levels, [sets[i] for i in chosen_sets], shifts, rng)
+                    for chosen_sets in picked
+                ]
                 shares = np.mean(stated, axis=0)
                 slack = 3 * (0.05 * 0.95 / reports) ** 0.5
                 off = name == "flat" and bool((np.abs(shares[:2] - 0.05) > 0.02 + slack).any())

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.methods import Methods, checkpoint_of, label, look
+from contamination.analysis.methods import Methods, checkpoint_of, label, method_style
 from contamination.analysis.statistics.curves import MOST_DRAWS
 from contamination.analysis.summary import many
 from contamination.core.statistics.metrics import AUROC
@@ -232,7 +232,7 @@ def name(method: str, variant: str, methods: Methods) -> str:
 
 
 def _marker(method: str, methods: Methods) -> dict[str, Any]:
-    colour, marker, _ = look(method, methods)
+    colour, marker, _ = method_style(method, methods)
     white = {"markeredgecolor": "white", "markeredgewidth": 0.8}
     thin = not isinstance(marker, str) or marker in "*PX"  # covers less of its box
     size = 9 if thin else 6.5

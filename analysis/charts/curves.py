@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from contamination.analysis.cells import CLEAN, CONTAMINATED
 from contamination.analysis.charts import base
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.methods import look, methods_of
-from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.methods import method_style, methods_of
+from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.curves import EDGES
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.summary import many
@@ -36,9 +36,9 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
 
     def draw(axes: Axes, method: tuple[str, str]) -> None:
         axes.plot([least, 1], [least, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
-        colour = look(method[0], methods).colour
+        colour = method_style(method[0], methods).colour
         for checkpoint, tone in ((CLEAN, "#9A9A9A"), (CONTAMINATED, colour)):
-            line = _of(mean_curves, method, checkpoint=checkpoint)
+            line = _rows_of_method(mean_curves, method, checkpoint=checkpoint)
             fpr, tpr, low, high = (line[name].clip(lower=least / 2) for name in POINTS)
             axes.fill_between(fpr, low, high, color=tone, alpha=0.2, linewidth=0, step="post")
             axes.plot(fpr, tpr, color=tone, linewidth=1.7, drawstyle="steps-post")
@@ -49,7 +49,7 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
 
     labels = "false-positive rate", "true-positive rate"
     words = "ROC on log axes", base.subtitle(rows), roc_caption(rows, config)
-    return _panels(draw, mean_curves, labels, words, stamp(rows) is not None)
+    return _panels(draw, mean_curves, labels, words, control_warning(rows) is not None)
 
 
 def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
@@ -68,7 +68,7 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
 
     def draw(axes: Axes, method: tuple[str, str]) -> None:
         for side, colour in SIDES.items():
-            line = _of(mean_bins, method, side=side)
+            line = _rows_of_method(mean_bins, method, side=side)
             low, high = (line[name].where(line["share"] > 0) for name in POINTS[2:])
             band = [[*end, end.iloc[-1]] for end in (low, high)]  # the last bin has a width too
             axes.fill_between(
@@ -80,7 +80,7 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
 
     labels = "score, in standard deviations of the non-members", "share"
     words = "Scores of members and non-members", base.subtitle(rows), histogram_caption(rows)
-    return _panels(draw, mean_bins, labels, words, stamp(rows) is not None)
+    return _panels(draw, mean_bins, labels, words, control_warning(rows) is not None)
 
 
 def histogram_caption(rows: pd.DataFrame) -> str:
@@ -102,7 +102,7 @@ def _sizes(rows: pd.DataFrame) -> str:
     return f"{members} and {nonmembers} of all benchmarks, {base.seeds(rows).lower()}"
 
 
-def _of(table: pd.DataFrame, method: tuple[str, str], **equal: str) -> pd.DataFrame:
+def _rows_of_method(table: pd.DataFrame, method: tuple[str, str], **equal: str) -> pd.DataFrame:
     """The rows of one method (name, variant) and of other columns' values."""
     for column, value in {"method": method[0], "variant": method[1], **equal}.items():
         table = table[table[column] == value]
@@ -129,7 +129,7 @@ def _panels(
         for axes, method in zip(panels, methods, strict=False):
             draw(axes, method)
             name = base.name(*method, methods)
-            size, colour = 9 if len(name) < 24 else 7, look(method[0], methods).colour
+            size, colour = 9 if len(name) < 24 else 7, method_style(method[0], methods).colour
             axes.set_title(name, size=size, color=colour, loc="left")
         for place, axes in enumerate(panels):
             axes.set_visible(place < len(methods))

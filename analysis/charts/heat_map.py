@@ -15,7 +15,7 @@ from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.charts import base
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
-from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC, Metric
@@ -60,7 +60,7 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
         values = _values(aurocs, methods, benchmarks)
         colours = LinearSegmentedColormap.from_list("guess", colour_scale(AUROC))
         image = axes.imshow(values[..., 0], cmap=colours, vmin=0, vmax=1, aspect="auto")
-        _write(axes, values)
+        _write_values(axes, values)
         axes.set_xticks(range(len(benchmarks)), benchmarks)
         axes.set_yticks(range(len(methods)), [base.name(*pair, methods) for pair in methods])
         axes.tick_params(length=0)
@@ -73,7 +73,7 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
         bar = figure.colorbar(image, cax=beside, label=AUROC.title)
         bar.outline.set_visible(False)
         words = "Detection by benchmark", base.subtitle(rows), heat_caption(aurocs, config)
-        base.write_words(figure, *words, stamp(rows) is not None, 1.0 / height)
+        base.write_words(figure, *words, control_warning(rows) is not None, 1.0 / height)
     return figure
 
 
@@ -100,7 +100,7 @@ def _values(aurocs: pd.DataFrame, methods: Methods, benchmarks: list[str]) -> Va
     return estimates.reshape(len(methods), len(benchmarks), 3)
 
 
-def _write(axes: Axes, values: Values) -> None:
+def _write_values(axes: Axes, values: Values) -> None:
     for row, column in np.ndindex(values.shape[:2]):
         value, low, high = values[row, column]
         if np.isnan(value):

@@ -11,7 +11,7 @@ from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.charts import base
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
-from contamination.analysis.statistics.controls import control_rows, stamp
+from contamination.analysis.statistics.controls import control_rows, control_warning
 from contamination.analysis.statistics.groups import ANY, occurrences_order
 from contamination.analysis.sweeps import Sweep, short
 from contamination.core.statistics.estimates import ALL
@@ -20,7 +20,7 @@ from contamination.core.statistics.metrics import AUROC
 
 def has_occurrences(results: pd.DataFrame) -> bool:
     """Whether some number of occurrences was measured on every benchmark."""
-    return bool((_shown(results)["occurrences"] != ANY).any())
+    return bool((_mean_aurocs(results)["occurrences"] != ANY).any())
 
 
 def occurrences_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
@@ -31,7 +31,7 @@ def occurrences_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
     The narrow panel on the left is the clean model on the same examples: no occurrence yet. The
     blind baseline is the grey dashed line.
     """
-    rows = _shown(results)
+    rows = _mean_aurocs(results)
     methods = methods_of(rows)
     with base.style():
         figure, clean, numbered = base.with_controls()
@@ -43,14 +43,14 @@ def occurrences_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
         last = by_number[by_number["occurrences"] == most]
         base.side_legend(numbered, last, methods, f"{most} ×")
         caption = occurrences_caption(results, config)
-        off = stamp(results) is not None
+        off = control_warning(results) is not None
         base.write_words(figure, "Detection by occurrences", base.subtitle(results), caption, off)
     return figure
 
 
 def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
-    rows = _shown(results)
+    rows = _mean_aurocs(results)
     sizes = rows.drop_duplicates("occurrences").set_index("occurrences")["n_members"]
     numbers = [number for number in sorted(sizes.index, key=occurrences_order) if number != ANY]
     members = ", ".join(f"{sizes[number]} at {number} ×" for number in numbers)
@@ -65,7 +65,7 @@ def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
     )
 
 
-def _shown(results: pd.DataFrame) -> pd.DataFrame:
+def _mean_aurocs(results: pd.DataFrame) -> pd.DataFrame:
     mean_aurocs = results[(results["metric"] == AUROC.name) & (results["benchmark"] == ALL)]
     return mean_aurocs[mean_aurocs["needs"] == ""]
 
@@ -102,13 +102,13 @@ def factor_chart(sweep: Sweep, config: AnalysisConfig) -> Figure:
         base.chance_line(axes)
         base.draw_lines(axes, rows, factor.column, methods)
         base.draw_controls(clean, once(control_rows(rows)), methods)
-        _dress(axes, sweep)
+        _label_axes(axes, sweep)
         base.auroc_axis(clean, rows)
         highest = rows[factor.column].max()
         last = rows[rows[factor.column] == highest]
         base.side_legend(axes, last, methods, short(float(highest)))
         caption = factor_caption(sweep, config)
-        off = any(stamp(part) is not None for _, part in rows.groupby("condition"))
+        off = any(control_warning(part) is not None for _, part in rows.groupby("condition"))
         subtitle = f"{rows['experiment'].iloc[0]}: {sweep.fixed}"
         base.write_words(figure, factor.title, subtitle, caption, off)
     return figure
@@ -142,7 +142,7 @@ def span(sizes: pd.Series[int]) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _dress(axes: Axes, sweep: Sweep) -> None:
+def _label_axes(axes: Axes, sweep: Sweep) -> None:
     values = sweep.levels
     axes.set_xscale("log")
     axes.set_xticks(values, [short(value) for value in values])

@@ -14,7 +14,7 @@ from contamination.analysis.charts import base
 from contamination.analysis.charts.occurrences import span
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
-from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
@@ -81,7 +81,7 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
             left.set_ylabel(AUROC.title)
         panels[-1, len(stages) // 2].set_xlabel("epochs of fine-tuning")
         _legend(panels[0, -1], methods)
-        off = any(stamp(part) is not None for _, part in rows.groupby("condition"))
+        off = any(control_warning(part) is not None for _, part in rows.groupby("condition"))
         title = "Detection by stage, scope and epochs"
         of = f"{rows['experiment'].iloc[0]}{family and f', {family}'}"
         subtitle = f"{of}: where the members were, and what was scored"
@@ -95,8 +95,9 @@ def stage_caption(pooled: pd.DataFrame, config: AnalysisConfig) -> str:
     contaminated = rows[rows["checkpoint"] == CONTAMINATED]
     members, nonmembers = (span(contaminated[name]) for name in ("n_members", "n_nonmembers"))
     return (
-        f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over benchmarks, "
-        f"the fine-tuned model. {base.seeds(contaminated)} a point. Bars: {base.band(contaminated, config)}. "
+        f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
+        f"benchmarks, the fine-tuned model. {base.seeds(contaminated)} per point. "
+        f"Bars: {base.band(contaminated, config)}. "
         "Whole: the mean over all tokens. Output: its tokens given the input. Input: its own "
         "tokens. Grey, with its band: a text classifier that never sees the model."
     )

@@ -15,9 +15,9 @@ from contamination.analysis.charts.losses import COLOURS, loss_caption
 from contamination.analysis.charts.occurrences import without
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.findings import Findings
-from contamination.analysis.methods import Methods, look, methods_of
+from contamination.analysis.methods import Methods, method_style, methods_of
 from contamination.analysis.provenance import has_losses, loss_table
-from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.sweeps import FACTORS, short
 from contamination.core.statistics.estimates import ALL
@@ -51,21 +51,21 @@ def page_data(findings: Findings) -> dict[str, Any]:
     return {
         "highlighted": _highlighted(pooled, methods),
         "summaries": {entry.method: entry.summary for entry in findings.glossary},
-        "methods": [_look(*pair, methods) for pair in methods],
+        "methods": [_method_data(*pair, methods) for pair in methods],
         "scored": [base.name(*pair, methods) for pair in methods if pair[0] != BLIND],
         "benchmarks": benchmarks,
         "conditions": sorted(findings.conditions, key=lambda name: name not in measured),
-        "metrics": _metrics(pooled, config),
-        "estimates": _packed(_labelled(pooled, methods), ESTIMATES),
-        "curves": _packed(curves, CURVES),
-        "bins": _packed(_labelled(findings.bins, methods), BINS),
-        "factors": _factors(findings),
-        "stamps": {name: stamp(rows) for name, rows in findings.conditions.items()},
+        "metrics": _metrics_data(pooled, config),
+        "estimates": _packed_columns(_labelled(pooled, methods), ESTIMATES),
+        "curves": _packed_columns(curves, CURVES),
+        "bins": _packed_columns(_labelled(findings.bins, methods), BINS),
+        "factors": _factors_data(findings),
+        "stamps": {name: control_warning(rows) for name, rows in findings.conditions.items()},
         "band": f"Bars and bands: {base.band(pooled, config)}. {POINT}",
         "curveBand": f"Bars and bands: {base.band_of_curves(pooled, config)}. {POINT}",
         "sides": SIDES,
         "least": float(findings.curves["fpr"].min()) if len(findings.curves) else 0.1,
-        **_losses(findings),
+        **_losses_data(findings),
     }
 
 
@@ -78,7 +78,7 @@ def _highlighted(pooled: pd.DataFrame, methods: Methods) -> list[str]:
     return [base.name(*pair, methods) for pair in methods if pair in best]
 
 
-def _metrics(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
+def _metrics_data(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
     measured = set(pooled["metric"])
     return {
         metric.name: {
@@ -92,8 +92,8 @@ def _metrics(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
     }
 
 
-def _look(method: str, variant: str, methods: Methods) -> dict[str, Any]:
-    colour, _, symbol = look(method, methods)
+def _method_data(method: str, variant: str, methods: Methods) -> dict[str, Any]:
+    colour, _, symbol = method_style(method, methods)
     variants = [v for m, v in methods if m == method]
     return {
         "label": base.name(method, variant, methods),
@@ -110,7 +110,7 @@ def _labelled(table: pd.DataFrame, methods: Methods) -> pd.DataFrame:
     return table.assign(label=[labels[pair] for pair in pairs])
 
 
-def _packed(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, Any]:
+def _packed_columns(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, Any]:
     """Columns of numbers as they are (4 digits), of text as distinct values and codes."""
     packed: dict[str, Any] = {}
     for name in columns:
@@ -129,7 +129,7 @@ def _rounded(number: float) -> float:
     return number if isinstance(number, int) else float(f"{number:.4g}")
 
 
-def _factors(findings: Findings) -> list[dict[str, Any]]:
+def _factors_data(findings: Findings) -> list[dict[str, Any]]:
     times = Counter(sweep.factor for sweep in findings.sweeps)
     return [
         {
@@ -147,7 +147,7 @@ def _factors(findings: Findings) -> list[dict[str, Any]]:
     ]
 
 
-def _losses(findings: Findings) -> dict[str, Any]:
+def _losses_data(findings: Findings) -> dict[str, Any]:
     records_by_condition = {
         name: of_condition
         for name, of_condition in findings.records.items()
@@ -160,7 +160,7 @@ def _losses(findings: Findings) -> dict[str, Any]:
     columns = ("condition", "side", "step", "loss", "low", "high")
     table = pd.concat(parts) if parts else pd.DataFrame(columns=list(columns))
     return {
-        "losses": _packed(table, columns),
+        "losses": _packed_columns(table, columns),
         "lossSides": COLOURS,
         "lossDashes": dict(zip(COLOURS, DASHES, strict=False)),
         "lossCaption": {

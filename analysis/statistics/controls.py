@@ -39,7 +39,7 @@ CHUNK = 100
 """Relabelings at a time: those of 20,000 examples are 16 MB."""
 
 
-class Look(NamedTuple):
+class ControlKey(NamedTuple):
     """What a control is looked at by; a benchmark, or the mean over all of them."""
 
     method: str
@@ -47,14 +47,14 @@ class Look(NamedTuple):
     benchmark: str
 
 
-Looks = Mapping[Look, Scores]
+ControlAurocs = Mapping[ControlKey, Scores]
 """Look → AUROCs: first by the labels as they are, then by those drawn anew."""
 
 
-Ids = NDArray[np.str_]
+ExampleIds = NDArray[np.str_]
 
 
-def ids_by_benchmark(cells: Sequence[Cell]) -> Mapping[str, Ids]:
+def ids_by_benchmark(cells: Sequence[Cell]) -> Mapping[str, ExampleIds]:
     """The ids of each benchmark's examples in any of the cells, ascending."""
     examples = pd.concat([cell.examples[["benchmark", "example_id"]] for cell in cells])
     return {
@@ -63,8 +63,10 @@ def ids_by_benchmark(cells: Sequence[Cell]) -> Mapping[str, Ids]:
     }
 
 
-def looks(cell: Cell, blind: Blind, seed: int, ids: Mapping[str, Ids] | None = None) -> Looks:
-    """All looks at the clean model of a cell, and at its blind baseline.
+def control_aurocs(
+    cell: Cell, blind: Blind, seed: int, ids: Mapping[str, ExampleIds] | None = None
+) -> ControlAurocs:
+    """The AUROCs of a cell's clean model and of its blind baseline, also with relabelled examples.
 
     Args:
         cell: with the scores of its clean model; a benchmark without members or non-members has
@@ -74,24 +76,27 @@ def looks(cell: Cell, blind: Blind, seed: int, ids: Mapping[str, Ids] | None = N
         ids: `ids_by_benchmark` of all cells that are compared or averaged; None: of this one.
     """
     ids = ids_by_benchmark([cell]) if ids is None else ids
-    aurocs_by_look: dict[Look, Scores] = {}
+    aurocs_by_look: dict[ControlKey, Scores] = {}
     parts = [group for group in groups(cell.examples) if group.occurrences == ANY]
     for group in parts:
         clean = cell.scores.get(CLEAN)
         if clean is not None and clean.shape[1]:
             rows = np.flatnonzero(cell.examples["benchmark"] == group.benchmark)
             label_seed = derive(seed, "relabelings", group.benchmark)
-            roles = _roles(cell.examples.iloc[rows], ids[group.benchmark], label_seed)
-            aurocs = _relabelled(clean.to_numpy(np.float64)[rows], roles)
-            for (method, variant), own in zip(clean.columns, aurocs, strict=True):
-                aurocs_by_look[Look(method, variant, group.benchmark)] = own
-        places = blind.placed[group.members].mean(axis=0)
-        if not np.isnan(places).any():
-            aurocs_by_look[Look(BLIND, "", group.benchmark)] = places
-    return {**aurocs_by_look, **_means(aurocs_by_look, set(cell.examples["benchmark"]))}
+            roles = _relabelled_roles(cell.examples.iloc[rows], ids[group.benchmark], label_seed)
+            aurocs = _relabelled_aurocs(clean.to_numpy(np.float64)[rows], roles)
+            for (method, variant), aurocs_of_method in zip(clean.columns, aurocs, strict=True):
+                aurocs_by_look[ControlKey(method, variant, group.benchmark)] = aurocs_of_method
+        blind_aurocs = blind.placed[group.members].mean(axis=0)
+        if not np.isnan(blind_aurocs).any():
+            aurocs_by_look[ControlKey(BLIND, "", group.benchmark)] = blind_aurocs
+    return {
+        **aurocs_by_look,
+        **_means_over_benchmarks(aurocs_by_look, set(cell.examples["benchmark"])),
+    }
 
 
-def mean_looks(of_cells: Sequence[Looks]) -> Looks:
+def mean_control_aurocs(of_cells: Sequence[ControlAurocs]) -> ControlAurocs:
     """The mean over the cells of a condition that have a look."""
     names = dict.fromkeys(look for of_cell in of_cells for look in of_cell)
     return {
@@ -103,14 +108,14 @@ def mean_looks(of_cells: Sequence[Looks]) -> Looks:
 class Distances(NamedTuple):
     """How far from 0.5 the AUROCs of one control are, in standard deviations of all labellings."""
 
-    by_look: Mapping[Look, float]
+    by_look: Mapping[ControlKey, float]
     largest: Scores
     """Of any look, by each labelling: first by the labels as they are."""
 
 
-def distances(aurocs_by_look: Looks) -> dict[str, Distances]:
-    """Those of the clean model (CLEAN) and of the blind baseline (BLIND), where there are looks."""
-    by_control: dict[str, dict[Look, Scores]] = {}
+def distances(aurocs_by_look: ControlAurocs) -> dict[str, Distances]:
+    """Returns those of the clean model (CLEAN) and of the blind baseline (BLIND), where known."""
+    by_control: dict[str, dict[ControlKey, Scores]] = {}
     for look, aurocs in aurocs_by_look.items():
         spread = aurocs.std()
         distance = np.abs(aurocs - AUROC.guess) / (spread if spread > TINY else np.inf)
@@ -127,7 +132,7 @@ def distances(aurocs_by_look: Looks) -> dict[str, Distances]:
 def with_p_values(
     results: pd.DataFrame, column: str, by_name: Mapping[str, Mapping[str, Distances]]
 ) -> pd.DataFrame:
-    """The results with `p_control`: each control's p-value, corrected for all looks; NaN elsewhere.
+    """Returns the results with `p_control`, corrected for all keys; NaN without a test.
 
     Args:
         results: rows of the results of cells or conditions.
@@ -144,7 +149,7 @@ def with_p_values(
             for look, distance in of_name.by_look.items():
                 reaching = int((largest >= distance - TINY).sum())
                 p_values[name, *look] = (1 + reaching) / (1 + len(largest))
-    names = results[[column, *Look._fields]].itertuples(index=False, name=None)
+    names = results[[column, *ControlKey._fields]].itertuples(index=False, name=None)
     p_control = pd.Series([p_values.get(name, np.nan) for name in names], results.index, float)
     tested = _is_control(results) & (results["needs"] == "")
     return results.assign(p_control=p_control.where(tested))
@@ -159,7 +164,7 @@ def control_rows(results: pd.DataFrame) -> pd.DataFrame:
     return results[_is_control(results) & means]
 
 
-def looked_at(results: pd.DataFrame) -> pd.DataFrame:
+def tested_controls(results: pd.DataFrame) -> pd.DataFrame:
     """The rows with a p-value, the least likely by chance first."""
     rows = results[results["p_control"].notna()]
     is_mean = rows["benchmark"] == ALL  # last: of one benchmark it is the same
@@ -169,56 +174,56 @@ def looked_at(results: pd.DataFrame) -> pd.DataFrame:
 
 def off_controls(results: pd.DataFrame) -> pd.DataFrame:
     """The rows by which a control is off, the worst first."""
-    rows = looked_at(results)
+    rows = tested_controls(results)
     return rows[rows["p_control"] <= LEVEL]
 
 
 def by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """`looked_at` of the clean models (CLEAN) and of the blind baseline (BLIND), if any."""
-    rows = looked_at(results)
+    rows = tested_controls(results)
     control = rows["method"].map(_control)
     return {name: rows[control == name] for name in (CLEAN, BLIND) if (control == name).any()}
 
 
-def stamp(results: pd.DataFrame) -> str | None:
+def control_warning(results: pd.DataFrame) -> str | None:
     """What a figure or report must say where a control is off, or None."""
     off = {name: rows for name, rows in by_control(results).items() if len(off_controls(rows))}
     warnings = []
     if CLEAN in off:
         warnings.append(
-            f"The clean model's AUROC differs from 0.5 ({worst(off[CLEAN])}): by chance, as in "
-            f"{LEVEL:.0%} of sound reports, or because members and non-members differ in "
+            f"The clean model's AUROC differs from 0.5 ({worst_in_words(off[CLEAN])}): by chance, "
+            f"as in {LEVEL:.0%} of sound reports, or because members and non-members differ in "
             "themselves."
         )
     if BLIND in off:
-        warnings.append(texts_tell(f"blind AUROC, {worst(off[BLIND])}"))
+        warnings.append(texts_tell(f"blind AUROC, {worst_in_words(off[BLIND])}"))
     return " ".join(["CONTROL OFF:", *warnings]) if warnings else None
 
 
 def verdict(rows: pd.DataFrame) -> str:
-    """Whether a control is off, by the rows of `by_control`; and its worst benchmark."""
+    """Returns whether a control is off, by the rows of `by_control`, and its worst benchmark."""
     if off_controls(rows).empty:
-        return f"within chance of 0.5 ({worst(rows)})"
-    return f"**OFF**, AUROC differs from 0.5 ({worst(rows)})"
+        return f"within chance of 0.5 ({worst_in_words(rows)})"
+    return f"**OFF**, AUROC differs from 0.5 ({worst_in_words(rows)})"
 
 
-def worst(rows: pd.DataFrame) -> str:
-    """The worst benchmark of a control, such as "worst benchmark: imdb, loss 0.06 [0.03, 0.09], …".
+def worst_in_words(rows: pd.DataFrame) -> str:
+    """Returns the worst benchmark, such as "worst benchmark: imdb, loss 0.06 [0.03, 0.09], …".
 
     Where AUROC is off on average over benchmarks, and in none of them alone, that comes before;
     rows of the mean alone are told as the mean.
     """
     means = rows["benchmark"] == ALL
     if means.all():  # such as a sweep's rows
-        return _in_words(rows.iloc[0].to_dict(), "mean over benchmarks: ")
-    single = _in_words(rows[~means].iloc[0].to_dict(), "worst benchmark: {benchmark}, ")
+        return _row_in_words(rows.iloc[0].to_dict(), "mean over benchmarks: ")
+    single = _row_in_words(rows[~means].iloc[0].to_dict(), "worst benchmark: {benchmark}, ")
     if off_controls(rows[~means]).empty and len(off_controls(rows[means])):
-        mean = _in_words(rows[means].iloc[0].to_dict(), "mean over benchmarks: ")
+        mean = _row_in_words(rows[means].iloc[0].to_dict(), "mean over benchmarks: ")
         return f"{mean}; {single}"
     return single
 
 
-def _in_words(row: dict[Any, Any], where: str) -> str:
+def _row_in_words(row: dict[Any, Any], where: str) -> str:
     method = "" if row["method"] == BLIND else f"{row['method']} "
     ends = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
     place = where.format(benchmark=row["benchmark"])
@@ -244,7 +249,7 @@ class Roles(NamedTuple):
     nonmember: NDArray[np.bool_]
 
 
-def _roles(examples: pd.DataFrame, ids: Ids, seed: int) -> Iterator[Roles]:
+def _relabelled_roles(examples: pd.DataFrame, ids: ExampleIds, seed: int) -> Iterator[Roles]:
     """The roles of one benchmark's examples, in chunks: first as they are, then permuted.
 
     Args:
@@ -286,17 +291,17 @@ def _sources(permutations: NDArray[np.int32], places: NDArray[np.intp]) -> NDArr
     return row_of[images]
 
 
-def _relabelled(scores: Scores, roles: Iterator[Roles]) -> Scores:
+def _relabelled_aurocs(scores: Scores, roles: Iterator[Roles]) -> Scores:
     """AUROCs of scores (examples × methods) by each labelling: methods × (1 + RELABELINGS)."""
     orders = np.argsort(scores, axis=0, kind="stable").T
     ordered = np.take_along_axis(scores.T, orders, axis=1)
     methods = list(zip(ordered, orders, strict=True))
     return np.concatenate(
-        [[_aurocs(*of_method, chunk) for of_method in methods] for chunk in roles], axis=1
+        [[_aurocs_of_method(*of_method, chunk) for of_method in methods] for chunk in roles], axis=1
     )
 
 
-def _aurocs(ordered: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
+def _aurocs_of_method(ordered: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
     """Of one method's scores, in ascending order: the share of pairs that an inserted one wins."""
     inserted, nonmember = (role[order] for role in roles)
     lower = np.zeros((len(order) + 1, nonmember.shape[1]), np.int64)
@@ -307,13 +312,13 @@ def _aurocs(ordered: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
     return np.asarray(twice_won / (2 * pairs), np.float64)
 
 
-def _means(aurocs_by_look: Looks, benchmarks: set[str]) -> Looks:
+def _means_over_benchmarks(aurocs_by_look: ControlAurocs, benchmarks: set[str]) -> ControlAurocs:
     """The mean over benchmarks, by each method that was looked at in all of them."""
     by_method: dict[tuple[str, str], dict[str, Scores]] = {}
     for look, aurocs in aurocs_by_look.items():
         by_method.setdefault(look[:2], {})[look.benchmark] = aurocs
     return {
-        Look(*method, ALL): np.mean(list(aurocs.values()), axis=0)
+        ControlKey(*method, ALL): np.mean(list(aurocs.values()), axis=0)
         for method, aurocs in by_method.items()
         if aurocs.keys() == benchmarks
     }

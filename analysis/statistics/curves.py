@@ -37,7 +37,7 @@ Z = 1.96
 """Of the histograms' 95% Wilson intervals."""
 
 
-class Place(NamedTuple):
+class CurveKey(NamedTuple):
     """Whose curve it is."""
 
     condition: str
@@ -47,7 +47,7 @@ class Place(NamedTuple):
     variant: str
 
 
-class Sample(NamedTuple):
+class ScoreSample(NamedTuple):
     """One cell's scores of members and non-members, of one benchmark."""
 
     members: Floats
@@ -61,16 +61,16 @@ class Sample(NamedTuple):
         return len(self.members) > 0 and len(self.nonmembers) > 0
 
 
-Samples = Mapping[Place, Sequence[Sample]]
+ScoreSamples = Mapping[CurveKey, Sequence[ScoreSample]]
 """Whose curve it is → the samples that it is made of, one a cell."""
 
 
-def samples(cells: Sequence[Cell], seed: int) -> dict[Place, list[Sample]]:
+def samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[ScoreSample]]:
     """The scores that the curves are made of, one sample a cell (a seed) of each condition.
 
     It has those of a benchmark that lacks members or non-members too; `measured` leaves them out.
     """
-    by_place: dict[Place, list[Sample]] = defaultdict(list)
+    by_place: dict[CurveKey, list[ScoreSample]] = defaultdict(list)
     for cell in cells:
         every = [*groups(cell.examples), *lacking(cell.examples)]
         compared = [group for group in every if group.occurrences == ANY]
@@ -78,14 +78,14 @@ def samples(cells: Sequence[Cell], seed: int) -> dict[Place, list[Sample]]:
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)
                 for group in compared:
-                    place = Place(cell.condition, checkpoint, group.benchmark, method, variant)
+                    place = CurveKey(cell.condition, checkpoint, group.benchmark, method, variant)
                     drawn = derive(seed, "curves", cell.examples_digest, group.benchmark)
                     sides = scores[group.members], scores[group.nonmembers]
-                    by_place[place].append(Sample(*sides, drawn))
+                    by_place[place].append(ScoreSample(*sides, drawn))
     return by_place
 
 
-def roc_table(by_place: Samples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
+def roc_table(by_place: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
     """One row a point: the place, fpr, tpr, ci_low, ci_high.
 
     The band resamples seeds (where there are several), then examples within. Rates that the
@@ -94,7 +94,7 @@ def roc_table(by_place: Samples, config: AnalysisConfig, seed: int) -> pd.DataFr
     draws = min(config.draws, MOST_DRAWS)
     pool_seed = derive(seed, "curves")
     curves = {place: _roc(cells, draws, pool_seed) for place, cells in measured(by_place).items()}
-    for place, parts in _by_mean(curves, by_place).items():
+    for place, parts in _mean_curves(curves, by_place).items():
         curves[place] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
     for place, line in curves.items():
@@ -102,10 +102,10 @@ def roc_table(by_place: Samples, config: AnalysisConfig, seed: int) -> pd.DataFr
         for rate, tpr, low, high in zip(RATES, line, *ends, strict=True):
             if not tpr.needs:
                 rows.append((*place, rate, tpr.value, float(low), float(high)))
-    return pd.DataFrame(rows, columns=[*Place._fields, "fpr", "tpr", "ci_low", "ci_high"])
+    return pd.DataFrame(rows, columns=[*CurveKey._fields, "fpr", "tpr", "ci_low", "ci_high"])
 
 
-def _roc(cells: Sequence[Sample], draws: int, seed: int) -> list[Estimate]:
+def _roc(cells: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
     """TPR at each of `RATES`, the mean over seeds."""
     metrics, by_cell = [tpr_at_fpr(float(rate)) for rate in RATES], []
     for cell in cells:
@@ -115,7 +115,7 @@ def _roc(cells: Sequence[Sample], draws: int, seed: int) -> list[Estimate]:
     return [pooled_estimate(of_rate, seed, examples) for of_rate in zip(*by_cell, strict=True)]
 
 
-def histogram_table(by_place: Samples) -> pd.DataFrame:
+def histogram_table(by_place: ScoreSamples) -> pd.DataFrame:
     """One row a bin and side: the place, side, centre, share, ci_low, ci_high.
 
     Scores are standardised by the mean and deviation of the benchmark's non-members, so that
@@ -123,14 +123,16 @@ def histogram_table(by_place: Samples) -> pd.DataFrame:
     benchmarks' shares.
     """
     counts = {place: [sum(map(_counts, cells))] for place, cells in measured(by_place).items()}
-    for place, parts in _by_mean(counts, by_place).items():
+    for place, parts in _mean_curves(counts, by_place).items():
         counts[place] = [benchmark_counts for (benchmark_counts,) in parts]
-    rows = [row for place, parts in counts.items() for row in _bins(place, np.stack(parts))]
-    names = [*Place._fields, "side", "centre", "share", "ci_low", "ci_high"]
+    rows = [
+        row for place, parts in counts.items() for row in _histogram_rows(place, np.stack(parts))
+    ]
+    names = [*CurveKey._fields, "side", "centre", "share", "ci_low", "ci_high"]
     return pd.DataFrame(rows, columns=names)
 
 
-def _counts(cell: Sample) -> Floats:
+def _counts(cell: ScoreSample) -> Floats:
     """Members and non-members a bin (2 × bins)."""
     centre, spread = cell.nonmembers.mean(), cell.nonmembers.std() or 1.0
     sides = [(scores - centre) / spread for scores in (cell.members, cell.nonmembers)]
@@ -138,7 +140,7 @@ def _counts(cell: Sample) -> Floats:
     return np.array([np.histogram(scores, EDGES)[0] for scores in inside], np.float64)
 
 
-def _bins(place: Place, counts: Floats) -> Iterator[tuple[object, ...]]:
+def _histogram_rows(place: CurveKey, counts: Floats) -> Iterator[tuple[object, ...]]:
     """The rows of one place from its counts (benchmarks × 2 × bins): each benchmark weighs alike.
 
     The mean of K shares of n_k scores is at least as certain as one of K² / Σ 1/n_k scores: equal
@@ -156,18 +158,20 @@ def _bins(place: Place, counts: Floats) -> Iterator[tuple[object, ...]]:
             yield (*place, side, *map(float, numbers))
 
 
-def measured(by_place: Samples) -> dict[Place, list[Sample]]:
+def measured(by_place: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
     """The samples that have members and non-members."""
-    kept = {place: [cell for cell in cells if cell.measurable] for place, cells in by_place.items()}
-    return {place: cells for place, cells in kept.items() if cells}
+    measurable = {
+        place: [cell for cell in cells if cell.measurable] for place, cells in by_place.items()
+    }
+    return {place: cells for place, cells in measurable.items() if cells}
 
 
-def _by_mean(parts: Mapping[Place, T], by_place: Samples) -> dict[Place, list[T]]:
+def _mean_curves(parts: Mapping[CurveKey, T], by_place: ScoreSamples) -> dict[CurveKey, list[T]]:
     """The parts of "all", those of every benchmark; none where a benchmark was not measured."""
-    made: dict[Place, list[T]] = defaultdict(list)
+    means: dict[CurveKey, list[T]] = defaultdict(list)
     for place, part in parts.items():
-        made[place._replace(benchmark=ALL)].append(part)
+        means[place._replace(benchmark=ALL)].append(part)
     for place, cells in by_place.items():
         if not all(cell.measurable for cell in cells):
-            made.pop(place._replace(benchmark=ALL), None)
-    return made
+            means.pop(place._replace(benchmark=ALL), None)
+    return means

@@ -50,7 +50,7 @@ AMONG = "that score between the lowest and the highest 1% of the non-members"
 SEPARATED = f"members {AMONG} at several numbers of occurrences"
 
 
-class Sample(NamedTuple):
+class BenchmarkScores(NamedTuple):
     """One benchmark's scores."""
 
     log_occurrences: Scores
@@ -87,7 +87,7 @@ class DoseResponse(NamedTuple):
         return Curves(self.levels, np.r_[self.slope.value, self.slope.draws])
 
 
-class _Part(NamedTuple):
+class _BenchmarkFit(NamedTuple):
     """One benchmark of a fit: K members, or levels of several members."""
 
     share: Scores
@@ -108,10 +108,10 @@ class _Fit(NamedTuple):
     slope: float
     curvature: float
     """A."""
-    parts: Sequence[_Part]
+    parts: Sequence[_BenchmarkFit]
 
 
-class _Spread(NamedTuple):
+class _FitVariances(NamedTuple):
     """Variances of a fit."""
 
     levels: Sequence[float]
@@ -121,7 +121,7 @@ class _Spread(NamedTuple):
     """Covariance of each part's level with the slope (S)."""
 
 
-def dose_response(samples: Sequence[Sample], confidence: float) -> DoseResponse:
+def dose_response(samples: Sequence[BenchmarkScores], confidence: float) -> DoseResponse:
     """The slope that the benchmarks share; the spread of its draws is that of its interval.
 
     Where the data are too few, `slope.needs` says what is missing and the value is NaN. A benchmark
@@ -135,7 +135,7 @@ def dose_response(samples: Sequence[Sample], confidence: float) -> DoseResponse:
     doses = frozenset(np.exp2(np.concatenate(x)).round().tolist())
     placements = [_placements(sample) for sample in samples]
     mixed = [place for place, p in enumerate(placements) if 0 < p.mean() < 1]
-    needs = _needs([samples[i] for i in mixed], [placements[i] for i in mixed])
+    needs = _lacking_data([samples[i] for i in mixed], [placements[i] for i in mixed])
     needs = needs if any(np.ptp(log_occurrences) > 0 for log_occurrences in x) else VARIED
     log_occurrences = [(x[place], placements[place], np.ones(len(x[place]))) for place in mixed]
     fit = None if needs else _solve(*zip(*log_occurrences, strict=True))
@@ -169,8 +169,8 @@ def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
     moved = (auroc[1:] - auroc[0]) * members
     level, slope = moved.sum(axis=1) / part.weight.sum(), moved @ part.away / fit.curvature
     (level_variance, together), (_, slope_variance) = np.cov([level, slope], bias=True)
-    fit = _unbiased(fit, _Spread([level_variance], slope_variance, [together]))
-    return _from_zero(fit, level[:, None], slope)
+    fit = _unbiased(fit, _FitVariances([level_variance], slope_variance, [together]))
+    return _curves_at_zero(fit, level[:, None], slope)
 
 
 def interval(slopes: Scores, confidence: float) -> tuple[float, float]:
@@ -209,14 +209,14 @@ def logistic(log_odds: Scores) -> Scores:
     return probability
 
 
-def _placements(sample: Sample) -> Scores:
+def _placements(sample: BenchmarkScores) -> Scores:
     """The share of the non-members below each member, ties counted ½ (M)."""
     ordered = np.sort(sample.nonmembers)
     twice = sum(np.searchsorted(ordered, sample.members, side) for side in ("left", "right"))
     return np.asarray(twice / (2 * len(ordered)), np.float64)
 
 
-def _needs(samples: Sequence[Sample], placements: Sequence[Scores]) -> str:
+def _lacking_data(samples: Sequence[BenchmarkScores], placements: Sequence[Scores]) -> str:
     """What is missing for a slope; empty where nothing is.
 
     Args:
@@ -247,7 +247,7 @@ def _solve(x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Score
     ]
     for _ in range(STEPS):
         parts = [
-            _part(log_doses, p, n, level, slope, centre)
+            _benchmark_fit(log_doses, p, n, level, slope, centre)
             for log_doses, (p, n), level, centre in zip(x, data, levels, centres, strict=True)
         ]
         curvature = sum(float(part.weight @ part.away**2) for part in parts)
@@ -269,17 +269,19 @@ def _solve(x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Score
     return None
 
 
-def _part(
+def _benchmark_fit(
     x: Scores, share: Scores, members: Scores, level: float, slope: float, about: float
-) -> _Part:
+) -> _BenchmarkFit:
     """The terms of one benchmark, whose log-odds at x = `about` are `level`."""
     fitted = logistic(level + slope * (x - about))
     weight = members * fitted * (1 - fitted)
     centre = float(np.average(x, weights=weight)) if weight.any() else about
-    return _Part(share, x - centre, centre, fitted, weight, level + slope * (centre - about))
+    return _BenchmarkFit(
+        share, x - centre, centre, fitted, weight, level + slope * (centre - about)
+    )
 
 
-def _unbiased(fit: _Fit, spread: _Spread) -> _Fit:
+def _unbiased(fit: _Fit, spread: _FitVariances) -> _Fit:
     """The fit less its bias of first order."""
     slope, levels = fit.slope, []
     for part, *variances in zip(fit.parts, spread.levels, spread.together, strict=True):
@@ -291,7 +293,7 @@ def _unbiased(fit: _Fit, spread: _Spread) -> _Fit:
     return fit._replace(slope=slope, parts=parts)
 
 
-def _with_draws(samples: Sequence[Sample], fit: _Fit, confidence: float) -> Curves:
+def _with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence: float) -> Curves:
     """The estimate without its bias, then draws as spread as Student's interval."""
     pairs = list(zip(samples, fit.parts, strict=True))
     influence = [_influence(sample, part, fit.curvature) for sample, part in pairs]
@@ -300,8 +302,13 @@ def _with_draws(samples: Sequence[Sample], fit: _Fit, confidence: float) -> Curv
     )
     covariance = members + nonmembers
     slope_variance = float(covariance[:, 1, 1].sum())
-    fit = _unbiased(fit, _Spread(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1]))
-    moved = np.array([_moved(s.drawn, *own) for s, own in zip(samples, influence, strict=True)])
+    fit = _unbiased(fit, _FitVariances(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1]))
+    moved = np.array(
+        [
+            _shifts_of_draws(s.drawn, *sides_influence)
+            for s, sides_influence in zip(samples, influence, strict=True)
+        ]
+    )
     slope = moved[:, :, 1].sum(axis=0)
     terms = np.concatenate([part.weight * part.away**2 for part in fit.parts])
     freedoms = (
@@ -309,12 +316,14 @@ def _with_draws(samples: Sequence[Sample], fit: _Fit, confidence: float) -> Curv
         sum(len(sample.nonmembers) - 1 for sample in samples),
     )
     variances = [float(side[:, 1, 1].sum()) for side in (members, nonmembers)]
-    wanted = slope_variance**0.5 * _student(variances, freedoms, confidence)
+    wanted = slope_variance**0.5 * _student_factor(variances, freedoms, confidence)
     scale = wanted / slope.std() if slope.std() > TINY else 1.0
-    return _from_zero(fit, scale * moved[:, :, 0].T, scale * slope)
+    return _curves_at_zero(fit, scale * moved[:, :, 0].T, scale * slope)
 
 
-def _influence(sample: Sample, part: _Part, curvature: float) -> tuple[Scores, Scores]:
+def _influence(
+    sample: BenchmarkScores, part: _BenchmarkFit, curvature: float
+) -> tuple[Scores, Scores]:
     """What each member (M×2) and each non-member (N×2) adds to the level and to the slope."""
     per_win = np.stack([np.full(len(part.away), 1 / part.weight.sum()), part.away / curvature], 1)
     leverage = part.weight * (per_win[:, 0] + part.away * per_win[:, 1])
@@ -329,14 +338,16 @@ def _influence(sample: Sample, part: _Part, curvature: float) -> tuple[Scores, S
     return left[:, None] * per_win, (won - won.mean(axis=0)) / (n * (n - 1)) ** 0.5
 
 
-def _moved(drawn: Resample, members: Scores, nonmembers: Scores) -> Scores:
+def _shifts_of_draws(drawn: Resample, members: Scores, nonmembers: Scores) -> Scores:
     """How far every draw moves the level and the slope (D×2)."""
     sides = (drawn.members, members), (drawn.nonmembers, nonmembers)
     moved: Scores = sum(counts @ side - side.sum(axis=0) for counts, side in sides)
     return moved
 
 
-def _student(variances: Sequence[float], freedoms: Sequence[float], confidence: float) -> float:
+def _student_factor(
+    variances: Sequence[float], freedoms: Sequence[float], confidence: float
+) -> float:
     """Student's quantile, at Satterthwaite's degrees of freedom, over the normal one."""
     from scipy.special import stdtrit
 
@@ -346,7 +357,7 @@ def _student(variances: Sequence[float], freedoms: Sequence[float], confidence: 
     return float(stdtrit(freedom, tail)) / NormalDist().inv_cdf(tail) if parts else 1.0
 
 
-def _from_zero(fit: _Fit, levels: Scores, slope: Scores) -> Curves:
+def _curves_at_zero(fit: _Fit, levels: Scores, slope: Scores) -> Curves:
     """Curves by their log-odds at log2(dose) = 0: the fit, then it moved by D draws (D×S, D)."""
     slopes = fit.slope + np.r_[0.0, slope]
     centres = np.array([part.centre for part in fit.parts])

@@ -24,7 +24,7 @@ from contamination.analysis.cells import CONTAMINATED, Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import label, methods_of
 from contamination.analysis.statistics import pooled, results
-from contamination.analysis.statistics.groups import ANY, Group, lacking
+from contamination.analysis.statistics.groups import ANY, ComparedGroup, lacking
 from contamination.analysis.statistics.results import Estimates
 from contamination.core.statistics.estimates import ALL, Estimate, not_carried
 from contamination.core.statistics.metrics import AUROC
@@ -42,14 +42,16 @@ def unflagged_rows(
     if not any((cell.examples[COLUMN] != "").any() for cell in cells):
         return
     without_flagged, only_auroc = (
-        [_without(cell) for cell in cells],
+        [_without_flagged(cell) for cell in cells],
         replace(config, fpr=[], tpr=[]),
     )
     of_cells = [results.estimates(cell, None, only_auroc, seed) for cell in without_flagged]
     pairs = zip(without_flagged, of_cells, strict=True)
-    of_cells = [_complete(cell, estimates, config.draws) for cell, estimates in pairs]
+    of_cells = [
+        _with_lacking_benchmarks(cell, estimates, config.draws) for cell, estimates in pairs
+    ]
     joint = pooled.pool(of_cells, [cell.examples_digest for cell in without_flagged], seed)
-    counts = _flagged(cells)
+    counts = _flagged_counts(cells)
     for row in pooled.condition_rows(without_flagged, of_cells, joint, config.confidence):
         if row["occurrences"] == ANY:
             yield {**row, **dict(zip(COUNTS, counts.get(row["benchmark"], (0, 0)), strict=True))}
@@ -65,7 +67,7 @@ def unflagged_sentence(
         unflagged: a table of COLUMNS.
         condition: which one; nothing is said of one without flagged examples.
     """
-    without_flagged = _shown(unflagged, condition)
+    without_flagged = _default_aurocs(unflagged, condition)
     if without_flagged.empty:
         return []
     counts = {
@@ -74,7 +76,7 @@ def unflagged_sentence(
         if row.benchmark != ALL and row.flagged_members + row.flagged_nonmembers
     }
     head = f"Examples that share text with a corpus beside their copies: {in_words(counts)}."
-    all_examples = _shown(with_all, condition)
+    all_examples = _default_aurocs(with_all, condition)
     if all_examples.empty:
         return [f"{head} No AUROC is known with or without them."]
     best = all_examples.sort_values("value", ascending=False, kind="stable").iloc[0]
@@ -82,7 +84,7 @@ def unflagged_sentence(
         without_flagged["variant"] == best["variant"]
     )
     name = label(best["method"], best["variant"], methods_of(all_examples))
-    values = [_in_words(row) for row in (without_flagged[same].iloc[0], best)]
+    values = [_auroc_in_words(row) for row in (without_flagged[same].iloc[0], best)]
     choice = f" (intervals corrected for the choice among {len(all_examples)} methods)" * (
         len(all_examples) > 1
     )
@@ -91,7 +93,7 @@ def unflagged_sentence(
     ]
 
 
-def _shown(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
+def _default_aurocs(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
     """The default variants' AUROC over all members, mean over benchmarks."""
     return rows[
         (rows["condition"] == condition)
@@ -103,14 +105,14 @@ def _shown(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
     ]
 
 
-def _in_words(row: pd.Series[Any]) -> str:
+def _auroc_in_words(row: pd.Series[Any]) -> str:
     """With the interval that holds for any choice of a method: the highest AUROC was chosen."""
     if row["needs"]:
         return f"not known (it needs {row['needs']})"
     return f"{row['value']:.2f} [{row['joint_low']:.2f}, {row['joint_high']:.2f}]"
 
 
-def _without(cell: Cell) -> Cell:
+def _without_flagged(cell: Cell) -> Cell:
     """The cell with its flagged examples on neither side; its members count as one dose.
 
     They stay in the table as members that were never inserted: a benchmark without any other
@@ -124,20 +126,21 @@ def _without(cell: Cell) -> Cell:
     return replace(cell, examples=examples)
 
 
-def _complete(cell: Cell, estimates: Estimates, draws: int) -> Estimates:
+def _with_lacking_benchmarks(cell: Cell, estimates: Estimates, draws: int) -> Estimates:
     """With the benchmarks that lack members or non-members, whose AUROC is not known."""
     short = [group for group in lacking(cell.examples) if group.occurrences == ANY]
     return {
-        measure: {**by_benchmark} | {group.benchmark: _unknown(group, draws) for group in short}
+        measure: {**by_benchmark}
+        | {group.benchmark: _auroc_without_value(group, draws) for group in short}
         for measure, by_benchmark in estimates.items()
     }
 
 
-def _unknown(group: Group, draws: int) -> Estimate:
+def _auroc_without_value(group: ComparedGroup, draws: int) -> Estimate:
     return not_carried(group.sizes, draws, AUROC.needs(*group.sizes))
 
 
-def _flagged(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
+def _flagged_counts(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
     """By benchmark, and over ALL, the different flagged members and non-members of the cells."""
     examples = pd.concat([cell.examples[cell.examples[COLUMN] != ""] for cell in cells])
     flagged = examples.drop_duplicates(["benchmark", "example_id", "member"])

@@ -98,7 +98,7 @@ def pooled_estimate(
 ) -> Estimate:
     """The mean of some cells' values; its draws resample cells, then examples."""
     draws = np.stack([value.draws for value in values])
-    cells_by_first = Counter(_firsts(examples, len(values)))
+    cells_by_first = Counter(_first_cells_with_same_examples(examples, len(values)))
     return Estimate(
         min(value.n_members for value in values),
         min(value.n_nonmembers for value in values),
@@ -123,19 +123,19 @@ def hierarchical(draws: Scores, seed: int, examples: Sequence[object] = ()) -> S
     if cells == 1:
         only: Scores = draws[0]
         return only
-    picked, order = _plan(_firsts(examples, cells), size, seed)
+    picked, order = _resampling_plan(_first_cells_with_same_examples(examples, cells), size, seed)
     mean: Scores = draws[picked, order].mean(axis=0)
     return mean
 
 
-def _firsts(examples: Sequence[object], cells: int) -> tuple[int, ...]:
+def _first_cells_with_same_examples(examples: Sequence[object], cells: int) -> tuple[int, ...]:
     """For each cell the first that holds the same examples."""
     labels = examples or range(cells)
     return tuple(labels.index(label) for label in labels)
 
 
 @cache
-def _plan(
+def _resampling_plan(
     firsts: tuple[int, ...], size: int, seed: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Which cell (S×D) and which of its draws (S×D) stand at each place of each draw."""
@@ -161,7 +161,7 @@ def condition_rows(
         confidence: coverage of the intervals.
     """
     facts = {name: getattr(cells[0], name) for name in ("condition", *FACTS)}
-    joint = _joint_ends(pooled, default_variants(cells), confidence)
+    joint = _joint_intervals(pooled, default_variants(cells), confidence)
     for row in estimate_rows(cells, pooled, confidence):
         measure = Measure(*(row[name] for name in Measure._fields))
         seeds = sum(row["benchmark"] in estimates.get(measure, {}) for estimates in of_cells)
@@ -169,7 +169,7 @@ def condition_rows(
         yield {**facts, "n_seeds": seeds, **row, "joint_low": low, "joint_high": high}
 
 
-def _joint_ends(
+def _joint_intervals(
     pooled: Estimates, defaults: Mapping[str, str], confidence: float
 ) -> dict[tuple[Measure, str], tuple[float, float]]:
     """The ends of the intervals that hold together, for each AUROC of a default variant."""

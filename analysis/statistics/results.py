@@ -44,7 +44,7 @@ import pandas as pd
 from contamination.analysis.cells import CLEAN, Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import default_variants
-from contamination.analysis.statistics.groups import ANY, Group, groups, lacking, left_out
+from contamination.analysis.statistics.groups import ANY, ComparedGroup, groups, lacking, left_out
 from contamination.core.errors import DataError
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import (
@@ -184,7 +184,7 @@ ByOccurrences = Iterator[tuple[str, dict[str, Estimate]]]
 
 
 def _by_occurrences(
-    scores: Scores, drawn: Sequence[tuple[Group, Resample]], wanted: Sequence[Metric]
+    scores: Scores, drawn: Sequence[tuple[ComparedGroup, Resample]], wanted: Sequence[Metric]
 ) -> ByOccurrences:
     """One detector's estimates on one benchmark: all groups have the same non-members."""
     first, resample = drawn[0]
@@ -195,7 +195,10 @@ def _by_occurrences(
 
 
 def _blind_by_occurrences(
-    blind: Blind, drawn: Sequence[tuple[Group, Resample]], wanted: Sequence[Metric], draws: int
+    blind: Blind,
+    drawn: Sequence[tuple[ComparedGroup, Resample]],
+    wanted: Sequence[Metric],
+    draws: int,
 ) -> ByOccurrences:
     """The blind baseline's on one benchmark; none where it was left out, which was said."""
     for group, _ in drawn:
@@ -204,7 +207,7 @@ def _blind_by_occurrences(
             yield group.occurrences, by_metric
 
 
-def resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:
+def resample(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> Resample:
     """The draws for a group: a function of which examples it holds, never of model or method.
 
     So every comparison is paired over the examples that both sides of it hold: between methods,
@@ -214,17 +217,17 @@ def resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:
     names = cell.examples["example_id"].to_numpy()
     place = derive(seed, "bootstrap", group.benchmark)
     sides = (tuple(names[rows].tolist()) for rows in (group.members, group.nonmembers))
-    return Resample(*(_drawn(side, draws, place) for side in sides))
+    return Resample(*(_counts_of_draws(side, draws, place) for side in sides))
 
 
 @lru_cache(maxsize=64)
-def _drawn(names: tuple[str, ...], draws: int, seed: int) -> Counts:
+def _counts_of_draws(names: tuple[str, ...], draws: int, seed: int) -> Counts:
     return draw_named_counts(names, draws, seed)
 
 
 def _with_mean(
     estimated: Mapping[Measure, dict[str, Estimate]],
-    short: Sequence[Group],
+    short: Sequence[ComparedGroup],
     wanted: Sequence[Metric],
     draws: int,
 ) -> Estimates:

@@ -50,9 +50,11 @@ def statistics(
         of_cells = [results.estimates(cell, blind(cell), config, seed) for cell in members]
         texts = [cell.examples_digest for cell in members]
         joint = pooled.pool(of_cells, texts, seed)
-        looks = [controls.looks(cell, blind(cell), seed, ids) for cell in members]
-        far["condition"][name] = controls.distances(controls.mean_looks(looks))
-        far["cell"] |= {c.name: controls.distances(o) for c, o in zip(members, looks, strict=True)}
+        control_aurocs = [controls.control_aurocs(cell, blind(cell), seed, ids) for cell in members]
+        far["condition"][name] = controls.distances(controls.mean_control_aurocs(control_aurocs))
+        far["cell"] |= {
+            c.name: controls.distances(o) for c, o in zip(members, control_aurocs, strict=True)
+        }
         for cell, estimates in zip(members, of_cells, strict=True):
             rows["results"] += results.cell_rows(cell, estimates, config.confidence)
         rows["pooled"] += pooled.condition_rows(members, of_cells, joint, config.confidence)

@@ -37,9 +37,9 @@ from contamination.analysis.conditions import FACTORS
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.dose_response import (
     VARIED,
+    BenchmarkScores,
     Curves,
     DoseResponse,
-    Sample,
     crossing,
     dose_response,
     interval,
@@ -74,7 +74,9 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
     for method, variant in table.columns:
         scores = table[method, variant].to_numpy(np.float64)
         samples = {
-            name: Sample(np.log2(doses[g.members]), scores[g.members], scores[g.nonmembers], drawn)
+            name: BenchmarkScores(
+                np.log2(doses[g.members]), scores[g.members], scores[g.nonmembers], drawn
+            )
             for name, (g, drawn) in compared.items()
         }
         parts = {name: [sample] for name, sample in samples.items()}
@@ -164,8 +166,8 @@ def occurrences_rows(
             **detector._asdict(),
             "tau": tau,
             "p_value": p_value,
-            **(_dose_shape(response, confidence) if response else {"note": NOT_MEASURED}),
-            **_moves(lines.get(detector, {})),
+            **(_dose_columns(response, confidence) if response else {"note": NOT_MEASURED}),
+            **_movement_columns(lines.get(detector, {})),
         }
 
 
@@ -188,7 +190,7 @@ def series_rows(conditions: Sequence[Condition], confidence: float) -> Iterator[
                         "condition": series[0].cell.condition,
                         "over": over,
                         **detector._asdict(),
-                        **_series_test(line),
+                        **_series_tests(line),
                         **shape(line, confidence),
                     }
 
@@ -200,16 +202,16 @@ def shape(line: Line, confidence: float) -> dict[str, Any]:
     columns |= {"lowest": float(levels[0]), "highest": float(levels[-1]), "turns": ""}
     if len(levels) < 2:
         return columns
-    columns |= _moves(line)
+    columns |= _movement_columns(line)
     response = _line_response(line)
     if response is None:
-        return {**columns, "note": _no_slope(line)}
+        return {**columns, "note": _why_no_slope(line)}
     ends = float(np.log2(levels[0])), float(np.log2(levels[-1]))
     auroc = np.array([line[level].value for level in levels])
-    return {**columns, **_sloped(response, ends, auroc, confidence)}
+    return {**columns, **_slope_columns(response, ends, auroc, confidence)}
 
 
-def _dose_shape(response: DoseResponse, confidence: float) -> dict[str, Any]:
+def _dose_columns(response: DoseResponse, confidence: float) -> dict[str, Any]:
     """Slope and crossing over occurrences; a note where there are too few data for them."""
     doses = sorted(response.doses)
     columns = {"levels": len(doses), "lowest": doses[0], "highest": doses[-1]}
@@ -218,21 +220,21 @@ def _dose_shape(response: DoseResponse, confidence: float) -> dict[str, Any]:
         return {**columns, "note": ONE_DOSE if response.slope.needs == VARIED else note}
     curves, x = response.curves, np.log2(doses)
     fitted = np.array([curves.at(at)[0] for at in x])
-    return {**columns, **_sloped(curves, (x[0], x[-1]), fitted, confidence)}
+    return {**columns, **_slope_columns(curves, (x[0], x[-1]), fitted, confidence)}
 
 
-def _sloped(
+def _slope_columns(
     curves: Curves, ends: tuple[float, float], auroc: Scores, confidence: float
 ) -> dict[str, Any]:
     """The columns of a slope that could be estimated; `auroc` tells why none reaches the level."""
     low, high = interval(curves.slope, confidence)
     return {
         **{"slope": float(curves.slope[0]), "slope_low": low, "slope_high": high},
-        **_reaches(crossing(curves, *ends, LEVEL), auroc, confidence),
+        **_crossing_columns(crossing(curves, *ends, LEVEL), auroc, confidence),
     }
 
 
-def _moves(line: Line) -> dict[str, Any]:
+def _movement_columns(line: Line) -> dict[str, Any]:
     """The share of draws that move one way from level to level, and the levels of clear moves."""
     if len(line) < 2:
         return {"turns": ""}
@@ -241,7 +243,7 @@ def _moves(line: Line) -> dict[str, Any]:
     return {"monotone": float(one_way.mean()), "turns": as_text(turning_levels(line))}
 
 
-def _no_slope(line: Line) -> str:
+def _why_no_slope(line: Line) -> str:
     """Why no line can be fitted to the AUROCs of a series."""
     values = [estimate.value for estimate in line.values()]
     limits = sorted({value for value in values if value in (0, 1)})
@@ -264,7 +266,7 @@ def _with_draws(line: Line) -> Scores:
     return np.stack([np.r_[line[at].value, line[at].draws] for at in sorted(line)], axis=1)
 
 
-def _side(auroc: Scores) -> str:
+def _why_not_reached(auroc: Scores) -> str:
     """Why the level is reached nowhere."""
     if (auroc < LEVEL).all():
         return f"below {LEVEL} wherever measured"
@@ -273,7 +275,7 @@ def _side(auroc: Scores) -> str:
     return f"the fitted line does not cross {LEVEL}"
 
 
-def _reaches(log_occurrences: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
+def _crossing_columns(log_occurrences: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
     """The crossing with its interval; infinite ends are NaN, and the note says why."""
     tail = (1 - confidence) / 2
     ends = np.quantile(log_occurrences[1:], [tail, 1 - tail], method="inverted_cdf")
@@ -283,11 +285,11 @@ def _reaches(log_occurrences: Scores, auroc: Scores, confidence: float) -> dict[
         name: float(2**number) if np.isfinite(number) else np.nan
         for name, number in zip(names, numbers, strict=True)
     }
-    notes = [] if np.isfinite(numbers[0]) else [_side(auroc)]
-    return {**reached, "note": "; ".join([*notes, *_outside(*ends)])}
+    notes = [] if np.isfinite(numbers[0]) else [_why_not_reached(auroc)]
+    return {**reached, "note": "; ".join([*notes, *_open_ends(*ends)])}
 
 
-def _outside(low: float, high: float) -> list[str]:
+def _open_ends(low: float, high: float) -> list[str]:
     """What of the interval lies outside of what was measured."""
     if low == high and np.isinf(low):
         return [f"interval {'above' if low == np.inf else 'below'} what was measured"]
@@ -317,7 +319,7 @@ def _series(conditions: Sequence[Condition], over: str) -> Iterator[list[Conditi
             yield sorted(series, key=lambda condition: float(getattr(condition.cell, over)))
 
 
-def _series_test(line: Line) -> dict[str, float]:
+def _series_tests(line: Line) -> dict[str, float]:
     """τ over conditions, and how often the slope's draws lie on the other side of none at all."""
     from scipy.stats import kendalltau
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from contamination.analysis.cells import CLEAN, CONTAMINATED
 from contamination.analysis.methods import checkpoint_of, label, methods_of
-from contamination.analysis.statistics.controls import LEVEL, control_rows, looked_at
+from contamination.analysis.statistics.controls import LEVEL, control_rows, tested_controls
 from contamination.analysis.statistics.groups import ANY, occurrences_order
 from contamination.analysis.sweeps import Sweep, short
 from contamination.analysis.tables.paper_tables import method_tables
@@ -86,7 +86,7 @@ def controls(results: pd.DataFrame) -> Table:
     clean_rows = clean_rows[clean_rows["checkpoint"] == CLEAN]
     benchmarks = _benchmarks(clean_rows)
     texts = _texts(clean_rows)
-    p_values = looked_at(results).groupby(["method", "variant"])["p_control"].min().to_dict()
+    p_values = tested_controls(results).groupby(["method", "variant"])["p_control"].min().to_dict()
 
     def line(method: str, variant: str) -> list[str]:
         values = [texts[CLEAN, method, variant, benchmark, ANY] for benchmark in benchmarks]
@@ -135,8 +135,13 @@ def sweep_table(sweep: Sweep) -> Table:
     lines = []
     for pair in methods:
         values = sweep.line(*pair).set_index(sweep.factor.column).to_dict("index")
-        texts = [_value(values[at]) if at in values else none.get(at, NOTHING) for at in levels]
-        beside = [_slope(slopes[pair]) if pair in slopes else NOTHING, _clean(sweep, pair)]
+        texts = [
+            _value_text(values[at]) if at in values else none.get(at, NOTHING) for at in levels
+        ]
+        beside = [
+            _slope_text(slopes[pair]) if pair in slopes else NOTHING,
+            _clean_text(sweep, pair),
+        ]
         lines.append([label(*pair, methods), *texts, *beside])
     title = (
         f"AUROC by {sweep.factor.axis}: contaminated model, all members, mean over benchmarks; "
@@ -148,24 +153,24 @@ def sweep_table(sweep: Sweep) -> Table:
     return Table(sweep.name, title, header, lines, data, [*level_texts[1:-1], "slope"])
 
 
-def _value(row: Mapping[Any, Any]) -> str:
+def _value_text(row: Mapping[Any, Any]) -> str:
     return with_interval(row["value"], row["ci_low"], row["ci_high"])
 
 
-def _slope(row: Mapping[Any, Any]) -> str:
+def _slope_text(row: Mapping[Any, Any]) -> str:
     if math.isnan(row["slope"]):
         return str(row["note"])
     return with_interval(row["slope"], row["slope_low"], row["slope_high"])
 
 
-def _clean(sweep: Sweep, pair: tuple[str, str]) -> str:
+def _clean_text(sweep: Sweep, pair: tuple[str, str]) -> str:
     """The clean model's AUROC; the range of its values where conditions differ in it."""
     if pair[0] == BLIND:
         return NOTHING
     rows = control_rows(sweep.rows)
     of_method = rows[(rows["method"] == pair[0]) & (rows["variant"] == pair[1])]
     if of_method["value"].nunique() == 1:
-        return _value(of_method.iloc[0].to_dict())
+        return _value_text(of_method.iloc[0].to_dict())
     ends = dict.fromkeys(
         f"{end:.2f}" for end in (of_method["value"].min(), of_method["value"].max())
     )

@@ -63,44 +63,44 @@ def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
     rows = rows[rows["method"] == MIN_K]
     if (rows["variant"] == PAPERS_K).any():
         rows = rows[rows["variant"] == PAPERS_K]
-    benchmarks = _shared(rows, RATES)
+    benchmarks = _shared_benchmarks(rows, RATES)
     if not benchmarks or rows["learning_rate"].nunique() < 2:
         return None
     rows = rows[rows["benchmark"].isin(benchmarks)].sort_values("learning_rate", kind="stable")
     key = ["learning_rate", "condition", "variant"]
     lines = [
-        [f"{rate:g}", f"ours, {condition}", *_cells(part, benchmarks)]
+        [f"{rate:g}", f"ours, {condition}", *_estimate_texts(part, benchmarks)]
         for (rate, condition, _), part in rows.groupby(key, sort=True)
     ]
     for _, row in figures(RATES.file).iterrows():
-        lines.append([f"{row['learning_rate']:g}", SHI, *_printed(row, benchmarks)])
+        lines.append([f"{row['learning_rate']:g}", SHI, *_printed_texts(row, benchmarks)])
     return Table(
         "paper_table4",
         "AUROC of Min-K% by learning rate and benchmark, in the layout of Shi et al. 2024, "
         "table 4, whose own figures are of another model",
         ["learning rate", "source", *benchmarks],
         lines,
-        _with_papers(rows, RATES, benchmarks, MIN_K),
+        _with_paper_rows(rows, RATES, benchmarks, MIN_K),
     )
 
 
 def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
     rows = _measured(results, paper.metric)
-    benchmarks = _shared(rows, paper)
+    benchmarks = _shared_benchmarks(rows, paper)
     if not benchmarks:
         return None
-    same = set(rows["benchmark"]) == {*_names(paper), ALL}
+    same = set(rows["benchmark"]) == {*_paper_benchmarks(paper), ALL}
     wanted = [*benchmarks, ALL] if same else benchmarks  # else the means are of other benchmarks
     rows = rows[rows["benchmark"].isin(wanted)]
     methods = methods_of(rows)
     printed = figures(paper.file).set_index("method")
-    theirs = {name: [name, SHI, *_printed(row, wanted)] for name, row in printed.iterrows()}
+    theirs = {name: [name, SHI, *_printed_texts(row, wanted)] for name, row in printed.iterrows()}
     ours = "ours, " + ", ".join(sorted(rows["model"].unique()))
     lines = []
     for method, variants in groupby(methods, key=lambda pair: pair[0]):
         for _, variant in variants:
             part = rows[(rows["method"] == method) & (rows["variant"] == variant)]
-            lines.append([label(method, variant, methods), ours, *_cells(part, wanted)])
+            lines.append([label(method, variant, methods), ours, *_estimate_texts(part, wanted)])
         if method in theirs:
             lines.append(theirs.pop(method))
     lines += theirs.values()
@@ -110,7 +110,7 @@ def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
         f"{paper.number}, whose own figures are of another model",
         ["method", "source", *("average" if name == ALL else name for name in wanted)],
         lines,
-        _with_papers(rows, paper, wanted),
+        _with_paper_rows(rows, paper, wanted),
     )
 
 
@@ -120,27 +120,27 @@ def _measured(results: pd.DataFrame, metric: str) -> pd.DataFrame:
     return results[chosen & (results["occurrences"] == ANY)]
 
 
-def _names(paper: PaperTable) -> list[str]:
+def _paper_benchmarks(paper: PaperTable) -> list[str]:
     return [name for name in figures(paper.file).columns[1:] if name != "average"]
 
 
-def _shared(rows: pd.DataFrame, paper: PaperTable) -> list[str]:
+def _shared_benchmarks(rows: pd.DataFrame, paper: PaperTable) -> list[str]:
     """The paper's benchmarks that were measured, in the paper's order."""
     ours = set(rows["benchmark"])
-    return [name for name in _names(paper) if name in ours]
+    return [name for name in _paper_benchmarks(paper) if name in ours]
 
 
-def _cells(part: pd.DataFrame, benchmarks: list[str]) -> list[str]:
+def _estimate_texts(part: pd.DataFrame, benchmarks: list[str]) -> list[str]:
     rows = part[["benchmark", *ESTIMATE]].itertuples(index=False)
     texts = {benchmark: estimate_text(*estimate) for benchmark, *estimate in rows}
     return [texts.get(name, NOTHING) for name in benchmarks]
 
 
-def _printed(row: pd.Series[Any], benchmarks: list[str]) -> list[str]:
+def _printed_texts(row: pd.Series[Any], benchmarks: list[str]) -> list[str]:
     return [f"{row['average' if name == ALL else name]:.2f}" for name in benchmarks]
 
 
-def _with_papers(
+def _with_paper_rows(
     ours: pd.DataFrame, paper: PaperTable, benchmarks: list[str], method: str | None = None
 ) -> pd.DataFrame:
     """Our rows and the paper's, told apart by the column `source`; what it doesn't say is empty."""

@@ -44,7 +44,7 @@ def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: st
             *(row[name] for name in ESTIMATE)
         )
         for kind, table in kinds.items()
-        for row in table[_over_all(table, condition)].to_dict("records")
+        for row in table[_is_over_all(table, condition)].to_dict("records")
     }
     columns = [(kind, checkpoint) for checkpoint in (CONTAMINATED, CLEAN) for kind in kinds]
     methods = methods_of(rows)
@@ -61,7 +61,7 @@ def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: st
     return Table("without_flagged", title, header, lines, rows)
 
 
-def _over_all(rows: pd.DataFrame, condition: str) -> pd.Series[bool]:
+def _is_over_all(rows: pd.DataFrame, condition: str) -> pd.Series[bool]:
     """Which rows are AUROCs over all members and benchmarks of a condition."""
     place = {"condition": condition, "metric": AUROC.name, "benchmark": ALL, "occurrences": ANY}
     return (rows[[*place]] == pd.Series(place)).all(axis=1)
@@ -80,9 +80,9 @@ def comparison_table(comparisons: pd.DataFrame) -> Table | None:
     if rows.empty:
         return None
     methods = sorted({*rows["method_a"], *rows["method_b"]})
-    best = max(methods, key=lambda method: _lead(rows, method))
+    best = max(methods, key=lambda method: _total_lead(rows, method))
     of_best = rows[(rows["method_a"] == best) | (rows["method_b"] == best)]
-    lines = [_difference(row, best) for row in of_best.to_dict("records")]
+    lines = [_difference_line(row, best) for row in of_best.to_dict("records")]
     header = [f"{best} less …", "difference in AUROC", "p", "p, corrected"]
     title = (
         f"{best}, whose AUROC is the highest, less each other method: all members, mean over "
@@ -102,7 +102,7 @@ def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
         return None
     over = str(rows["over"].iloc[0])
     methods = list(zip(rows["method"], rows["variant"], strict=True))
-    lines = [_trend(row, methods) for row in rows.to_dict("records")]
+    lines = [_trend_line(row, methods) for row in rows.to_dict("records")]
     tested = "p of τ" if over == OCCURRENCES else "p of the slope"
     header = ["method", "Kendall's τ", "slope [95%]", tested, "reaches 0.75 at", "note"]
     title = (
@@ -146,30 +146,35 @@ def in_against_out(replicates: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return summary
 
 
-def _lead(rows: pd.DataFrame, method: str) -> float:
+def _total_lead(rows: pd.DataFrame, method: str) -> float:
     """The sum of a method's AUROC less each other's."""
     above = rows.loc[rows["method_a"] == method, "difference"].sum()
     below = rows.loc[rows["method_b"] == method, "difference"].sum()
     return float(above - below)
 
 
-def _difference(row: dict[Any, Any], best: str) -> list[str]:
+def _difference_line(row: dict[Any, Any], best: str) -> list[str]:
     other, value, low, high = (row[c] for c in ("method_b", "difference", "ci_low", "ci_high"))
     if other == best:
         other, value, low, high = row["method_a"], -value, -high, -low
-    return [other, with_interval(value, low, high), _p(row["p_value"]), _p(row["p_max_t"])]
+    return [
+        other,
+        with_interval(value, low, high),
+        _p_text(row["p_value"]),
+        _p_text(row["p_max_t"]),
+    ]
 
 
-def _trend(row: dict[Any, Any], methods: Methods) -> list[str]:
+def _trend_line(row: dict[Any, Any], methods: Methods) -> list[str]:
     reached = NOTHING if math.isnan(row["reaches"]) else f"{row['reaches']:.3g}"
     slope = with_interval(row["slope"], row["slope_low"], row["slope_high"])
     slope = NOTHING if math.isnan(row["slope"]) else slope
     tau = NOTHING if math.isnan(row["tau"]) else f"{row['tau']:.2f}"
     name = label(row["method"], row["variant"], methods)
-    return [name, tau, slope, _p(row["p_value"]), reached, row["note"]]
+    return [name, tau, slope, _p_text(row["p_value"]), reached, row["note"]]
 
 
-def _p(value: float) -> str:
+def _p_text(value: float) -> str:
     if math.isnan(value):
         return NOTHING
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -38,7 +38,7 @@ from contamination.analysis.tables.paper_tables import learning_rate_table
 
 
 @dataclass(frozen=True)
-class Run:
+class CellRun:
     """A run that holds a cell's results; reading the history costs a request or a process."""
 
     id: str
@@ -68,7 +68,7 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def read_runs(stage: WandbReport) -> list[Run]:
+def read_runs(stage: WandbReport) -> list[CellRun]:
     """The runs with a cell's results, one an id, in order of the cells' names."""
     every_run = offline_runs(Path(stage.local)) if stage.local else _online_runs(stage)
     newest = {run.id: run for run in every_run}
@@ -76,7 +76,7 @@ def read_runs(stage: WandbReport) -> list[Run]:
     return sorted(wanted, key=lambda run: (run.cell["cell"], run.id))
 
 
-def offline_runs(folder: Path) -> Iterable[Run]:
+def offline_runs(folder: Path) -> Iterable[CellRun]:
     """The offline records below `folder` that hold results, the oldest first."""
     remedy = "there is no such folder. Give one of offline runs, such as runs/wandb."
     require(folder.is_dir(), "local", str(folder), remedy)
@@ -84,7 +84,7 @@ def offline_runs(folder: Path) -> Iterable[Run]:
         (whole,) = _inspect(path, "--summary")
         cell = whole.get("config", {}).get("cell")
         if cell is not None:
-            yield Run(whole["run_id"], cell, whole["summary"], partial(_history, path))
+            yield CellRun(whole["run_id"], cell, whole["summary"], partial(_history, path))
 
 
 def _history(path: Path) -> Iterable[Mapping[str, Any]]:
@@ -105,7 +105,7 @@ def _inspect(path: Path, *more: str) -> list[dict[str, Any]]:
     return [json.loads(done.stdout)] if more else list(map(json.loads, done.stdout.splitlines()))
 
 
-def _online_runs(stage: WandbReport) -> Iterable[Run]:
+def _online_runs(stage: WandbReport) -> Iterable[CellRun]:
     """The project's runs by the public API, the oldest first."""
     import wandb
 
@@ -114,7 +114,7 @@ def _online_runs(stage: WandbReport) -> Iterable[Run]:
         for run in wandb.Api().runs(place, order="+created_at"):
             cell = run.config.get("cell")
             if cell is not None:
-                yield Run(run.id, cell, dict(run.summary), partial(_by_occurrences, run))
+                yield CellRun(run.id, cell, dict(run.summary), partial(_occurrences_history, run))
     except (wandb.errors.Error, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(
@@ -123,7 +123,7 @@ def _online_runs(stage: WandbReport) -> Iterable[Run]:
         ) from error
 
 
-def _by_occurrences(run: Any) -> Iterable[Mapping[str, Any]]:
+def _occurrences_history(run: Any) -> Iterable[Mapping[str, Any]]:
     """All rows of the history, not a sample; those of the training are left out."""
     return [row for row in run.scan_history() if row.get(OCCURRENCES) is not None]
 
@@ -133,10 +133,10 @@ def write_wandb_report(stage: WandbReport) -> Artifact:
     digest = hashlib.sha256(results.to_csv(index=False).encode()).hexdigest()
     name = f"wandb-{stage.experiment or stage.project or 'local'}"
     folder = locate(Path(stage.runs), KIND, name, stage, {"results": digest})
-    return build(folder, stage, {"results": digest}, lambda folder: _make(folder, name, results))
+    return build(folder, stage, {"results": digest}, lambda folder: _write_report(folder, name, results))
 
 
-def _make(folder: Path, name: str, results: pd.DataFrame) -> Built:
+def _write_report(folder: Path, name: str, results: pd.DataFrame) -> Built:
     results.to_parquet(folder / RESULTS, index=False)
     parts = {str(cell): part for cell, part in results.groupby("cell", sort=False)}
     tables = {cell: cell_tables(part) for cell, part in parts.items()}

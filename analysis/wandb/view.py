@@ -21,7 +21,7 @@ FACTORS = {
 
 
 @dataclass(frozen=True)
-class ViewConfig:
+class WandbViewConfig:
     """The view's project, and what its charts show."""
 
     project: str = "contamination-testbed"
@@ -35,7 +35,7 @@ class ViewConfig:
     benchmark: str = ALL
 
 
-def save_view(config: ViewConfig) -> str:
+def save_view(config: WandbViewConfig) -> str:
     """Make the view in the project; its address.
 
     Raises:
@@ -58,7 +58,7 @@ def save_view(config: ViewConfig) -> str:
         ) from error
 
 
-def build_view(config: ViewConfig, entity: str) -> Any:
+def build_view(config: WandbViewConfig, entity: str) -> Any:
     """The view, not yet saved: AUROC against occurrences and each factor, and the controls."""
     from wandb_workspaces import workspaces
     from wandb_workspaces.reports.v2 import interface as charts
@@ -70,11 +70,11 @@ def build_view(config: ViewConfig, entity: str) -> Any:
         y=[f"by_occurrences/{key}" for key in keys],
         log_x=True,
     )
-    factor_panels = [_against(charts, factor, key) for factor in FACTORS for key in keys]
+    factor_panels = [_scatter_panel(charts, factor, key) for factor in FACTORS for key in keys]
     controls = [f"clean/{key}" for key in keys] + [
         f"clean/{config.metric}/blind/{config.benchmark}"
     ]
-    beside = [_against(charts, "learning_rate", key) for key in controls]
+    beside = [_scatter_panel(charts, "learning_rate", key) for key in controls]
     runs: dict[str, Any] = {"groupby": [workspaces.Config("cell.condition")]}
     if config.experiment is not None:
         runs["filters"] = [workspaces.Metric("Group") == config.experiment]
@@ -90,7 +90,7 @@ def build_view(config: ViewConfig, entity: str) -> Any:
     )
 
 
-def _against(charts: Any, factor: str, key: str) -> Any:
+def _scatter_panel(charts: Any, factor: str, key: str) -> Any:
     """A point a run: a key of its summary against one of its facts, logarithmic."""
     return charts.ScatterPlot(
         title=f"{key} by {FACTORS[factor]}",

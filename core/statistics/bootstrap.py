@@ -122,19 +122,19 @@ def resample(members: int, nonmembers: int, draws: int, seed: int) -> Resample:
 
 
 @dataclass(frozen=True)
-class Side:
+class RankedSide:
     """The members or the non-members in descending order, and their accumulated counts."""
 
     scores: Scores
     sums: Counts
 
 
-def ranked_side(scores: Scores, drawn: Counts) -> Side:
+def ranked_side(scores: Scores, drawn: Counts) -> RankedSide:
     """Sort one side's scores and accumulate the draws' counts in that order, from zero."""
     order = np.argsort(-scores)
     sums = np.zeros((len(drawn), len(order) + 1), np.float32)
     np.cumsum(drawn[:, order], axis=1, out=sums[:, 1:])
-    return Side(scores[order], sums)
+    return RankedSide(scores[order], sums)
 
 
 def rank(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
@@ -142,7 +142,7 @@ def rank(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
     return joined(ranked_side(members, drawn.members), ranked_side(nonmembers, drawn.nonmembers))
 
 
-def joined(members: Side, nonmembers: Side) -> Ranked:
+def joined(members: RankedSide, nonmembers: RankedSide) -> Ranked:
     """Both sides together: the non-members' is the same beside the members of each dose."""
     return Ranked(members.scores, nonmembers.scores, members.sums, nonmembers.sums)
 

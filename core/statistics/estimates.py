@@ -251,7 +251,7 @@ def _students(confidence: float, examples: int) -> float:
 
 def _wilson(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    value, trials = _values(estimates)
+    value, trials = _values_and_trials(estimates)
     variance = np.array([e.draws.var() for e in estimates])
     spread = value * (1 - value)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -265,7 +265,7 @@ def _wilson(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, S
 def _jeffreys(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
     from scipy.special import betaincinv
 
-    _, tosses = _values(estimates)
+    _, tosses = _values_and_trials(estimates)
     least, most = np.array([e.steps for e in estimates], float).T
     tail = (1 - confidence) / 2
     lower = betaincinv(least * tosses + 0.5, (1 - least) * tosses + 0.5, tail)
@@ -273,5 +273,5 @@ def _jeffreys(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
     return np.minimum(lower, least), np.maximum(upper, most)  # 0 and 1 of none and of all
 
 
-def _values(estimates: Sequence[Estimate]) -> tuple[Scores, Scores]:
+def _values_and_trials(estimates: Sequence[Estimate]) -> tuple[Scores, Scores]:
     return np.array([e.value for e in estimates]), np.array([e.trials for e in estimates], float)

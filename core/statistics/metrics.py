@@ -50,8 +50,8 @@ class Metric:
         )
         return " and ".join(
             kind if least == 1 else f"≥ {least:,} {kind}"
-            for found, least, kind in sides
-            if found < least
+            for available, least, kind in sides
+            if available < least
         )
 
 
@@ -239,15 +239,15 @@ def tpr_steps(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
 
 def fpr_steps(ranked: Ranked, tpr: float) -> tuple[float, float] | None:
     """The least and the most FPR at a TPR that ties leave possible; see `tpr_steps`."""
-    found = tpr_steps(_turned(ranked), 1 - tpr)
-    return found and (1 - found[1], 1 - found[0])
+    steps = tpr_steps(_turned(ranked), 1 - tpr)
+    return steps and (1 - steps[1], 1 - steps[0])
 
 
 def _undrawn(ranked: Ranked) -> Ranked:
     """The examples themselves, as a single draw."""
-    each = (ranked.members, ranked.nonmembers)
-    hits, alarms = (np.arange(len(side) + 1, dtype=np.float32)[None] for side in each)
-    return Ranked(*each, hits, alarms)
+    sides = (ranked.members, ranked.nonmembers)
+    hits, alarms = (np.arange(len(side) + 1, dtype=np.float32)[None] for side in sides)
+    return Ranked(*sides, hits, alarms)
 
 
 def _mean_tpr(ranked: Ranked, fpr: float) -> Scores:
@@ -307,5 +307,5 @@ def chosen_metrics(fpr: Sequence[float], tpr: Sequence[float]) -> list[Metric]:
 def title(name: str) -> str:
     """The title of the metric with this name; the name itself where none has it."""
     kind, _, rate = name.rpartition("_")
-    known = [BY_RATE[kind](float(rate))] if kind in BY_RATE else ALWAYS
-    return next((metric.title for metric in known if metric.name == name), name)
+    candidates = [BY_RATE[kind](float(rate))] if kind in BY_RATE else ALWAYS
+    return next((metric.title for metric in candidates if metric.name == name), name)

@@ -32,7 +32,9 @@ def p_value(difference: float, relabelings: Scores) -> float:
     return (1 + further) / (1 + len(relabelings))
 
 
-def conformal_p_values(scores: Scores, null: Scores, own: NDArray[np.bool_] | int = 0) -> Scores:
+def conformal_p_values(
+    scores: Scores, null: Scores, in_null: NDArray[np.bool_] | int = 0
+) -> Scores:
     """How likely a non-member scores at least as high: (1 + #{null ≥ score}) / (1 + n).
 
     Against n non-members; uniform on 1/(n+1), …, 1 for another non-member, and larger where scores
@@ -41,11 +43,11 @@ def conformal_p_values(scores: Scores, null: Scores, own: NDArray[np.bool_] | in
     Args:
         scores: of the texts, shape (T,).
         null: of the n non-members.
-        own: which of `scores` are in `null` themselves, shape (T,); they are compared with the
+        in_null: which of `scores` are in `null` themselves, shape (T,); they are compared with the
             n - 1 others.
     """
     reaching = len(null) - np.searchsorted(np.sort(null), scores)
-    p_values: Scores = (1 + reaching - own) / (1 + len(null) - own)
+    p_values: Scores = (1 + reaching - in_null) / (1 + len(null) - in_null)
     return p_values
 
 

@@ -14,7 +14,7 @@ import pytest
 from contamination.analysis.cells import Cell, make_cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.findings import Findings
-from contamination.analysis.provenance import Record
+from contamination.analysis.provenance import CellRecord
 from contamination.core.artifacts import Artifact
 
 WORDS = ["the", "river", "model", "answer", "film", "is", "was", "not", "good", "of", "why", "how"]
@@ -131,7 +131,7 @@ def results_table(
     from contamination.analysis.statistics import controls, results
 
     blind = results.BlindBaselines(config.blind_folds, seed)
-    far = {c.name: controls.distances(controls.looks(c, blind(c), seed)) for c in cells}
+    far = {c.name: controls.distances(controls.control_aurocs(c, blind(c), seed)) for c in cells}
     rows = [
         {"experiment": experiment, **row}
         for cell in cells
@@ -177,12 +177,12 @@ def two_rates() -> list[Cell]:
 
 
 @pytest.fixture(scope="session")
-def record(two_rates: list[Cell]) -> Record:
+def record(two_rates: list[Cell]) -> CellRecord:
     """What a training left: losses that fall, members' faster, and 1,500 copies."""
     steps = np.arange(0, 40, 10)
     names = {"loss_members": 0.05, "loss_nonmembers": 0.03, "loss_validation": 0.02}
     losses = {name: 5 - slope * steps for name, slope in names.items()}
-    return Record(
+    return CellRecord(
         model=two_rates[1].digests["model"],
         evaluations=pd.DataFrame({"step": steps, **losses}),
         exposures=np.arange(1500) % 30,
@@ -194,7 +194,7 @@ def record(two_rates: list[Cell]) -> Record:
 
 
 @pytest.fixture(scope="session")
-def findings(two_rates: list[Cell], record: Record) -> Findings:
+def findings(two_rates: list[Cell], record: CellRecord) -> Findings:
     """All that a report on two learning rates shows; only the lower has a record."""
     from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
     from contamination.analysis.publish import gather

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from contamination.analysis.statistics.turning_points import as_text, turning_levels
-from contamination.analysis.summary import Direction, described, direction
+from contamination.analysis.summary import Direction, direction, trend_clause
 from contamination.core.statistics.estimates import Estimate
 
 
@@ -49,20 +49,20 @@ SWEEPS = {
     "rises": (
         way(0.6, 0.75, 0.9),
         trend(),
-        "rises with occurrences: its log-odds increase by 0.70 [0.60, 0.80] per doubling, from "
-        "0.60 [0.57, 0.63] at 1 to 0.90 [0.87, 0.93] at 4",
+        "rises with occurrences, from 0.60 [0.57, 0.63] at 1 to 0.90 [0.87, 0.93] at 4: its "
+        "log-odds increase by 0.70 [0.60, 0.80] per doubling",
     ),
     "falls": (
         way(0.9, 0.75, 0.6),
         trend(-0.3, -0.44, -0.19, -0.2, 0.999),
-        "falls with occurrences: its log-odds decrease by 0.30 [0.19, 0.44] per doubling, from "
-        "0.90 [0.87, 0.93] at 1 to 0.60 [0.57, 0.63] at 4",
+        "falls with occurrences, from 0.90 [0.87, 0.93] at 1 to 0.60 [0.57, 0.63] at 4: its "
+        "log-odds decrease by 0.30 [0.19, 0.44] per doubling",
     ),
     "flat": (
         way(0.7, 0.71, 0.7),
         trend(0.02, -0.1, 0.14, 0.01, 0.4),
-        "shows no clear trend with occurrences: its log-odds change by 0.02 [-0.10, 0.14] per "
-        "doubling, from 0.70 [0.67, 0.73] at 1 to 0.70 [0.67, 0.73] at 4",
+        "shows no clear trend with occurrences, from 0.70 [0.67, 0.73] at 1 to 0.70 [0.67, "
+        "0.73] at 4: its log-odds change by 0.02 [-0.10, 0.14] per doubling",
     ),
     "zigzag": (
         way(0.55, 0.94, 0.55, 0.94),
@@ -85,8 +85,8 @@ SWEEPS = {
     "noise": (
         way(0.6, 0.72, 0.7, 0.85),
         trend(),
-        "rises with occurrences: its log-odds increase by 0.70 [0.60, 0.80] per doubling, from "
-        "0.60 [0.57, 0.63] at 1 to 0.85 [0.82, 0.88] at 8",
+        "rises with occurrences, from 0.60 [0.57, 0.63] at 1 to 0.85 [0.82, 0.88] at 8: its "
+        "log-odds increase by 0.70 [0.60, 0.80] per doubling",
     ),
     "saturated": (
         way(1.0, 1.0, 1.0, half=0.0),
@@ -110,30 +110,30 @@ SWEEPS = {
     "τ says nothing": (
         way(0.6, 0.75, 0.9),
         trend(tau=0.05, p_value=0.21),
-        "has no clear direction with occurrences: its log-odds increase by 0.70 [0.60, 0.80] per "
-        "doubling, from 0.60 [0.57, 0.63] at 1 to 0.90 [0.87, 0.93] at 4; but Kendall's τ does "
-        "not confirm it (0.05, one-sided p = 0.210)",
+        "has no clear direction with occurrences, from 0.60 [0.57, 0.63] at 1 to 0.90 [0.87, "
+        "0.93] at 4: its log-odds increase by 0.70 [0.60, 0.80] per doubling; but Kendall's τ "
+        "does not confirm it (0.05, one-sided p = 0.210)",
     ),
     "τ says the opposite": (
         way(0.9, 0.8, 0.75),
         trend(-0.3, -0.44, -0.19, 0.3, 0.001),
-        "has no clear direction with occurrences: its log-odds decrease by 0.30 [0.19, 0.44] per "
-        "doubling, from 0.90 [0.87, 0.93] at 1 to 0.75 [0.72, 0.78] at 4; but Kendall's τ does "
-        "not confirm it (0.30, one-sided p = 0.001)",
+        "has no clear direction with occurrences, from 0.90 [0.87, 0.93] at 1 to 0.75 [0.72, "
+        "0.78] at 4: its log-odds decrease by 0.30 [0.19, 0.44] per doubling; but Kendall's τ "
+        "does not confirm it (0.30, one-sided p = 0.001)",
     ),
     "the ends say the opposite": (
         way(0.69, 0.71, 0.66, half=0.1),
         trend(0.2, 0.1, 0.3),
-        "has no clear direction with occurrences: its log-odds increase by 0.20 [0.10, 0.30] per "
-        "doubling, from 0.69 [0.59, 0.79] at 1 to 0.66 [0.56, 0.76] at 4; but the last AUROC is "
-        "on the other side of the first",
+        "has no clear direction with occurrences, from 0.69 [0.59, 0.79] at 1 to 0.66 [0.56, "
+        "0.76] at 4: its log-odds increase by 0.20 [0.10, 0.30] per doubling; but the last "
+        "AUROC is on the other side of the first",
     ),
     "one clear move, the other way": (
         way(0.7, 0.74, 0.66, 0.71),
         trend(0.2, 0.1, 0.3),
-        "has no clear direction with occurrences: its log-odds increase by 0.20 [0.10, 0.30] per "
-        "doubling, from 0.70 [0.67, 0.73] at 1 to 0.71 [0.68, 0.74] at 8; but part of the way "
-        "clearly goes the other way",
+        "has no clear direction with occurrences, from 0.70 [0.67, 0.73] at 1 to 0.71 [0.68, "
+        "0.74] at 8: its log-odds increase by 0.20 [0.10, 0.30] per doubling; but part of the "
+        "way clearly goes the other way",
     ),
     "numbers of their own in every benchmark": (
         way(),
@@ -147,7 +147,7 @@ SWEEPS = {
 def test_each_sweep_is_told_as_what_it_is(name):
     values, row, said = SWEEPS[name]
     row = with_turns(row, values)
-    assert described("loss", "occurrences", row, values, 0.05) == f"AUROC of loss {said}"
+    assert trend_clause("loss", "occurrences", row, values, 0.05) == f"AUROC of loss {said}"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_turn_is_told_by_the_values_that_show_it(place):
     """A wide interval tells of no move, wherever it is and however high its value."""
     rows = [*RISE[:place], WIDE, *RISE[place:]]
     values = with_intervals(*rows)
-    said = described("loss", "occurrences", with_turns(trend(), values), values, 0.05)
+    said = trend_clause("loss", "occurrences", with_turns(trend(), values), values, 0.05)
     at = [2 ** rows.index(row) for row in RISE]
     assert said == (
         "AUROC of loss rises and then falls with occurrences: 0.50 [0.47, 0.53] at "
@@ -212,7 +212,7 @@ def test_along_a_series_the_sign_of_tau_must_agree():
     assert direction(trend(p_value=0.9) | no_turns, values) is Direction.RISES
     for tau in (0.0, -0.3, np.nan):
         assert direction(trend(tau=tau) | no_turns, values) is Direction.DISPUTED
-    said = described("loss", "learning rate", trend(tau=-0.3) | no_turns, values, None)
+    said = trend_clause("loss", "learning rate", trend(tau=-0.3) | no_turns, values, None)
     assert said.endswith("Kendall's τ does not confirm it (-0.30)")
-    uncomputed = described("loss", "occurrences", trend(tau=np.nan) | no_turns, values, 0.05)
+    uncomputed = trend_clause("loss", "occurrences", trend(tau=np.nan) | no_turns, values, 0.05)
     assert uncomputed.endswith("(it could not be computed)")

@@ -61,12 +61,12 @@ def test_it_tells_the_best_and_the_median_method_from_end_to_end(findings, sweep
     assert headline(with_slopes(sweep, **slopes)) == (
         f"AUROC of {best}, the best of 3 methods on average (AUROC's intervals corrected for the "
         "choice, the slope's not), "
-        "rises with peak learning rate from 1e-4 to 1e-3 (tiny_llama, 400,000 tokens): its "
-        f"log-odds increase by 0.31 [0.20, 0.40] per doubling, from {ends[best][0]} at "
-        f"1e-4 to {ends[best][1]} at 1e-3. AUROC of {middle}, "
-        "the median one, shows no clear trend with peak learning rate: its log-odds change by "
-        f"0.02 [-0.10, 0.10] per doubling, from {ends[middle][0]} at 1e-4 to {ends[middle][1]} at "
-        "1e-3. The slope's interval is above 0 for 1 of 3 methods, below 0 for 1."
+        "rises with peak learning rate from 1e-4 to 1e-3 (tiny_llama, 400,000 tokens), from "
+        f"{ends[best][0]} at 1e-4 to {ends[best][1]} at 1e-3: its log-odds increase by 0.31 "
+        f"[0.20, 0.40] per doubling. AUROC of {middle}, the median one, shows no clear trend with "
+        f"peak learning rate, from {ends[middle][0]} at 1e-4 to {ends[middle][1]} at 1e-3: its "
+        "log-odds change by 0.02 [-0.10, 0.10] per "
+        "doubling. The slope's interval is above 0 for 1 of 3 methods, below 0 for 1."
     )
 
 

@@ -13,7 +13,7 @@ from contamination.analysis.page.build import page
 from contamination.analysis.page.data import page_data
 from contamination.analysis.publish import gather
 from contamination.analysis.statistics.tidy_tables import statistics
-from contamination.analysis.summary import of_conditions
+from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.sweeps import short, sweeps_of
 from contamination.core.errors import DataError
 from tests.analysis.conftest import simulate_parts
@@ -34,7 +34,9 @@ def told(cells, config=QUICK):
     cells = name_apart(cells)
     made = statistics("trial", 0, cells, config)
     sweeps = sweeps_of(made.pooled, made.trends, series_of(cells))
-    return sweeps, headlines(sweeps, of_conditions(made, config.confidence), made.replicates)
+    return sweeps, headlines(
+        sweeps, sentences_by_condition(made, config.confidence), made.replicates
+    )
 
 
 @pytest.fixture(scope="module")

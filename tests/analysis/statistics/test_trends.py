@@ -21,7 +21,7 @@ from contamination.analysis.statistics.trends import (
     NOT_MEASURED,
     ONE_DOSE,
     Condition,
-    _reaches,
+    _crossing_columns,
     condition_of,
     occurrences_rows,
     series_rows,
@@ -99,17 +99,17 @@ def test_benchmarks_reach_a_level_where_the_mean_of_their_curves_does():
 def test_an_end_of_the_interval_beyond_what_was_measured_is_open():
     """Of 20 draws three would cross before it and three after it."""
     log_occurrences = np.r_[1.5, [-np.inf] * 3, np.arange(14) / 10, [np.inf] * 3]
-    inside = _reaches(log_occurrences, np.array([0.6, 0.9]), 0.55)
+    inside = _crossing_columns(log_occurrences, np.array([0.6, 0.9]), 0.55)
     dose = [inside[name] for name in ("reaches", "reaches_low", "reaches_high")]
     assert (dose, inside["note"]) == (pytest.approx([2**1.5, 2**0.1, 2**1.2]), "")
-    wide = _reaches(log_occurrences, np.array([0.6, 0.9]), 0.75)
+    wide = _crossing_columns(log_occurrences, np.array([0.6, 0.9]), 0.75)
     assert wide["note"] == "interval open below; interval open above"
     assert np.isnan([wide["reaches_low"], wide["reaches_high"]]).all()
     for at in ([0.75, 0.6], [0.75, 0.9]):
-        never = _reaches(np.r_[np.inf, np.ones(9)], np.array(at), 0.9)
+        never = _crossing_columns(np.r_[np.inf, np.ones(9)], np.array(at), 0.9)
         assert never["note"] == "the fitted line does not cross 0.75"
     for beyond, side in ((np.inf, "above"), (-np.inf, "below")):
-        found = _reaches(np.r_[1.5, [beyond] * 9, 1], np.array([0.6, 0.9]), 0.5)
+        found = _crossing_columns(np.r_[1.5, [beyond] * 9, 1], np.array([0.6, 0.9]), 0.5)
         assert found["note"] == f"interval {side} what was measured"
 
 

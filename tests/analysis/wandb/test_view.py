@@ -6,7 +6,7 @@ from contamination.analysis.cells import Cell
 import pandas as pd
 from dataclasses import fields
 from contamination.analysis.wandb.view import build_view
-from contamination.analysis.wandb.view import ViewConfig
+from contamination.analysis.wandb.view import WandbViewConfig
 from contamination.core.errors import ConfigError
 from contamination.analysis.wandb.view import save_view
 
@@ -19,7 +19,7 @@ def panels(workspace):
 
 def test_charts_read_what_the_mirror_writes():
     pytest.importorskip("wandb_workspaces")
-    config = ViewConfig("p", "me", "learning_rate", ["loss", "min_k"])
+    config = WandbViewConfig("p", "me", "learning_rate", ["loss", "min_k"])
     found = panels(build_view(config, "me"))
     rows = [
         {"checkpoint": c, "benchmark": "all", "method": m, "variant": "", "default": True,
@@ -47,6 +47,6 @@ def test_charts_read_what_the_mirror_writes():
 def test_nobody_logged_in_is_said(monkeypatch):
     monkeypatch.setattr("wandb.login", lambda **_: False)
     with pytest.raises(ConfigError, match="project is 'contamination-testbed': run `wandb login`"):
-        save_view(ViewConfig())
+        save_view(WandbViewConfig())
     with pytest.raises(ConfigError, match="methods is ..: name at least one"):
-        save_view(ViewConfig(methods=[]))
+        save_view(WandbViewConfig(methods=[]))
