@@ -1,4 +1,4 @@
-"""An experiment cell as the analysis sees it: its facts, its examples and their scores."""
+"""Experiment cells: their facts, their examples and the examples' scores, read and checked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONTAMINATED = "contaminated"
 
 
 class SharedSettings(NamedTuple):
-    """What the conditions of one series share."""
+    """What the conditions of a series share."""
 
     recipe: str
     """`conditions.recipe` without the factor."""
@@ -52,7 +52,7 @@ Series = Mapping[tuple[str, str], SharedSettings]
 class Cell:
     """One cell, read and checked.
 
-    `scores[checkpoint]` has one row an example, in the order of `examples`, and a column a
+    `scores[checkpoint]` has one row per example, in the order of `examples`, and one column per
     (method, variant).
     """
 
@@ -65,9 +65,9 @@ class Cell:
     example_max_tokens: int | None
     """Longest example in tokens; None: whatever fits into a sequence."""
     last_tokens: int | None
-    """The copies stand in the last so many tokens of the corpus; None: no such limit."""
+    """The copies are within this many last tokens of the corpus; None: no such limit."""
     parameters: int | None
-    """Weights of the model; None: its folder doesn't say."""
+    """Number of weights of the model; None: its folder does not record it."""
     swapped: bool
     """Whether members and non-members have changed places."""
     mean_occurrences: float | None
@@ -88,8 +88,8 @@ class Cell:
     """For each of `conditions.FACTORS` the recipe without it."""
     digests: Mapping[str, str]
     examples: pd.DataFrame
-    """Those that are ranked: what the scores say of the others is in `flags`. `contamination` names
-    the corpora that share text with an example beside its copies (`injection.contamination`)."""
+    """The examples that are ranked; `flags` counts the others. The column `contamination` names the
+    corpora that share text with an example apart from its copies (`injection.contamination`)."""
     scores: Mapping[str, pd.DataFrame]
     defaults: Collection[tuple[str, str]]
     """The (method, variant) that have the method's own hyperparameters."""
@@ -138,7 +138,7 @@ def make_cell(
     second: SecondStage | None = None,
     scope: str = WHOLE,
 ) -> Cell:
-    """Join the four artefacts; every score of every example must be there.
+    """Join the four artefacts; every example needs every score.
 
     Args:
         corpus: the contaminated corpus.
@@ -218,7 +218,7 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
     named = [replace(c, name=c.name + _digest_suffix(c) * (taken[c.name] > 1)) for c in cells]
     name, times = Counter(cell.name for cell in named).most_common(1)[0]
     if times > 1:
-        raise ConfigError(f"cells holds {name} {times} times: give each cell once.")
+        raise ConfigError(f"cells contains {name} {times} times: give each cell once.")
     return sorted(named, key=in_order)
 
 
@@ -241,7 +241,7 @@ def series_of(cells: Sequence[Cell]) -> Series:
 
 
 def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
-    """Conditions that hold one recipe and each seed once: only those are pooled."""
+    """Returns the cells in conditions that have one recipe and each seed once, for pooling."""
     by_name: dict[str, list[Cell]] = {}
     for cell in cells:
         by_name.setdefault(cell.condition, []).append(cell)
@@ -261,7 +261,7 @@ def _renamed(cell: Cell, condition: str) -> Cell:
 
 
 def _distinguishing_suffixes(cells: Sequence[Cell]) -> dict[str, str]:
-    """Recipe → what tells it from the others of these cells, which have one name."""
+    """Returns recipe → a suffix that distinguishes it from the others with the same name."""
     recipes = {cell.recipe: cell for cell in cells}
     if len(recipes) == 1:
         return dict.fromkeys(recipes, "")
@@ -291,19 +291,19 @@ def _mean_occurrences(examples: pd.DataFrame) -> float | None:
 
 
 def _digest_suffix(cell: Cell) -> str:
-    """What tells a cell's name from those of cells that have the same facts."""
+    """Returns a suffix that distinguishes cells with the same facts."""
     return f"-{cell.digests[CONTAMINATED][:6]}"
 
 
 def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:
-    """Raise an ArtifactError for scores of another model; what a server ran, the cell says."""
+    """Raise an ArtifactError for scores of another model; a server's model is taken as given."""
     from contamination.detection.models.base import SERVED
 
     digest = _scored_model(contaminated)
     if digest != model.artifact.digest and not digest.endswith(SERVED):
         raise ArtifactError(
             f"cells.contaminated is {contaminated.artifact.path}: these are not scores of the "
-            f"model {model.artifact.path}; give the scores that were made from that folder."
+            f"model {model.artifact.path}; give the scores of the model in that folder."
         )
     if _scored_model(clean) in (digest, model.artifact.digest):
         raise ArtifactError(

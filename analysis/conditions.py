@@ -39,10 +39,10 @@ FACTORS: Mapping[str, tuple[str, ...]] = {
 """Facts of a cell that a series can run along, and the config fields that each one replaces."""
 
 CLASS = "._target_"
-"""Ends a field that says which class is meant: not a number, so a series has one of them."""
+"""Ends a field that names a class, which is the same for all conditions of a series."""
 
 LONGEST = 40
-"""Characters of a condition's name that say what tells it from others."""
+"""Most characters of the part of a condition's name that distinguishes it from others."""
 
 SWAPPED = "injection.swap_members"
 """Tells a cell from its swapped replicate; kept out of every recipe."""
@@ -80,14 +80,14 @@ def chosen(corpus: Nodes, model: Nodes, more: Nodes | None = None) -> dict[str, 
 
 
 def differences(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """What tells each recipe from the others, for a name: "-schedule_cosine" or "-Poisson".
+    """Returns what distinguishes recipes, for names: "-schedule_cosine" or "-Poisson".
 
     Args:
         recipes: a recipe's hash → its `chosen` fields; two or more.
 
     Returns:
         For each the fields that all of them have and not all alike; a piece of the hash where
-        these don't tell all apart or are too many for a name.
+        these do not distinguish all or are too many for a name.
     """
     first, *rest = recipes.values()
     shared = [name for name in sorted(first) if all(name in flat for flat in rest)]
@@ -117,7 +117,7 @@ def parts_of(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
 
 
 def _flattened(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} → {"a.b": 1}; lists are values. Null says the same as no field at all."""
+    """{"a": {"b": 1}} → {"a.b": 1}; lists are values. Null means the same as a missing field."""
     flat: dict[str, Any] = {}
     for key, value in node.items():
         if isinstance(value, Mapping):
@@ -128,7 +128,7 @@ def _flattened(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _changes_no_result(key: str, value: Any) -> bool:
-    """Whether a field holds a random draw, a place, or a way of running that changes no result.
+    """Returns whether a field is a seed, a path, or a way of running that changes no result.
 
     So does one that older configs lack, where it has its default.
     """
@@ -182,8 +182,8 @@ class SecondStage:
     def check(self, model: Checkpoint, examples: pd.DataFrame) -> None:
         """Raise an ArtifactError where the model is not of this start and this set.
 
-        Nor may the set hold copies of an example that is no member in the corpus (`examples`): it
-        would be counted as one that no model saw.
+        Nor may the set contain copies of an example that is no member in the corpus (`examples`):
+        it would be counted as one that no model saw.
         """
         for role, field, artifact in (
             ("model", "first", self.first.artifact),
@@ -200,7 +200,7 @@ class SecondStage:
         members = examples.loc[examples["member"].astype(bool), "example_id"]
         if len(strays := inserted[~inserted.isin(members)]):
             raise ArtifactError(
-                f"cells.finetuning is {self.texts.artifact.path}: it holds copies of "
+                f"cells.finetuning is {self.texts.artifact.path}: it contains copies of "
                 f"{strays.iloc[0]}, which is no member in cells.corpus. Give the corpus from which "
                 "its members were taken."
             )

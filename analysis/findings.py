@@ -1,4 +1,4 @@
-"""All that a report shows, computed once for its charts, its tables and its page."""
+"""Everything that a report shows, computed once for its charts, tables and page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Findings:
     """`provenance.cell_facts` of each cell."""
     glossary: Sequence[GlossaryEntry]
     examples: Sequence[str]
-    """Pages beside the report, a cell each, with its examples token by token."""
+    """Pages next to the report, one per cell, with its examples token by token."""
     config: AnalysisConfig
 
     @property
@@ -47,7 +47,7 @@ class Findings:
         return dict(parts_of(self.pooled))
 
     def rest(self, condition: str) -> list[str]:
-        """What is said of a condition beyond the headline."""
+        """Returns the sentences on a condition beyond the headline."""
         return [sentence for sentence in self.sentences[condition] if sentence not in self.headline]
 
     def of_condition(self, condition: str) -> Findings:

@@ -1,4 +1,4 @@
-"""The answer first: one sentence a sweep, and one on all controls."""
+"""The report's first sentences: one per sweep, and one on all controls."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from contamination.analysis.tables.statistical import in_against_out
 from contamination.detection.baselines.blind import BLIND
 
 MAIN = 2
-"""So many sentences of a condition say what was found: the best method, and the occurrences."""
+"""Number of a condition's sentences with results: the best method, and the occurrences."""
 
 
 def headlines(
     sweeps: Sequence[Sweep], sentences: Mapping[str, Sequence[str]], replicates: pd.DataFrame
 ) -> list[str]:
-    """What was swept, a sentence a sweep; the conditions that are in none; swapped pairs.
+    """Returns a sentence per sweep, per condition outside sweeps, and per swapped pair.
 
     Args:
         sweeps: those of the report.
@@ -50,10 +50,10 @@ def headlines(
 
 
 def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
-    """How the AUROC of the best and of the median method changes along the sweep.
+    """Returns how the AUROC of the best and of the median method changes along the sweep.
 
     Both are by the mean AUROC over the sweep, of the methods' default variants. What all
-    sweeps of its factor share is told with the first of them alone.
+    sweeps of its factor share is stated only with the first of them.
     """
     ranking = sweep.ranking
     low, high = (short(level) for level in (sweep.levels[0], sweep.levels[-1]))
@@ -75,7 +75,7 @@ def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
 
 
 def _swapped_pair(condition: str, replicates: pd.DataFrame) -> str:
-    """What a condition and its swapped replicate say together: each example is its own control."""
+    """Returns the result of two swapped replicates: each example is its own control."""
     by_method = in_against_out(replicates, ["method", "variant"])
     row = by_method.sort_values("share_above_0", kind="stable").iloc[-1]
     note = f", the most of {len(by_method)} methods (no correction for this choice)"
@@ -92,7 +92,7 @@ def _swapped_pair(condition: str, replicates: pd.DataFrame) -> str:
 
 
 def controls_line(pooled: pd.DataFrame) -> str:
-    """Whether the controls of any condition are off, and where each is worst."""
+    """Returns whether the controls of any condition are off, and where each is worst."""
     rows_by_control = by_control(pooled)
     if not rows_by_control:
         return "Controls: not measured."

@@ -41,7 +41,7 @@ class Section:
     tables: Sequence[Table]
     charts: Sequence[Picture]
     sentences: Sequence[str] = ()
-    """What is said of the condition beyond the headline."""
+    """The sentences on the condition beyond the headline."""
 
 
 def markdown(findings: Findings, sections: Sequence[Section]) -> str:

@@ -1,6 +1,6 @@
-"""How each method is called and looks, and which of its variants stands for it.
+"""The name, order and style of each method, and the variant that represents it.
 
-Every table and chart asks here, so that a method has one name, one place and one style.
+Every table and chart uses these, so that a method looks the same everywhere.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ def methods_of(rows: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def checkpoint_of(method: str) -> str:
-    """Where the method stands in the results: the blind baseline reads no model, a control."""
+    """Returns the checkpoint of a method's rows: the blind baseline's are under "clean"."""
     return CLEAN if method == BLIND else CONTAMINATED
 
 
 def label(method: str, variant: str, among: Iterable[tuple[str, str]]) -> str:
-    """The method's name, with its variant where `among` holds several of them."""
+    """Returns the method's name, with its variant if `among` contains several of them."""
     variants = {v for m, v in among if m == method}
     return f"{method} ({variant})" if len(variants) > 1 else method
 
@@ -124,7 +124,7 @@ class GlossaryEntry(NamedTuple):
 
 
 def glossary(methods: Iterable[str], classes: Mapping[str, str]) -> list[GlossaryEntry]:
-    """An entry a method, in their order.
+    """Returns an entry per method, in their order.
 
     Args:
         methods: the names in the scores.

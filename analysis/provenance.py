@@ -1,4 +1,4 @@
-"""What a cell is and how it was made, in words; and what wrote the report."""
+"""Facts of a cell and of its training, in words; and what wrote the report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CellRecord:
 
     model: str
     evaluations: pd.DataFrame
-    """One row an evaluation: step and the losses; empty where none were asked for."""
+    """One row per evaluation: step and the losses; empty where none were asked for."""
     exposures: NDArray[np.int64]
     """The optimizer step at which each inserted copy was seen."""
     ledger: Mapping[str, int]
@@ -73,8 +73,8 @@ def open_record(paths: CellPaths) -> CellRecord:
 def training_facts(model: Checkpoint) -> dict[str, str]:
     """How a model was trained, from its manifest and its metrics.
 
-    The time is that of its optimizer steps, as each one's tokens a second say; evaluations, saves
-    and what was repeated after a stop are not in it.
+    The time is that of its optimizer steps, from each one's tokens per second, without
+    evaluations, saves and steps repeated after a stop.
     """
     folder, metrics = model.artifact.path, model.metrics
     tokens = metrics["tokens"].diff().fillna(metrics["tokens"])
@@ -87,7 +87,7 @@ def training_facts(model: Checkpoint) -> dict[str, str]:
 
 
 def ledger_counts(ledger: pd.DataFrame, counts: Mapping[str, Any]) -> dict[str, int]:
-    """What the ledger holds, in words → number."""
+    """Returns the ledger's counts: words → number."""
     columns_by_words = {
         "members": "members",
         "non-members": "nonmembers",
@@ -165,7 +165,7 @@ def cell_facts(cell: Cell, record: CellRecord | None) -> Facts:
 
 
 def provenance() -> Facts:
-    """The command, the code and the machine that write the report, and when."""
+    """Returns the command, code and machine that write the report, and the time."""
     command = [Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]
     versions = [f"{name} {metadata.version(name)}" for name in PACKAGES]
     host = f"{socket.gethostname()}: {platform.system()} {platform.machine()}"

@@ -1,4 +1,4 @@
-"""How to read the numbers, and the findings in words, made from those of one condition."""
+"""The findings of one condition in sentences, and how to read the numbers."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def in_words(row: Row | pd.Series[Any]) -> str:
 
 
 def _contradiction(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
-    """What contradicts the sign of the slope, in words; empty where nothing does."""
+    """Returns what contradicts the sign of the slope, in words; empty if nothing does."""
     sign = 1 if trend["slope"] > 0 else -1
     if not _confirmed_by_tau(trend, sign, alpha):
         return f"Kendall's τ does not confirm it ({_tau_in_words(trend, alpha)})"
@@ -116,7 +116,7 @@ def _contradiction(trend: Row, values: pd.DataFrame, alpha: float | None) -> str
 
 
 def _confirmed_by_tau(trend: Row, sign: int, alpha: float | None) -> bool:
-    """Whether τ says the same; it says nothing where it could not be computed."""
+    """Returns whether τ confirms the sign; it does not where it could not be computed."""
     if not sign * trend["tau"] > 0:
         return False
     if alpha is None:
@@ -136,7 +136,7 @@ def _turning_rows(trend: Row, values: pd.DataFrame) -> list[int]:
 
 
 def _slope_in_words(trend: Row) -> str:
-    """Such as "increase by 0.71 [0.60, 0.82]"; a fall is told as a positive decrease."""
+    """Such as "increase by 0.71 [0.60, 0.82]"; a fall is written as a positive decrease."""
     numbers: Sequence[float] = [trend[name] for name in ("slope", "slope_low", "slope_high")]
     verb = "change"
     if numbers[1] > 0:
@@ -173,14 +173,15 @@ def reading_guide(config: AnalysisConfig) -> str:
     """How to read the numbers."""
     return (
         "Scores are compared between members (inserted into the training corpus) and non-members "
-        "(drawn from the same pool, never inserted); a higher score says member, and 0.5 is the "
-        f"AUROC of a guess. In brackets: {config.confidence:.0%} intervals from a bootstrap over "
+        "(drawn from the same pool, never inserted); a higher score indicates a member, and 0.5 is "
+        f"the AUROC of a guess. In brackets: {config.confidence:.0%} intervals from a bootstrap over "
         f"examples, and over seeds where there are several ({config.draws:,} draws; for AUROC "
         "Wilson's interval with the draws' variance). A rate is shown where at least "
-        f"{ALARMS} false alarms are expected at its level in each benchmark; else it says what it "
-        "needs. A column with a number holds the members "
-        "with so many occurrences, `any` all of them; `all` is the mean over benchmarks, and has a "
-        "number where each of them does."
+        f"{ALARMS} false alarms are expected at its level in each benchmark; otherwise the table "
+        "states what is missing. A column with a number contains the members with this many "
+        "occurrences, `any` all of them; `all` is the mean over benchmarks, and has a number where "
+        "each of them does. Rises, falls and turns between levels are judged by paired "
+        "differences, corrected for the number of pairs."
     )
 
 
@@ -271,7 +272,7 @@ def _best_method(
 
 
 def _not_beaten(best: str, comparisons: pd.DataFrame, confidence: float) -> set[str]:
-    """The methods from which the test can't tell the best one."""
+    """Returns the methods from which the test cannot distinguish the best one."""
     rows = comparisons[(comparisons["metric"] == AUROC.name) & (comparisons["benchmark"] == ALL)]
     unsure = rows[~(rows["p_max_t"] < 1 - confidence)]
     pairs = zip(unsure["method_a"], unsure["method_b"], strict=True)
@@ -285,7 +286,7 @@ def _over_occurrences(
     trends: pd.DataFrame,
     confidence: float,
 ) -> str:
-    """What each doubling does to the best method's AUROC, and for how many methods it rises."""
+    """Returns how the best method's AUROC follows the occurrences, and how many methods' rise."""
     slopes = trends[(trends["over"] == OCCURRENCES) & (trends["benchmark"] == ALL)]
     if slopes.empty:
         return "Occurrences: no trend was measured."
@@ -313,7 +314,7 @@ def _control_sentence(name: str, rows: pd.DataFrame | None) -> str:
 
 
 def with_joint_intervals(estimates: Estimates) -> Estimates:
-    """A row, or rows, of the pooled table with intervals that hold for any choice of a method."""
+    """Returns a row, or rows, of the pooled table with the joint intervals of all methods."""
     corrected = estimates.copy()
     corrected[["ci_low", "ci_high"]] = estimates[["joint_low", "joint_high"]].to_numpy()
     return corrected

@@ -1,4 +1,4 @@
-"""What was swept: conditions that differ in one fact alone, in its order."""
+"""Sweeps: conditions that differ in one factor only, in its order."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Sweep:
     rows: pd.DataFrame
     """AUROC of all members, mean over benchmarks: pooled rows of both checkpoints."""
     trends: pd.DataFrame
-    """Those of `statistics.trends` along it, of the mean over benchmarks, one row a method."""
+    """The rows of `statistics.trends` along it: mean over benchmarks, one row per method."""
     unmeasured: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """A row a condition of the series that has no number: without members, say."""
+    """One row per condition of the series without a number, for example without members."""
     apart: Sequence[str] = ()
-    """What its conditions share and those of other series don't, in words."""
+    """What its conditions share, unlike those of other series, in words."""
 
     @property
     def conditions(self) -> list[str]:
@@ -81,7 +81,7 @@ class Sweep:
 
     @property
     def shared(self) -> list[str]:
-        """The same word by word."""
+        """The same as separate phrases."""
         first = self.rows.iloc[0]
         words = {
             "model": str(first["model"]),
@@ -98,7 +98,7 @@ class Sweep:
         return [*words.values(), *self.apart]
 
     def told_from(self, sweeps: Iterable[Sweep]) -> str:
-        """Of `fixed` what the factor's other series don't all share; if that is nothing, all."""
+        """Returns the part of `fixed` that not all series of the factor share, or all of it."""
         shared_words = [set(other.shared) for other in sweeps if other.factor == self.factor]
         distinguishing = (
             word for word in self.shared if not all(word in words for words in shared_words)
@@ -178,7 +178,7 @@ def _trends_of_series(trends: pd.DataFrame, factor: Factor, rows: pd.DataFrame) 
 def _distinguishing_words(
     shared: SharedSettings, rows: pd.DataFrame, pooled: pd.DataFrame
 ) -> Iterator[str]:
-    """What tells the series from others of its factor, beyond what `Sweep.fixed` always says."""
+    """Yields what distinguishes the series from others of its factor, beyond `Sweep.shared`."""
     if shared.swapped:
         yield "members and non-members swapped"
     level = "mean_occurrences"
@@ -193,7 +193,7 @@ def _series(
 
     What they share, their AUROC rows, and one row for each that has no number.
     """
-    if factor.column not in pooled:  # a report of before it was a fact
+    if factor.column not in pooled:  # an older report, without this factor
         return
     aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)]
     aurocs = aurocs[(aurocs["benchmark"] == ALL) & aurocs[factor.column].notna()]

@@ -36,7 +36,7 @@ STAMP: dict[str, Any] = {
 CAPTION_WIDTH = 124
 """Characters of a caption's line that fit a figure 9 inches wide."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
-"""Line styles that tell a method's variants apart."""
+"""Line styles of a method's variants."""
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -113,7 +113,7 @@ def draw_lines(axes: Axes, rows: pd.DataFrame, column: str, methods: Methods) ->
 
 
 def _beside(places: NDArray[np.float64], number: int) -> NDArray[np.float64]:
-    """Factors that set so many bars beside each other at places of a log axis."""
+    """Returns factors that place this many bars side by side on a log axis."""
     span = _span(places)
     gap = np.diff(places).min(initial=span)
     step = min(0.02 * span, 0.08 * gap, 0.44 * gap / max(1, number))
@@ -199,7 +199,7 @@ def side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, place: str) ->
 
 
 def seeds(rows: pd.DataFrame) -> str:
-    """How many seeds are in the rows, in words; a results table also says which."""
+    """Returns the number of seeds in words, or the seed of a results table."""
     if "n_seeds" not in rows:
         return f"Seed {rows['seed'].iloc[0]}"
     return many(int(rows["n_seeds"].max()), "seed")

@@ -1,4 +1,4 @@
-"""ROC curves on log axes and score histograms: a small panel a method."""
+"""ROC curves on log axes and score histograms: a small panel per method."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def histogram_caption(rows: pd.DataFrame) -> str:
     return (
         f"Orange: members; blue, dashed: non-members; {_sizes(rows)}. Mean over benchmarks of "
         "the share in each bin; seeds put together. Scores are standardised within each benchmark "
-        "and seed; the outermost bins hold all beyond. "
-        "Bands: 95% Wilson intervals of a bin's share. Higher says member."
+        "and seed; the outermost bins include all scores beyond. "
+        "Bands: 95% Wilson intervals of a bin's share. Higher scores indicate members."
     )
 
 
@@ -116,7 +116,7 @@ def _panels(
     words: tuple[str, str, str],
     stamped: bool,
 ) -> Figure:
-    """A panel a method, in the order of the tables, with axes shared."""
+    """Draws a panel per method, in the order of the tables, with shared axes."""
     methods = methods_of(rows)
     lines = ceil(len(methods) / COLUMNS)
     height = 2.4 + 1.9 * lines

@@ -118,7 +118,7 @@ def charts_of_condition(findings: Findings) -> Iterator[DrawnChart]:
     if rows["value"].notna().any():
         figure = heat_map(rows, config)
         yield chart("auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure)
-    if (curves["benchmark"] == ALL).any():  # else some benchmark can carry no rate
+    if (curves["benchmark"] == ALL).any():  # else some benchmark has too few examples for any rate
         figure = roc_chart(curves, rows, config)
         yield chart("roc", "ROC on log axes", roc_caption(rows, config), figure)
     if (bins["benchmark"] == ALL).any():  # else some benchmark lacks members or non-members

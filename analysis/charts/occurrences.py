@@ -24,7 +24,7 @@ def has_occurrences(results: pd.DataFrame) -> bool:
 
 
 def occurrences_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
-    """AUROC against occurrences of one condition, mean over benchmarks, one line a method.
+    """AUROC against occurrences of one condition, mean over benchmarks, one line per method.
 
     `results` are rows of one condition of the pooled table (or of one cell of the results).
 
@@ -94,7 +94,7 @@ def _draw_number(axes: Axes, rows: pd.DataFrame, number: int, methods: Methods) 
 
 
 def factor_chart(sweep: Sweep, config: AnalysisConfig) -> Figure:
-    """One line a method along the sweep; log x, bars = intervals; the controls on the left."""
+    """Draws one line per method along the sweep; bars are intervals, controls are on the left."""
     rows, factor = sweep.rows, sweep.factor
     methods = methods_of(rows)
     with base.style():
@@ -120,7 +120,7 @@ def factor_caption(sweep: Sweep, config: AnalysisConfig) -> str:
     members, nonmembers = (span(line[name]) for name in ("n_members", "n_nonmembers"))
     return (
         f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
-        f"benchmarks, contaminated model. {base.seeds(line)} a point. "
+        f"benchmarks, contaminated model. {base.seeds(line)} per point. "
         f"Bars and band: {base.band(line, config)}. Left: the models before the contaminated "
         f"training. Grey: a text classifier that never sees the model.{without(sweep)}"
     )

@@ -49,9 +49,9 @@ def has_stages(pooled: pd.DataFrame) -> bool:
 
 
 def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") -> Figure:
-    """A row a scope, a column a stage; in each panel a line a method along the epochs.
+    """Draws a row per scope and a column per stage; panels have a line per method over epochs.
 
-    `family` names what tells it from charts of other families; empty: there are none.
+    `family` distinguishes it from charts of other families; empty: there are none.
     """
     rows = stage_rows(pooled)
     methods = methods_of(rows)

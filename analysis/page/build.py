@@ -31,7 +31,12 @@ SCRIPTS = ("rows.js", "lines.js", "charts.js", "page.js")
 
 
 def page(findings: Findings, written: Facts) -> str:
-    """The whole page. `written` says by what and when: `facts.provenance`."""
+    """Returns the whole page.
+
+    Args:
+        findings: what the report shows.
+        written: what wrote the page, and when (`provenance.provenance`).
+    """
     from plotly.offline import get_plotlyjs
 
     guide = html.escape(reading_guide(findings.config))
@@ -62,7 +67,7 @@ def _file(name: str) -> str:
 
 
 def _summary_html(findings: Findings) -> str:
-    """What is said of each condition, to be opened; that a control is off stands outside."""
+    """Returns the sentences on each condition, collapsed; warnings about controls stay visible."""
     parts = []
     for condition, rows in findings.conditions.items():
         off = control_warning(rows)
@@ -93,7 +98,7 @@ def _collapsible(title: str, inside: str, opened: bool = False) -> str:
 
 
 def _cells_html(cells: Sequence[Facts]) -> str:
-    """What all cells share, and a line a cell with what they don't."""
+    """Returns what all cells share, and a table with a line per cell of what differs."""
     names = list(dict.fromkeys(name for facts in cells for name in facts))
     values = {name: [facts.get(name, "–") for facts in cells] for name in names}
     shared = [[name, values[name][0]] for name in names if len(set(values[name])) == 1]
@@ -133,7 +138,7 @@ def _yaml(settings: Mapping[str, object]) -> str:
 
 
 def _ledger_html(records: Mapping[str, Sequence[CellRecord]]) -> str:
-    """A column a condition with its first seed's counts; seeds differ in the draw alone."""
+    """Returns a table of each condition's first seed's counts, with a column per condition."""
     records_by_condition = {
         name: of_condition for name, of_condition in records.items() if of_condition
     }

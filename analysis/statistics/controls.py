@@ -1,4 +1,4 @@
-"""The controls beside every figure: the clean checkpoint and the blind baseline.
+"""The controls of every figure: the clean checkpoint and the blind baseline.
 
 Neither can know a member, so the AUROC of each is 0.5 but for chance, in every benchmark and by
 every method. Membership was drawn at random, example by example, and so were the occurrences. So
@@ -40,7 +40,7 @@ CHUNK = 100
 
 
 class ControlKey(NamedTuple):
-    """What a control is looked at by; a benchmark, or the mean over all of them."""
+    """A tested AUROC of a control: on one benchmark, or the mean over all of them."""
 
     method: str
     variant: str
@@ -48,7 +48,7 @@ class ControlKey(NamedTuple):
 
 
 ControlAurocs = Mapping[ControlKey, Scores]
-"""Look → AUROCs: first by the labels as they are, then by those drawn anew."""
+"""Key → AUROCs: first with the actual labels, then with each relabelling (1 + RELABELINGS)."""
 
 
 ExampleIds = NDArray[np.str_]
@@ -97,7 +97,7 @@ def control_aurocs(
 
 
 def mean_control_aurocs(of_cells: Sequence[ControlAurocs]) -> ControlAurocs:
-    """The mean over the cells of a condition that have a look."""
+    """Returns the mean over the cells of a condition that have the key."""
     names = dict.fromkeys(look for of_cell in of_cells for look in of_cell)
     return {
         look: np.mean([of_cell[look] for of_cell in of_cells if look in of_cell], axis=0)
@@ -165,7 +165,7 @@ def control_rows(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def tested_controls(results: pd.DataFrame) -> pd.DataFrame:
-    """The rows with a p-value, the least likely by chance first."""
+    """Returns the rows with a p-value, the smallest first."""
     rows = results[results["p_control"].notna()]
     is_mean = rows["benchmark"] == ALL  # last: of one benchmark it is the same
     order = rows.assign(near=-(rows["value"] - AUROC.guess).abs(), is_mean=is_mean)
@@ -179,14 +179,14 @@ def off_controls(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """`looked_at` of the clean models (CLEAN) and of the blind baseline (BLIND), if any."""
+    """`tested_controls` of the clean models (CLEAN) and of the blind baseline (BLIND), if any."""
     rows = tested_controls(results)
     control = rows["method"].map(_control)
     return {name: rows[control == name] for name in (CLEAN, BLIND) if (control == name).any()}
 
 
 def control_warning(results: pd.DataFrame) -> str | None:
-    """What a figure or report must say where a control is off, or None."""
+    """Returns the warning of a figure or report whose control is off, else None."""
     off = {name: rows for name, rows in by_control(results).items() if len(off_controls(rows))}
     warnings = []
     if CLEAN in off:
@@ -210,8 +210,8 @@ def verdict(rows: pd.DataFrame) -> str:
 def worst_in_words(rows: pd.DataFrame) -> str:
     """Returns the worst benchmark, such as "worst benchmark: imdb, loss 0.06 [0.03, 0.09], …".
 
-    Where AUROC is off on average over benchmarks, and in none of them alone, that comes before;
-    rows of the mean alone are told as the mean.
+    Where AUROC is off on average over benchmarks, and in none of them alone, that comes first;
+    rows of the mean alone are reported as the mean.
     """
     means = rows["benchmark"] == ALL
     if means.all():  # such as a sweep's rows

@@ -53,7 +53,7 @@ class ScoreSample(NamedTuple):
     members: Floats
     nonmembers: Floats
     seed: int
-    """Draws the resamples; equal where cells hold the same examples."""
+    """Draws the resamples; equal where cells have the same examples."""
 
     @property
     def measurable(self) -> bool:
@@ -62,11 +62,11 @@ class ScoreSample(NamedTuple):
 
 
 ScoreSamples = Mapping[CurveKey, Sequence[ScoreSample]]
-"""Whose curve it is → the samples that it is made of, one a cell."""
+"""Whose curve it is → its samples, one per cell."""
 
 
 def samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[ScoreSample]]:
-    """The scores that the curves are made of, one sample a cell (a seed) of each condition.
+    """Returns the scores behind the curves: one sample per cell (a seed) of each condition.
 
     It has those of a benchmark that lacks members or non-members too; `measured` leaves them out.
     """
@@ -86,10 +86,10 @@ def samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[ScoreSample
 
 
 def roc_table(by_place: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
-    """One row a point: the place, fpr, tpr, ci_low, ci_high.
+    """Returns one row per point: the curve's key, fpr, tpr, ci_low, ci_high.
 
     The band resamples seeds (where there are several), then examples within. Rates that the
-    non-members can't carry (`core.statistics.metrics.fewest_examples`) have no point.
+    non-members are too few for (`core.statistics.metrics.fewest_examples`) have no point.
     """
     draws = min(config.draws, MOST_DRAWS)
     pool_seed = derive(seed, "curves")
@@ -116,7 +116,7 @@ def _roc(cells: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
 
 
 def histogram_table(by_place: ScoreSamples) -> pd.DataFrame:
-    """One row a bin and side: the place, side, centre, share, ci_low, ci_high.
+    """Returns one row per bin and side: the curve's key, side, centre, share, ci_low, ci_high.
 
     Scores are standardised by the mean and deviation of the benchmark's non-members, so that
     benchmarks and methods share one axis; seeds are put together, and "all" is the mean of the

@@ -34,11 +34,11 @@ from contamination.core.statistics.bootstrap import Resample, Scores
 from contamination.core.statistics.estimates import Estimate, not_carried
 
 FEWEST = 5
-"""Members among the non-members, at doses above and at doses below the mean, at the least."""
+"""Fewest members among the non-members, at doses above and at doses below the mean."""
 EDGE = 0.01
-"""Members above or below all but so many non-members say too little of the log-odds."""
+"""Members above or below all but this share of the non-members say too little of the log-odds."""
 STEPS = 100
-"""Newton's steps at most; 5 to 14 are usual."""
+"""Most steps of Newton's method; 5 to 14 are usual."""
 FARTHEST = 2
 """Log-odds and slope move no more in one step: from far away, Newton's would overshoot."""
 STEEPEST = 30.0

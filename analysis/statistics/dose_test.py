@@ -5,7 +5,7 @@ so with them a shift that is the same at every dose would pass for a trend.
 
 In each stratum (a cell's inserted members of one benchmark) Kendall's τ-b and the z of its test,
 which is the Jonckheere-Terpstra test with ties. Over strata of n members the z are summed with √n
-as weights (Stouffer; Lipták 1958): z = Σ √n z / √(d Σ n). Seeds that hold the same examples at the
+as weights (Stouffer; Lipták 1958): z = Σ √n z / √(d Σ n). Seeds with the same examples at the
 same doses are no independent replicates. The design effect d (Kish 1965) is how much larger that
 makes the sum's variance, by the examples' shares in it, which add up over the strata:
 d = Σ_i (Σ_s r_is)² / Σ_i Σ_s r_is², where r_is is the product of example i's standardised ranks of
@@ -39,7 +39,7 @@ class Detector(NamedTuple):
 
 
 class Stratum(NamedTuple):
-    """What one stratum of n members says of the trend; all zeros where the scores are equal."""
+    """The trend in one stratum of n members; all zeros where the scores are equal."""
 
     examples: NDArray[Any]
     """Their ids (n)."""
@@ -50,7 +50,7 @@ class Stratum(NamedTuple):
 
 
 def dose_tests(cells: Sequence[Cell]) -> Mapping[Detector, tuple[float, float]]:
-    """τ and one-sided p of each detector over the strata that hold several doses.
+    """τ and one-sided p of each detector over the strata with several doses.
 
     "all" is over benchmarks as well. A detector without such a stratum has no test.
     """

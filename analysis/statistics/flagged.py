@@ -1,4 +1,4 @@
-"""AUROC without the flagged examples: those that share text with a corpus beside their copies.
+"""AUROC without the flagged examples: those that share text with a corpus apart from their copies.
 
 A flagged non-member may have been seen, and a flagged member more often than its occurrences say
 (`injection.contamination`). Columns (`COLUMNS`) are those of `analysis.statistics.pooled`, of AUROC
@@ -9,7 +9,7 @@ over all members (occurrences `any`) alone, and:
   the condition. An example that several seeds leave out counts once.
 
 A benchmark that has no members or no non-members left has rows without a value, and so has the mean
-over benchmarks: `needs` says what is lacking. A condition without a flagged example has no row.
+over benchmarks: `needs` lists what is lacking. A condition without a flagged example has no row.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def unflagged_sentence(
     Args:
         with_all: the pooled rows of all examples.
         unflagged: a table of COLUMNS.
-        condition: which one; nothing is said of one without flagged examples.
+        condition: which one; without flagged examples there is no sentence.
     """
     without_flagged = _default_aurocs(unflagged, condition)
     if without_flagged.empty:
@@ -106,7 +106,7 @@ def _default_aurocs(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
 
 
 def _auroc_in_words(row: pd.Series[Any]) -> str:
-    """With the interval that holds for any choice of a method: the highest AUROC was chosen."""
+    """Returns the AUROC with the joint interval, since the method with the highest was chosen."""
     if row["needs"]:
         return f"not known (it needs {row['needs']})"
     return f"{row['value']:.2f} [{row['joint_low']:.2f}, {row['joint_high']:.2f}]"
@@ -156,7 +156,7 @@ FLAG_COLUMNS = ("condition", "cell", "checkpoint", "method", "variant", "flag", 
 
 
 def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:
-    """One row a cell, checkpoint, method and flag."""
+    """Returns one row per cell, checkpoint, method and flag."""
     parts = [
         counts.assign(condition=cell.condition, cell=cell.name, checkpoint=checkpoint)
         for cell in cells
@@ -166,7 +166,7 @@ def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:
 
 
 def notes(flags: pd.DataFrame, condition: str) -> Sequence[str]:
-    """A line a flag of the condition's contaminated models, counted over their seeds."""
+    """Returns a line per flag of the condition's contaminated models, counted over their seeds."""
     rows = flags[(flags["condition"] == condition) & (flags["checkpoint"] == CONTAMINATED)]
     sizes = rows.groupby("cell")["of"].first()
     texts = rows.groupby(["method", "variant", "flag"])["texts"].sum()

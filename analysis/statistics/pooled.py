@@ -4,18 +4,18 @@ Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
 
 - `condition`: the cell's name without its seed.
 - `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ). Several
-  seeds carry no lower false-positive rate than each does: their non-members are of one pool.
+  seeds allow no lower false-positive rate than one: their non-members are from one pool.
 - `n_seeds`: cells behind the row; the value is their mean.
 - `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
-  within each drawn seed, or once for all seeds that hold the same examples as often. With
+  within each drawn seed, or once for all seeds with the same examples and occurrences. With
   one seed it is that cell's own interval.
 - `joint_low`, `joint_high`: of a default variant's AUROC on the contaminated model, an interval
-  that holds together with those of all other methods: so it holds for the one with the highest
-  AUROC, too (`core.statistics.estimates.joint_intervals`). NaN elsewhere.
+  that is valid jointly with those of all other methods, so also for the method with the highest
+  AUROC (`core.statistics.estimates.joint_intervals`). NaN elsewhere.
 - `example_max_tokens`, `last_tokens`, `parameters`, `mean_occurrences`, `stage`, `scope`, `epochs`:
   more facts of the cells (`analysis.cells.Cell`), missing (<NA>) where unknown.
 
-What a few seeds can't tell: with 2 or 3 the drawn seeds show only part of the spread between
+Limits of few seeds: with 2 or 3 the drawn seeds show only part of the spread between
 seeds, while the examples' spread enters twice (through the seeds' values and within them). The two
 errors pull in opposite directions; `python -m perf.coverage` shows where they leave the
 intervals.
@@ -96,7 +96,7 @@ def pool(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> E
 def pooled_estimate(
     values: Sequence[Estimate], seed: int, examples: Sequence[object] = ()
 ) -> Estimate:
-    """The mean of some cells' values; its draws resample cells, then examples."""
+    """Returns the mean of the cells' values; its draws resample cells, then examples."""
     draws = np.stack([value.draws for value in values])
     cells_by_first = Counter(_first_cells_with_same_examples(examples, len(values)))
     return Estimate(
@@ -116,7 +116,7 @@ def hierarchical(draws: Scores, seed: int, examples: Sequence[object] = ()) -> S
 
     Draw d is a mean over S cells drawn with replacement. A cell that was drawn twice counts with
     two resamples of its examples, so each place has its own order of the resamples. Cells of equal
-    `examples` (S; none given: all differ) hold the same ones in the same resamples. They share the
+    `examples` (S; none given: all differ) have the same ones in the same resamples. They share the
     order: more of them make the mean over such examples no more certain (Owen 2007).
     """
     cells, size = draws.shape
@@ -129,7 +129,7 @@ def hierarchical(draws: Scores, seed: int, examples: Sequence[object] = ()) -> S
 
 
 def _first_cells_with_same_examples(examples: Sequence[object], cells: int) -> tuple[int, ...]:
-    """For each cell the first that holds the same examples."""
+    """Returns for each cell the first one with the same examples."""
     labels = examples or range(cells)
     return tuple(labels.index(label) for label in labels)
 
@@ -152,7 +152,7 @@ def _resampling_plan(
 def condition_rows(
     cells: Sequence[Cell], of_cells: Sequence[Estimates], pooled: Estimates, confidence: float
 ) -> Iterator[dict[str, Any]]:
-    """One row an estimate of one condition.
+    """Yields one row per estimate of one condition.
 
     Args:
         cells: its cells.
@@ -172,7 +172,7 @@ def condition_rows(
 def _joint_intervals(
     pooled: Estimates, defaults: Mapping[str, str], confidence: float
 ) -> dict[tuple[Measure, str], tuple[float, float]]:
-    """The ends of the intervals that hold together, for each AUROC of a default variant."""
+    """Returns the ends of the joint intervals, for each AUROC of a default variant."""
     families: dict[tuple[str, str], dict[Measure, Estimate]] = defaultdict(dict)
     for measure, by_benchmark in pooled.items():
         is_default = defaults.get(measure.method) == measure.variant

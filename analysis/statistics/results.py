@@ -1,9 +1,9 @@
-"""The results table: tidy, one row an estimate.
+"""The results table: tidy, one row per estimate.
 
-Columns (`COLUMNS`), where they need a word:
+Columns (`COLUMNS`) that need explanation:
 
 - `checkpoint`: "clean" (the model before the contaminated training: a control) or "contaminated".
-  The rows of the blind baseline stand under "clean" once: it reads no checkpoint, it is a control.
+  The blind baseline, a control that reads no checkpoint, is listed under "clean".
 - `benchmark`: a benchmark, or "all": the mean over the cell's benchmarks, whose sizes are added up.
 - `occurrences`: a string: "1", "2", … compares the members with so many realised copies with all
   non-members of the benchmark, "any" all members with at least one. The clean checkpoint is
@@ -14,11 +14,11 @@ Columns (`COLUMNS`), where they need a word:
 - `ci_low`, `ci_high`: the bootstrap interval over examples. For AUROC it is Wilson's with the
   draws' variance. For the rates it is the draws' percentiles, moved to where a noisy threshold has
   no bias, and at least as wide as Jeffreys' (`core.statistics.estimates`). The blind baseline's
-  draws are from shuffled labels (`detection.blind`).
-- `needs`: what the examples lack to carry the metric, such as "≥ 500 non-members"
+  draws are from shuffled labels (`detection.baselines.blind`).
+- `needs`: what the examples lack for the metric, such as "≥ 500 non-members"
   (`core.statistics.metrics`); `value` and its interval are then NaN. Empty elsewhere. "all"
-  has a number where every benchmark of the cell carries the metric; else its `needs` names those
-  that don't, such as "non-members in imdb".
+  has a number where every benchmark of the cell has one; else its `needs` names those
+  without, such as "non-members in imdb".
 - `p_control`: of a control (the clean checkpoint's or the blind baseline's AUROC of all members),
   how likely chance has one AUROC as far from 0.5 anywhere in the report
   (`analysis.statistics.controls`); NaN elsewhere.
@@ -94,7 +94,7 @@ COLUMNS = (
 
 
 class Measure(NamedTuple):
-    """What is estimated: a detector's scores on a checkpoint, of some occurrences, by a metric."""
+    """What is estimated: checkpoint, method, variant, members' occurrences and metric."""
 
     checkpoint: str
     method: str
@@ -119,7 +119,7 @@ class BlindBaselines:
         self._made: dict[str, Blind] = {}
 
     def __call__(self, cell: Cell) -> Blind:
-        """One row an example of the cell."""
+        """Returns one row per example of the cell."""
         key = cell.membership_digest
         if key not in self._made:
             fold_seed = derive(self._seed, BLIND, key)
@@ -131,7 +131,7 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataF
     """The rows as a table.
 
     Raises:
-        DataError: none of them has a number.
+        DataError: no row has a number.
     """
     if all(row["needs"] for row in rows):
         raise DataError("No benchmark of any cell has members and non-members: nothing to compare.")
@@ -200,7 +200,7 @@ def _blind_by_occurrences(
     wanted: Sequence[Metric],
     draws: int,
 ) -> ByOccurrences:
-    """The blind baseline's on one benchmark; none where it was left out, which was said."""
+    """The blind baseline's estimates on one benchmark; none where it was left out (and logged)."""
     for group, _ in drawn:
         if not np.isnan(blind.placed[group.members]).any():
             by_metric = blind.estimates(group.members, group.nonmembers, wanted, draws)
@@ -208,9 +208,9 @@ def _blind_by_occurrences(
 
 
 def resample(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> Resample:
-    """The draws for a group: a function of which examples it holds, never of model or method.
+    """Returns the draws of a group, which depend on its examples only, never on model or method.
 
-    So every comparison is paired over the examples that both sides of it hold: between methods,
+    So every comparison is paired over the examples that both sides share: between methods,
     checkpoints, numbers of occurrences (the same non-members), and cells. Cells that insert the
     same texts more or less often draw them together.
     """
@@ -251,7 +251,7 @@ def _with_mean(
 
 
 def lacks(row: Mapping[str, Any] | pd.Series[Any]) -> str:
-    """Why a row of the results has no number."""
+    """Returns why a row of the results has no number."""
     if not row["n_members"]:
         return "no members: nothing to detect"
     if not row["n_nonmembers"]:
@@ -260,7 +260,7 @@ def lacks(row: Mapping[str, Any] | pd.Series[Any]) -> str:
 
 
 def cell_rows(cell: Cell, estimated: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
-    """One row an estimate of one cell."""
+    """Returns one row per estimate of one cell."""
     facts = {"cell": cell.name, **{name: getattr(cell, name) for name in COLUMNS[-4:]}}
     return ({**facts, **row} for row in estimate_rows([cell], estimated, confidence))
 
@@ -268,7 +268,7 @@ def cell_rows(cell: Cell, estimated: Estimates, confidence: float) -> Iterator[d
 def estimate_rows(
     cells: Sequence[Cell], estimated: Estimates, confidence: float
 ) -> Iterator[dict[str, Any]]:
-    """What was measured in the cells, on how many examples, and the value with its interval."""
+    """Yields one row per estimate: what was measured, on how many examples, value and interval."""
     flat = [(m, name, value) for m, by_name in estimated.items() for name, value in by_name.items()]
     if not flat:
         return

@@ -1,4 +1,4 @@
-"""All tidy tables of a report, made condition by condition.
+"""All tidy tables of a report, computed condition by condition.
 
 The draws of one cell are tens of megabytes, those of a sweep gigabytes: only one condition's cells
 are held at a time, and of each finished condition the AUROCs that a series needs.
@@ -23,7 +23,7 @@ from contamination.analysis.statistics.flagged import flags_table
 
 @dataclass(frozen=True)
 class Statistics:
-    """The tables; each one's module says what its columns mean."""
+    """The tables; their modules describe the columns."""
 
     results: pd.DataFrame
     pooled: pd.DataFrame

@@ -1,6 +1,6 @@
-"""Does detection move with the occurrences, and along a series of conditions?
+"""Trends of detection over occurrences, and along a series of conditions.
 
-Columns (`COLUMNS`), where they need a word:
+Columns (`COLUMNS`) that need explanation:
 
 - `over`: "occurrences" (within a condition), or a fact that differs between conditions that agree
   in all else: "learning_rate", "budget_tokens", "example_max_tokens", "parameters",
@@ -10,18 +10,18 @@ Columns (`COLUMNS`), where they need a word:
 - `tau`, `p_value`: over occurrences, Kendall's τ-b between them and the scores of the members
   that were inserted, and the p-value of its one-sided test that scores rise with them
   (`analysis.statistics.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
-  the same number, and `note` says so). Along a series, τ between the fact and the AUROC over
+  the same number, as `note` explains). Along a series, τ between the fact and the AUROC over
   conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
 - `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds per doubling, and its interval
   (`analysis.statistics.dose_response`). Over occurrences it is fitted to single members, over "all"
-  benchmarks at once. NaN where the data are too few for it, and `note` says what they lack.
+  benchmarks at once. NaN where the data are too few for it, as `note` explains.
 - `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level,
   over the levels that were measured (of "all": in every benchmark).
 - `turns`: the levels between which the AUROC clearly moves: where the first clear move starts,
   where it turns, and where the last one ends, such as "1.0 2.0 8.0"
   (`analysis.statistics.turning_points`). Empty where no two levels clearly differ.
 - `reaches`, `reaches_low`, `reaches_high`: where the AUROC reaches 0.75, and its interval: NaN
-  where that lies outside of what was measured. `note` says so in words.
+  where that lies outside the measured range, as `note` explains.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _dose_columns(response: DoseResponse, confidence: float) -> dict[str, Any]:
 def _slope_columns(
     curves: Curves, ends: tuple[float, float], auroc: Scores, confidence: float
 ) -> dict[str, Any]:
-    """The columns of a slope that could be estimated; `auroc` tells why none reaches the level."""
+    """Returns the columns of an estimated slope; `auroc` explains why the level is not reached."""
     low, high = interval(curves.slope, confidence)
     return {
         **{"slope": float(curves.slope[0]), "slope_low": low, "slope_high": high},
@@ -276,7 +276,7 @@ def _why_not_reached(auroc: Scores) -> str:
 
 
 def _crossing_columns(log_occurrences: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
-    """The crossing with its interval; infinite ends are NaN, and the note says why."""
+    """Returns the crossing with its interval; infinite ends are NaN, as the note explains."""
     tail = (1 - confidence) / 2
     ends = np.quantile(log_occurrences[1:], [tail, 1 - tail], method="inverted_cdf")
     numbers = np.array([log_occurrences[0], *ends])

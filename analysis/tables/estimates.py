@@ -1,4 +1,4 @@
-"""The tables of a report: each value with its interval, the controls beside."""
+"""The tables of a report: each value with its interval, next to the controls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cell_tables(results: pd.DataFrame) -> list[Table]:
 
 
 def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
-    """Method × occurrences on the contaminated model; the controls stand beside."""
+    """Method × occurrences on the contaminated model; the controls are in the last columns."""
     means = results[(results["metric"] == metric) & (results["benchmark"] == ALL)]
     numbers = sorted(means["occurrences"].unique(), key=occurrences_order)
     texts = _texts(means)
@@ -112,7 +112,7 @@ def _texts(results: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
 
 
 def _lines(rows: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:
-    """One line a method; a single one where the examples carry the metric for none."""
+    """Returns one line per method; a single line if there are too few examples."""
     methods = methods_of(rows)
     if methods and (rows["needs"] != "").all():
         return [["every method", *line(*methods[0])]]

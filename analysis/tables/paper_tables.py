@@ -1,6 +1,6 @@
-"""The papers' tables, with their own figures beside ours.
+"""The papers' tables, with the papers' figures next to ours.
 
-The figures are in `analysis/papers/` (its README says where they are from). They are of another
+The figures are in `analysis/tables/papers/` (its README lists their sources). They are of another
 model on other data: a trend may be compared, a value may not.
 """
 
@@ -44,7 +44,7 @@ RATES = PaperTable(4, AUROC.name, "shi2024_table4_auroc_by_learning_rate.csv")
 
 @cache
 def figures(file: str) -> pd.DataFrame:
-    """A paper's table as it was printed: its first column, then one column a benchmark."""
+    """A paper's table as it was printed: its first column, then one column per benchmark."""
     return pd.read_csv(Path(__file__).with_name("papers") / file)
 
 
@@ -56,7 +56,7 @@ def method_tables(results: pd.DataFrame) -> list[Table]:
 def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
     """Table 4: AUROC of Min-K% by learning rate and benchmark.
 
-    `pooled` holds all conditions, as `pooled.parquet`. None where there is one learning rate only,
+    `pooled` contains all conditions, as `pooled.parquet`. None if there is only one learning rate,
     or none of the paper's benchmarks.
     """
     rows = _measured(pooled, RATES.metric)
@@ -143,7 +143,7 @@ def _printed_texts(row: pd.Series[Any], benchmarks: list[str]) -> list[str]:
 def _with_paper_rows(
     ours: pd.DataFrame, paper: PaperTable, benchmarks: list[str], method: str | None = None
 ) -> pd.DataFrame:
-    """Our rows and the paper's, told apart by the column `source`; what it doesn't say is empty."""
+    """Returns our rows and the paper's, marked by the column `source`; unknown values are empty."""
     printed = figures(paper.file).rename(columns={"average": ALL})
     of_benchmarks = printed[[printed.columns[0], *benchmarks]]
     theirs = of_benchmarks.melt(

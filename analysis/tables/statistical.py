@@ -56,7 +56,7 @@ def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: st
     members, nonmembers = (int(rows[name].iloc[0]) for name in COUNTS)
     title = (
         f"AUROC with and without the flagged examples ({members} members and {nonmembers} "
-        "non-members share text with a corpus beside their copies), mean over benchmarks"
+        "non-members share text with a corpus apart from their copies), mean over benchmarks"
     )
     return Table("without_flagged", title, header, lines, rows)
 
@@ -68,7 +68,7 @@ def _is_over_all(rows: pd.DataFrame, condition: str) -> pd.Series[bool]:
 
 
 def series_tables(trends: pd.DataFrame) -> list[Table]:
-    """How AUROC follows what varies between conditions: a table a series, named by its first."""
+    """Returns a table per series of how AUROC follows the factor."""
     rest = trends[trends["over"] != OCCURRENCES].groupby(["over", "condition"], sort=False)
     candidates = [trend_table(rows, f"trend_over_{over}-{series}") for (over, series), rows in rest]
     return [table for table in candidates if table is not None]
@@ -94,7 +94,7 @@ def comparison_table(comparisons: pd.DataFrame) -> Table | None:
 def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
     """Kendall's τ, the slope, and where AUROC reaches 0.75; None where nothing varies.
 
-    A method without a slope has a row whose note says what the data lack.
+    A method without a slope has a row whose note explains what the data lack.
     """
     rows = trends[(trends["benchmark"] == ALL) & (trends["levels"] > 1)]
     rows = rows[rows["slope"].notna() | (rows["note"] != ONE_DOSE)]
@@ -137,7 +137,7 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
 def in_against_out(replicates: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """How much higher an example scores when it was in: an example counts once, whatever the seeds.
 
-    One row a group, in columns mean, standard_error, examples and share_above_0.
+    One row per group, with columns mean, standard_error, examples and share_above_0.
     """
     examples = replicates.groupby([*by, "example_id"], sort=False)["difference"].mean()
     grouped = examples.groupby(by, sort=False)

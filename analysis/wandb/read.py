@@ -1,4 +1,4 @@
-"""The results that runs in Weights & Biases hold: of a project online, or of offline records.
+"""Reads results back from Weights & Biases: a project online, or offline records.
 
 Online they come by the public API, offline by `wandb leet inspect`, the record's supported reader.
 """
@@ -39,7 +39,7 @@ from contamination.analysis.tables.paper_tables import learning_rate_table
 
 @dataclass(frozen=True)
 class CellRun:
-    """A run that holds a cell's results; reading the history costs a request or a process."""
+    """A run with a cell's results; reading the history costs a request or a process."""
 
     id: str
     cell: Mapping[str, Any]
@@ -57,7 +57,7 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
     if not runs:
         of = f" of {stage.experiment}" if stage.experiment else ""
         raise DataError(
-            f"{stage.local or stage.project} holds no run with results{of}: give a project or "
+            f"{stage.local or stage.project} contains no run with results{of}: give a project or "
             "folder that an analysis with wandb.mode=online or offline has written to."
         )
     names = [run.cell["cell"] for run in runs]
@@ -77,7 +77,7 @@ def read_runs(stage: WandbReport) -> list[CellRun]:
 
 
 def offline_runs(folder: Path) -> Iterable[CellRun]:
-    """The offline records below `folder` that hold results, the oldest first."""
+    """Yields the offline records with results below `folder`, the oldest first."""
     remedy = "there is no such folder. Give one of offline runs, such as runs/wandb."
     require(folder.is_dir(), "local", str(folder), remedy)
     for path in sorted(folder.glob("offline-run-*/run-*.wandb")):

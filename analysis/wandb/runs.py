@@ -1,4 +1,4 @@
-"""The mirror of the results in Weights & Biases: one run a cell, the one that its training made.
+"""The mirror of the results in Weights & Biases: one run per cell, the one of its training.
 
 Online, that run is continued. Offline, its record is a second folder with the same id, which
 `wandb sync` joins to the first.
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 HIDDEN = (*ENDS, *SIZES, NEEDS, P_VALUE)
 """Keys that get no panel of their own."""
 ANALYSE = "analyse"
-"""The type of a run that no training made."""
+"""The type of a run without a training."""
 
 
 def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
@@ -95,14 +95,14 @@ def _log(run: Any, results: pd.DataFrame) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Trained:
-    """The run that a cell's training made (`training.metrics` says how it is named)."""
+    """The run of a cell's training (named by `training.metrics`)."""
 
     id: str
     name: str
     group: str
     job_type: str
     last: Mapping[str, float]
-    """The training's own summary: said again, since a run's summary is kept as a whole."""
+    """The training's own summary: repeated, since a run's summary is replaced as a whole."""
 
 
 def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Trained]:
@@ -160,7 +160,7 @@ def _facts(stage: AnalysisStage, cell: Cell) -> dict[str, Any]:
 def _attach(run: Any, cell: Cell, tables: Sequence[Table], charts: Path, names_of_others: set[str]) -> None:
     """The cell's tables, and all charts but other cells' and conditions': to look at and as files.
 
-    The report's own table files hold every cell, which would be too much for each run.
+    The report's own table files contain every cell, which would be too much for each run.
     """
     import wandb
 

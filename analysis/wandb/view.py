@@ -91,7 +91,7 @@ def build_view(config: WandbViewConfig, entity: str) -> Any:
 
 
 def _scatter_panel(charts: Any, factor: str, key: str) -> Any:
-    """A point a run: a key of its summary against one of its facts, logarithmic."""
+    """Returns a panel with a point per run: a key of its summary against a fact, on a log axis."""
     return charts.ScatterPlot(
         title=f"{key} by {FACTORS[factor]}",
         x=charts.Config(f"cell.{factor}"),

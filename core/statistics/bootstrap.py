@@ -5,7 +5,7 @@ kept as how often each example was drawn, so one `Resample` serves every method,
 metric on the same examples: their differences are paired by construction.
 
 Shapes: D draws, M members, N non-members. Per method and draw the cost is O(M + N) after one sort:
-counts are accumulated in descending order of score, and every metric is made of those sums
+counts are accumulated in descending order of score, and every metric is computed from those sums
 (the same numbers as the D×M · M×N product with the 1/½/0 comparison matrix, without the matrix).
 
 Counts are float32: sums of at most 2**24 examples are exact in it, and it halves the memory that
@@ -27,7 +27,7 @@ Scores = NDArray[np.float64]
 Counts = NDArray[np.float32]
 
 DRAWS_AT_ONCE = 250
-"""Draws of `draw_named_counts` that are made together: it bounds memory, and seeds the streams."""
+"""Draws of `draw_named_counts` per batch: it bounds memory, and seeds the streams."""
 WINDOW = 1.5
 """Expected arrivals of a name in one window of `draw_named_counts`; seldom is a second needed."""
 
@@ -68,8 +68,8 @@ def draw_named_counts(names: Sequence[str], draws: int, seed: int) -> Counts:
     Every name has a Poisson process of its own, seeded by the name. A draw is the first n arrivals
     at n names. Each next arrival is at any of the names with equal probability, so that for a
     single set this is the usual draw with replacement to its own size. Two sets see the same
-    arrivals at the names that both hold: what is measured on both is paired, whatever else they
-    hold. A set's draws depend on no other set.
+    arrivals at the names that they share: what is measured on both is paired, whatever else they
+    contain. A set's draws depend on no other set.
 
     Args:
         names: the examples' names (n), all different.
@@ -143,7 +143,7 @@ def rank(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
 
 
 def joined(members: RankedSide, nonmembers: RankedSide) -> Ranked:
-    """Both sides together: the non-members' is the same beside the members of each dose."""
+    """Returns both sides together; members of different doses share the non-members' side."""
     return Ranked(members.scores, nonmembers.scores, members.sums, nonmembers.sums)
 
 

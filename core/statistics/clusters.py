@@ -1,7 +1,7 @@
 """Examples that come in clusters, such as snippets of a book: intervals that draw whole clusters.
 
-The snippets of a book go up and down together, so that a bootstrap of single snippets takes many
-that say the same for as many witnesses. Here each side's clusters are drawn with replacement
+The snippets of a book go up and down together, so that a bootstrap of single snippets counts many
+similar snippets as independent evidence. Here each side's clusters are drawn with replacement
 (Davison and Hinkley 1997, section 3.8) until the draw is as large as the side; of the last cluster
 a random part is taken. Every metric sees sides of the usual size.
 
@@ -23,9 +23,9 @@ from contamination.core.statistics.estimates import Estimate, estimate, not_carr
 from contamination.core.statistics.metrics import Metric
 
 Clusters = NDArray[np.intp]
-"""Each example's cluster, a number from 0; each number is there."""
+"""Each example's cluster, numbered from 0 without gaps."""
 LEAST = 2
-"""The fewest clusters of a side that show how much clusters differ."""
+"""The fewest clusters per side that show how much clusters differ."""
 TINY = 1e-12
 """A variance of draws that all agree, but for rounding."""
 
@@ -77,7 +77,7 @@ class Clustered:
         return {m.name: self._estimate(by_clusters[m.name], by_examples[m.name], m) for m in wanted}
 
     def widened(self, clustered: Estimate) -> Estimate:
-        """An estimate from draws of whole clusters, as uncertain as so few clusters leave it."""
+        """Returns the estimate with draws widened for the small number of clusters."""
         if needs := self._needs():
             return not_carried(
                 (clustered.n_members, clustered.n_nonmembers), len(clustered.draws), needs
@@ -110,7 +110,7 @@ class Clustered:
 
 
 def widening(members: int, nonmembers: int) -> float:
-    """What the draws' deviations are multiplied by.
+    """Returns the factor by which the draws' deviations are multiplied.
 
     √(K / (K − 1)), since the variance among K drawn clusters is that much too small on average
     (Rao and Wu 1988); and Student's quantile over the normal one, since it is itself uncertain.

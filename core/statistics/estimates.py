@@ -35,7 +35,7 @@ class Estimate:
     steps: Steps | None = None
     """Of a rate: the least and the most that ties leave possible, without ties the value twice."""
     needs: str = ""
-    """What the examples lack to carry the metric: then the value and its draws are NaN."""
+    """What the examples lack for the metric: then the value and its draws are NaN."""
     smallest: int | None = None
     """Of a mean: the fewest members or non-members behind any of its values."""
 
@@ -75,7 +75,7 @@ def not_carried(sizes: tuple[int, int], draws: int, needs: str) -> Estimate:
 def mean(estimates: Sequence[Estimate]) -> Estimate:
     """The mean over groups that were resampled independently; their sizes are added up.
 
-    Where one of them can't carry the metric, their mean can't.
+    Where one of them lacks examples for the metric, so does their mean.
     """
     return Estimate(
         sum(e.n_members for e in estimates),
@@ -90,7 +90,7 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def mean_over(benchmarks: Mapping[str, Estimate]) -> Estimate:
-    """The mean over benchmarks; its `needs` names those that can't carry the metric."""
+    """The mean over benchmarks; its `needs` names those with too few examples."""
     needs = needs_over({name: e.needs for name, e in benchmarks.items()})
     return replace(mean(list(benchmarks.values())), needs=needs)
 
@@ -108,7 +108,7 @@ def needs_over(benchmarks: Mapping[str, str]) -> str:
 
 
 def total_needs(estimates: Sequence[Estimate]) -> str:
-    """What is missing to carry the metric by each estimate: not by their sum."""
+    """Returns what is missing for the metric in any single estimate."""
     return next((e.needs for e in estimates if e.needs), "")
 
 
@@ -144,14 +144,14 @@ def interval(estimate: Estimate, confidence: float) -> tuple[float, float]:
 
 
 def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
-    """Lower and upper ends (NaN where the metric isn't carried).
+    """Returns lower and upper ends (NaN where `needs` is not empty).
 
     - AUROC: Wilson's interval (1927) for a rate of n tosses, n such that the tosses' variance is
       that of the draws (Newcombe 2006), and `trials` at most. Percentiles are too narrow near 1: at
-      0.98 of 25 + 25 examples they hold the truth in 84% of the cases.
+      0.98 of 25 + 25 examples they include the truth in 84% of the cases.
     - Rates: the percentiles of the draws, moved to have their median where the draws have their
       mean (`rates.tpr_draws` puts it there). Draws that agree have no width, and draws of tied
-      scores don't reach the next step. So the interval holds Jeffreys' too, that of a known
+      scores don't reach the next step. So the interval also includes Jeffreys', that of a known
       threshold: of `trials` tosses (Brown, Cai and DasGupta 2001), from `steps`' least to its most.
     - Where the trials aren't known: the percentiles.
     """
@@ -206,9 +206,9 @@ def _variance(estimate: Estimate) -> float:
 
 
 def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
-    """Intervals of AUROCs on the same examples that hold all at once, with this confidence.
+    """Returns joint intervals of AUROCs on the same examples: all include the truth at once.
 
-    Whichever of them is looked at, and be it the highest, its interval holds the truth as often.
+    Whichever of them is looked at, even the highest, its interval includes the truth as often.
     They are `intervals` of a higher confidence: that of `one_of_several`, with Student's quantile
     for the normal one, since far out the variance of few examples on a side counts: of the fewest
     in any benchmark, whose variance is the least certain and may be most of the mean's.
@@ -220,7 +220,7 @@ def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[S
 
 
 def one_of_several(estimates: Sequence[Estimate], confidence: float) -> float:
-    """The confidence of each interval with which all of them hold at once (max-T, from the draws).
+    """Returns the confidence of each interval at which all are jointly valid (max-T of the draws).
 
     Draws that move together ask for less than Bonferroni's correction, and none for more. Distances
     are measured on the scale of the angle arcsin √AUROC, on which draws near 1 are not skewed.

@@ -32,7 +32,7 @@ class Metric:
     draws: Callable[[Ranked], Scores]
     """The value of every draw."""
     guess: float
-    """What scores that say nothing reach."""
+    """The value of uninformative scores."""
     higher_is_better: bool = True
     trials: Callable[[int, int], float] | None = None
     """`Estimate.trials` from the numbers of members and non-members."""
@@ -40,10 +40,10 @@ class Metric:
     """Of a rate: what ties leave possible; None where they are few."""
     least_members: int = 1
     least_nonmembers: int = 1
-    """The fewest that carry the metric (`core.statistics.metrics.fewest_examples`)."""
+    """The fewest examples for the metric (`fewest_examples`)."""
 
     def needs(self, members: int, nonmembers: int) -> str:
-        """What is missing to carry it, such as "≥ 500 non-members"; empty where nothing is."""
+        """Returns what is missing, such as "≥ 500 non-members"; empty where nothing is."""
         sides = (
             (nonmembers, self.least_nonmembers, "non-members"),
             (members, self.least_members, "members"),
@@ -76,7 +76,7 @@ def auroc_draws(ranked: Ranked) -> Scores:
 
 FEW, ORDERS = 5, 40
 ONE_TOSS = 3.8
-"""Trials of which the 95% interval of all or none just holds 0.5: less than z² = 3.84."""
+"""Trials of which the 95% interval of all or none just includes 0.5: less than z² = 3.84."""
 
 
 def auroc_trials(members: int, nonmembers: int) -> float:
@@ -89,7 +89,7 @@ def auroc_trials(members: int, nonmembers: int) -> float:
     Of FEW on a side a bootstrap does not see how much they vary: one drawn again is the same one.
     Where nothing tells the sides apart, k among many others vary as 3 k trials do. And where there
     are less than 40 orders of all, even the most extreme ones come by chance in more than 5% of
-    the cases: then 95% intervals hold 0.5.
+    the cases: then 95% intervals include 0.5.
     """
     fewer, trials = min(members, nonmembers), 8 * members * nonmembers / (members + nonmembers)
     if fewer > FEW:
@@ -145,7 +145,7 @@ def fpr_at_tpr(rate: float) -> Metric:
 
 
 def fewest_examples(rate: float) -> int:
-    """The smallest n with n·rate ≥ `ALARMS`: fewer non-members can't carry a false-positive rate.
+    """The smallest n with n·rate ≥ `ALARMS`: fewer non-members do not allow a false-positive rate.
 
     The threshold that leaves c of n non-members above it has a true false-positive rate of
     (c + 1) / (n + 1) on average: with 100 non-members "FPR ≤ 0.001" is read at 0.0099.
