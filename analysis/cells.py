@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from contamination.analysis.conditions import (
-    FACTORS,
     SWAPPED,
     SecondStage,
     chosen,
@@ -23,6 +22,7 @@ from contamination.analysis.conditions import (
     recipe,
 )
 from contamination.analysis.config import CellPaths
+from contamination.analysis.factors import FACTORS
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.integrity import reading
 from contamination.detection.config import WHOLE
@@ -85,7 +85,7 @@ class Cell:
     chosen: Mapping[str, Any]
     """`conditions.chosen`: the same as fields."""
     series: Mapping[str, str]
-    """For each of `conditions.FACTORS` the recipe without it."""
+    """For the column of each of `factors.FACTORS` the recipe without it."""
     digests: Mapping[str, str]
     examples: pd.DataFrame
     """The examples that are ranked; `flags` counts the others. The column `contamination` names the
@@ -195,7 +195,7 @@ def make_cell(
         seed=seed,
         recipe=recipe(*configs),
         chosen=chosen(*configs),
-        series={factor: recipe(*configs, without=factor) for factor in FACTORS},
+        series={f.column: recipe(*configs, without=f.column) for f in FACTORS},
         digests={name: artefact.artifact.digest for name, artefact in opened.items()},
         examples=examples,
         scores={name: _scores_by_method(table, examples) for name, table in tables.items()},

@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from contamination.analysis.factors import BY_COLUMN
 from contamination.core.config import names
 from contamination.core.errors import ArtifactError
 from contamination.injection.config import InjectionConfig
@@ -27,16 +28,6 @@ from contamination.training.trained_model import Checkpoint
 
 CORPUS_NODES = ("corpus", "benchmark", "occurrences", "rewording", "injection", "tokenizer")
 MODEL_NODES = ("model", "training", "deepspeed")
-
-FACTORS: Mapping[str, tuple[str, ...]] = {
-    "learning_rate": ("training.learning_rate",),
-    "budget_tokens": ("injection.budget_tokens",),
-    "example_max_tokens": ("injection.example_max_tokens",),
-    "parameters": ("model",),
-    "mean_occurrences": ("occurrences",),
-    "epochs": ("training.epochs",),
-}
-"""Facts of a cell that a series can run along, and the config fields that each one replaces."""
 
 CLASS = "._target_"
 """Ends a field that names a class, which is the same for all conditions of a series."""
@@ -58,9 +49,9 @@ def recipe(corpus: Nodes, model: Nodes, more: Nodes | None = None, *, without: s
         corpus: the injection stage's config.
         model: the training stage's config.
         more: what else was chosen, such as a second stage's.
-        without: one of `FACTORS`, to leave out: cells that agree are one series along it.
+        without: the column of a factor to leave out: cells that agree are one series along it.
     """
-    left_out = FACTORS.get(without, ())
+    left_out = BY_COLUMN[without].fields if without else ()
     flat = chosen(corpus, model, more)
     chosen_fields = {
         k: v for k, v in flat.items() if k.endswith(CLASS) or not k.startswith(left_out)

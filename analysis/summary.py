@@ -174,8 +174,8 @@ def reading_guide(config: AnalysisConfig) -> str:
     return (
         "Scores are compared between members (inserted into the training corpus) and non-members "
         "(drawn from the same pool, never inserted); a higher score indicates a member, and 0.5 is "
-        f"the AUROC of a guess. In brackets: {config.confidence:.0%} intervals from a bootstrap over "
-        f"examples, and over seeds where there are several ({config.draws:,} draws; for AUROC "
+        f"the AUROC of a guess. In brackets: {config.confidence:.0%} intervals from a bootstrap "
+        f"over examples, and over seeds where there are several ({config.draws:,} draws; for AUROC "
         "Wilson's interval with the draws' variance). A rate is shown where at least "
         f"{ALARMS} false alarms are expected at its level in each benchmark; otherwise the table "
         "states what is missing. A column with a number contains the members with this many "

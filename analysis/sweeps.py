@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
 from contamination.analysis.cells import Series, SharedSettings
+from contamination.analysis.factors import FACTORS, Factor
 from contamination.analysis.methods import Methods, checkpoint_of, in_order
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.statistics.results import lacks
@@ -19,26 +20,6 @@ from contamination.detection.baselines.blind import BLIND
 from contamination.injection.finetuning.config import PLACES
 
 log = logging.getLogger(__name__)
-
-
-class Factor(NamedTuple):
-    """A column that conditions may differ in."""
-
-    column: str
-    title: str
-    axis: str
-    bound: tuple[str, ...] = ()
-    """Columns that change with it."""
-
-
-FACTORS = (
-    Factor("learning_rate", "Detection by learning rate", "peak learning rate"),
-    Factor("budget_tokens", "Detection by corpus size", "tokens of the training corpus"),
-    Factor("parameters", "Detection by model size", "parameters of the model", ("model",)),
-    Factor("example_max_tokens", "Detection by text length", "most tokens of an example"),
-    Factor("epochs", "Detection by epochs", "epochs of the last training"),
-    Factor("mean_occurrences", "Detection by mean occurrences", "mean occurrences of a member"),
-)
 
 
 @dataclass(frozen=True)
@@ -83,11 +64,10 @@ class Sweep:
     def shared(self) -> list[str]:
         """The same as separate phrases."""
         first = self.rows.iloc[0]
-        words = {
-            "model": str(first["model"]),
-            "learning_rate": f"learning rate {first['learning_rate']:g}",
-            "budget_tokens": f"{first['budget_tokens']:,} tokens",
-        }
+        words = {"model": str(first["model"])}
+        for factor in FACTORS:
+            if factor.shared_as and pd.notna(first.get(factor.column)):
+                words[factor.column] = factor.shared_as.format(first[factor.column])
         if pd.notna(first.get("stage")):
             words["stage"] = f"members in {PLACES[first['stage']]}"
             words["scope"] = f"{first['scope']} scored"

@@ -14,12 +14,13 @@ from contamination.analysis.charts.heat_map import colour_scale, scale_words
 from contamination.analysis.charts.losses import COLOURS, loss_caption
 from contamination.analysis.charts.occurrences import without
 from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.factors import FACTORS
 from contamination.analysis.findings import Findings
 from contamination.analysis.methods import Methods, method_style, methods_of
 from contamination.analysis.provenance import has_losses, loss_table
 from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY
-from contamination.analysis.sweeps import FACTORS, short
+from contamination.analysis.sweeps import short
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC, chosen_metrics
 from contamination.detection.baselines.blind import BLIND

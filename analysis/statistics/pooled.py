@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contamination.analysis.cells import CONTAMINATED, Cell, in_order
+from contamination.analysis.factors import BY_COLUMN, factor_values
 from contamination.analysis.methods import default_variants
 from contamination.analysis.statistics.results import Estimates, Measure, estimate_rows
 from contamination.core.seeds import derive
@@ -45,11 +46,13 @@ from contamination.core.statistics.estimates import (
 )
 from contamination.core.statistics.metrics import AUROC
 
-FACTS = (
+_FACTS = (
     *("learning_rate", "budget_tokens", "model"),
     *("example_max_tokens", "last_tokens", "parameters", "mean_occurrences"),
     *("stage", "scope", "epochs"),
 )
+"""Facts of the cells, in the order of their columns; further factors follow."""
+FACTS = (*_FACTS, *(column for column in BY_COLUMN if column not in _FACTS))
 COLUMNS = (
     *("experiment", "condition", "checkpoint", "benchmark", "method", "variant", "occurrences"),
     *("default", "n_members", "n_nonmembers", "n_seeds", "metric", "value", "ci_low", "ci_high"),
@@ -160,7 +163,8 @@ def condition_rows(
         pooled: `pool` of these.
         confidence: coverage of the intervals.
     """
-    facts = {name: getattr(cells[0], name) for name in ("condition", *FACTS)}
+    names = [name for name in ("condition", *FACTS) if name not in BY_COLUMN]
+    facts = {name: getattr(cells[0], name) for name in names} | factor_values(cells[0])
     joint = _joint_intervals(pooled, default_variants(cells), confidence)
     for row in estimate_rows(cells, pooled, confidence):
         measure = Measure(*(row[name] for name in Measure._fields))

@@ -14,6 +14,7 @@ import pandas as pd
 
 from contamination.analysis.cells import Cell
 from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.factors import FACTORS
 from contamination.analysis.methods import default_variants
 from contamination.analysis.statistics import controls, flagged, paired, pooled, results, trends
 from contamination.analysis.statistics import trends as trends_module
@@ -80,13 +81,13 @@ def _tables(
     single = controls.with_p_values(single, "cell", far["cell"])
     joint = results.frame(rows["pooled"], pooled.COLUMNS)
     joint = controls.with_p_values(joint, "condition", far["condition"])
-    facts = ("example_max_tokens", "last_tokens", "parameters")
-    whole = {name: joint[name].astype("Int64") for name in facts}
-    whole["stage"] = joint["stage"].astype("string")
-    whole["mean_occurrences"] = joint["mean_occurrences"].astype(float)
+    integers = ["last_tokens", *(factor.column for factor in FACTORS if factor.integer)]
+    typed = {name: joint[name].astype("Int64") for name in integers}
+    typed["stage"] = joint["stage"].astype("string")
+    typed["mean_occurrences"] = joint["mean_occurrences"].astype(float)
     return Statistics(
         results=single.assign(experiment=experiment),
-        pooled=joint.assign(experiment=experiment, **whole),
+        pooled=joint.assign(experiment=experiment, **typed),
         comparisons=pd.DataFrame(rows["paired"], columns=list(paired.COLUMNS)),
         trends=pd.DataFrame(rows["trend"], columns=list(trends.COLUMNS)),
         replicates=replicates_table(cells),

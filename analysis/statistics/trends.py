@@ -2,9 +2,8 @@
 
 Columns (`COLUMNS`) that need explanation:
 
-- `over`: "occurrences" (within a condition), or a fact that differs between conditions that agree
-  in all else: "learning_rate", "budget_tokens", "example_max_tokens", "parameters",
-  "mean_occurrences".
+- `over`: "occurrences" (within a condition), or the column of a factor that differs between
+  conditions that agree in all else (`analysis.factors`).
 - `condition`: the condition, or the first of the series.
 - `levels`, `lowest`, `highest`: how many values of `over` were measured, and their range.
 - `tau`, `p_value`: over occurrences, Kendall's τ-b between them and the scores of the members
@@ -33,8 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contamination.analysis.cells import CONTAMINATED, Cell
-from contamination.analysis.conditions import FACTORS
 from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.factors import FACTORS, Factor
 from contamination.analysis.statistics.dose_response import (
     VARIED,
     BenchmarkScores,
@@ -181,14 +180,14 @@ def condition_of(cells: Sequence[Cell], pooled: Estimates) -> Condition:
 
 def series_rows(conditions: Sequence[Condition], confidence: float) -> Iterator[dict[str, Any]]:
     """Trends of AUROC over all members along conditions that differ in one fact alone."""
-    for over in FACTORS:
-        for series in _series(conditions, over):
+    for factor in FACTORS:
+        for series in _series(conditions, factor):
             for detector in series[0].auroc:
                 if all(detector in condition.auroc for condition in series):
-                    line = {getattr(c.cell, over): c.auroc[detector] for c in series}
+                    line = {_level(c, factor): c.auroc[detector] for c in series}
                     yield {
                         "condition": series[0].cell.condition,
-                        "over": over,
+                        "over": factor.column,
                         **detector._asdict(),
                         **_series_tests(line),
                         **shape(line, confidence),
@@ -308,15 +307,22 @@ def _aurocs(pooled: Estimates) -> Iterator[tuple[str, Detector, Estimate]]:
                     yield measure.occurrences, detector, value
 
 
-def _series(conditions: Sequence[Condition], over: str) -> Iterator[list[Condition]]:
-    """Conditions that differ in `over` alone, in its order; at least two of them."""
+def _series(conditions: Sequence[Condition], factor: Factor) -> Iterator[list[Condition]]:
+    """Yields conditions that differ in the factor only, in its order; at least two of them."""
     by_recipe: dict[tuple[str, bool], list[Condition]] = defaultdict(list)
     for condition in conditions:
-        if condition.auroc and getattr(condition.cell, over) is not None:
-            by_recipe[condition.cell.series[over], condition.cell.swapped].append(condition)
+        if condition.auroc and factor.value(condition.cell) is not None:
+            key = condition.cell.series[factor.column], condition.cell.swapped
+            by_recipe[key].append(condition)
     for series in by_recipe.values():
-        if len({getattr(condition.cell, over) for condition in series}) == len(series) > 1:
-            yield sorted(series, key=lambda condition: float(getattr(condition.cell, over)))
+        if len({_level(condition, factor) for condition in series}) == len(series) > 1:
+            yield sorted(series, key=lambda condition: _level(condition, factor))
+
+
+def _level(condition: Condition, factor: Factor) -> float:
+    value = factor.value(condition.cell)
+    assert value is not None
+    return float(value)
 
 
 def _series_tests(line: Line) -> dict[str, float]:

@@ -17,6 +17,7 @@ from contamination.analysis.cells import Cell
 from contamination.analysis.report_folder import CHARTS
 from contamination.analysis.tables.estimates import cell_tables
 from contamination.analysis.config import AnalysisStage
+from contamination.analysis.factors import factor_values
 from contamination.analysis.report_folder import Report
 from contamination.analysis.statistics.trends import OCCURRENCES
 from contamination.analysis.wandb.keys import curves
@@ -151,6 +152,7 @@ def _run(stage: AnalysisStage, trained: _Trained, config: Mapping[str, Any]) -> 
 def _facts(stage: AnalysisStage, cell: Cell) -> dict[str, Any]:
     """What runs are grouped and filtered by, such as `cell.learning_rate`."""
     values = {field.name: getattr(cell, field.name) for field in dataclasses.fields(cell)}
+    values |= factor_values(cell)
     facts = {k: v for k, v in values.items() if isinstance(v, str | int | float)}
     measured = {"draws": stage.analysis.draws, "confidence": stage.analysis.confidence}
     facts = {"experiment": stage.name, "cell": facts.pop("name"), **facts, **measured}

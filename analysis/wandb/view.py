@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from dataclasses import dataclass
+from contamination.analysis.factors import BY_COLUMN, FACTORS, Factor
 from contamination.core.statistics.estimates import ALL
 from importlib.util import find_spec
 from contamination.core.errors import said
@@ -12,12 +13,6 @@ from contamination.core.errors import require
 from typing import Any
 
 NAME = "Contamination"
-FACTORS = {
-    "learning_rate": "the learning rate",
-    "budget_tokens": "the corpus's tokens",
-    "mean_occurrences": "the mean occurrences",
-}
-"""The cell's facts that sweeps vary (config node `cell`), and how charts call them."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,7 @@ def build_view(config: WandbViewConfig, entity: str) -> Any:
     controls = [f"clean/{key}" for key in keys] + [
         f"clean/{config.metric}/blind/{config.benchmark}"
     ]
-    beside = [_scatter_panel(charts, "learning_rate", key) for key in controls]
+    beside = [_scatter_panel(charts, BY_COLUMN["learning_rate"], key) for key in controls]
     runs: dict[str, Any] = {"groupby": [workspaces.Config("cell.condition")]}
     if config.experiment is not None:
         runs["filters"] = [workspaces.Metric("Group") == config.experiment]
@@ -90,11 +85,11 @@ def build_view(config: WandbViewConfig, entity: str) -> Any:
     )
 
 
-def _scatter_panel(charts: Any, factor: str, key: str) -> Any:
+def _scatter_panel(charts: Any, factor: Factor, key: str) -> Any:
     """Returns a panel with a point per run: a key of its summary against a fact, on a log axis."""
     return charts.ScatterPlot(
-        title=f"{key} by {FACTORS[factor]}",
-        x=charts.Config(f"cell.{factor}"),
+        title=f"{key} by {factor.axis}",
+        x=charts.Config(f"cell.{factor.column}"),
         y=charts.SummaryMetric(key),
         log_x=True,
     )

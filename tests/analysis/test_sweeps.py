@@ -57,7 +57,7 @@ def test_occurrences_are_a_factor_and_what_has_no_member_is_told_with_the_reason
     assert said.startswith("AUROC of ")
     assert (
         " mean occurrences of a member from 2 to 8 (tiny_llama, learning rate 0.001, "
-        "400,000 tokens): "
+        "400,000 tokens), from "
     ) in said
     assert said.endswith("; no value at 0 (no members: nothing to detect).")
 

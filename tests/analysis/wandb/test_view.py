@@ -31,9 +31,9 @@ def test_charts_read_what_the_mirror_writes():
     results = pd.DataFrame(rows)
     summary, (curve,) = keys.summary(results), keys.curves(results)
     assert set(found["auroc by occurrences"].y) <= set(curve)
-    swept = found["auroc/loss/all by the mean occurrences"].x.name
+    swept = found["auroc/loss/all by mean occurrences of a member"].x.name
     assert swept.removeprefix("cell.") in {field.name for field in fields(Cell)}
-    read = {panel.y.name for title, panel in found.items() if "by the learning rate" in title}
+    read = {panel.y.name for title, panel in found.items() if "by peak learning rate" in title}
     assert read == {
         "auroc/loss/all", "auroc/min_k/all", "clean/auroc/loss/all", "clean/auroc/min_k/all",
         "clean/auroc/blind/all",
