@@ -216,9 +216,9 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
     cells = _conditions_apart(_with_mean_of_recipe(cells))
     taken = Counter(cell.name for cell in cells)
     named = [replace(c, name=c.name + _digest_suffix(c) * (taken[c.name] > 1)) for c in cells]
-    name, times = Counter(cell.name for cell in named).most_common(1)[0]
+    commonest, times = Counter(cell.name for cell in named).most_common(1)[0]
     if times > 1:
-        raise ConfigError(f"cells contains {name} {times} times: give each cell once.")
+        raise ConfigError(f"cells contains {commonest} {times} times: give each cell once.")
     return sorted(named, key=in_order)
 
 
@@ -245,8 +245,10 @@ def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
     by_name: dict[str, list[Cell]] = {}
     for cell in cells:
         by_name.setdefault(cell.condition, []).append(cell)
-    pieces = {name: _distinguishing_suffixes(some) for name, some in by_name.items()}
-    named = [_renamed(c, c.condition + pieces[c.condition][c.recipe]) for c in cells]
+    suffixes = {
+        name: _distinguishing_suffixes(cells_of_name) for name, cells_of_name in by_name.items()
+    }
+    named = [_renamed(c, c.condition + suffixes[c.condition][c.recipe]) for c in cells]
     seeds = Counter((cell.condition, cell.seed) for cell in named)
     twice = {condition for (condition, _), times in seeds.items() if times > 1}
     return [
@@ -275,13 +277,11 @@ def _distinguishing_suffixes(cells: Sequence[Cell]) -> dict[str, str]:
 
 def _with_mean_of_recipe(cells: Sequence[Cell]) -> list[Cell]:
     """Each cell with the mean occurrences of all that differ from it in their seeds alone."""
-    means_by_recipe: dict[tuple[str, bool], list[float]] = {}
+    occurrences: dict[tuple[str, bool], list[float]] = {}
     for cell in cells:
         if cell.mean_occurrences is not None:
-            means_by_recipe.setdefault((cell.recipe, cell.swapped), []).append(
-                cell.mean_occurrences
-            )
-    means = {key: fmean(means) for key, means in means_by_recipe.items()}
+            occurrences.setdefault((cell.recipe, cell.swapped), []).append(cell.mean_occurrences)
+    means = {key: fmean(means) for key, means in occurrences.items()}
     return [replace(c, mean_occurrences=means.get((c.recipe, c.swapped))) for c in cells]
 
 

@@ -80,16 +80,21 @@ def differences(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         For each the fields that all of them have and not all alike; a piece of the hash where
         these do not distinguish all or are too many for a name.
     """
-    first, *rest = recipes.values()
-    shared = [name for name in sorted(first) if all(name in flat for flat in rest)]
-    unlike = [name for name in shared if any(flat[name] != first[name] for flat in rest)]
-    names = {
-        key: "".join(_part_of_name(name, flat[name]) for name in unlike)
+    first, *others_recipes = recipes.values()
+    shared = [name for name in sorted(first) if all(name in flat for flat in others_recipes)]
+    differing = [
+        name for name in shared if any(flat[name] != first[name] for flat in others_recipes)
+    ]
+    name_of_recipe = {
+        key: "".join(_part_of_name(name, flat[name]) for name in differing)
         for key, flat in recipes.items()
     }
-    if len(set(names.values())) < len(recipes) or max(map(len, names.values())) > LONGEST:
+    if (
+        len(set(name_of_recipe.values())) < len(recipes)
+        or max(map(len, name_of_recipe.values())) > LONGEST
+    ):
         return {key: f"-{key[:6]}" for key in recipes}
-    return names
+    return name_of_recipe
 
 
 def _part_of_name(name: str, value: Any) -> str:
@@ -104,7 +109,7 @@ def _part_of_name(name: str, value: Any) -> str:
 
 def parts_of(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
     """The pooled rows of each condition, in their order."""
-    return {str(name): part for name, part in pooled.groupby("condition", sort=False)}
+    return {str(name): rows for name, rows in pooled.groupby("condition", sort=False)}
 
 
 def _flattened(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -65,10 +65,10 @@ def _section(section: Section) -> list[str]:
     results = section.results
     if results is None:
         return ["## Over all conditions", *charts_and_tables]
-    off = control_warning(results)
+    warning = control_warning(results)
     return [
         f"## {section.condition}",
-        *([f"> **{off}**"] if off else []),
+        *([f"> **{warning}**"] if warning else []),
         "\n".join(f"- {sentence}" for sentence in section.sentences),
         *charts_and_tables,
         *([ON_CONTROLS] if len(tested_controls(results)) else []),

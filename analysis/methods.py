@@ -69,10 +69,13 @@ def method_style(method: str, among: Methods) -> MethodStyle:
 
 def _colour_indices(among: Methods) -> dict[str, int]:
     """Method → its place in `COLOURS`."""
-    names = {method for method, _ in among} - {BLIND}
-    own_slots = {name: ORDER.index(name) for name in names if name in ORDER}
-    free = (slot for slot in count() if slot not in own_slots.values())
-    return {**own_slots, **dict(zip(sorted(names - own_slots.keys()), free, strict=False))}
+    detectors = {method for method, _ in among} - {BLIND}
+    fixed_indices = {name: ORDER.index(name) for name in detectors if name in ORDER}
+    free_indices = (slot for slot in count() if slot not in fixed_indices.values())
+    return {
+        **fixed_indices,
+        **dict(zip(sorted(detectors - fixed_indices.keys()), free_indices, strict=False)),
+    }
 
 
 def in_order(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -127,9 +127,11 @@ def _class_by_method(scores: Scores) -> dict[str, str]:
 
 def loss_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     """Rows side, step, loss (mean over the records' seeds), low and high (their range)."""
-    wanted = {"step": "step", **{column: side for side, column in LOSSES.items()}}
-    parts = [record.evaluations.rename(columns=wanted) for record in records]
-    wide = pd.concat([part[[c for c in wanted.values() if c in part]] for part in parts])
+    new_names = {"step": "step", **{column: side for side, column in LOSSES.items()}}
+    parts = [record.evaluations.rename(columns=new_names) for record in records]
+    wide = pd.concat(
+        [evaluations[[c for c in new_names.values() if c in evaluations]] for evaluations in parts]
+    )
     long = wide.melt("step", var_name="side", value_name="loss").dropna()
     grouped = long.groupby(["side", "step"], sort=True)["loss"]
     return grouped.agg(loss="mean", low="min", high="max").reset_index()

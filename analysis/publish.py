@@ -85,13 +85,17 @@ def _tables(statistics: Statistics, sweeps: Sequence[Sweep]) -> dict[str, list[T
         name: [*cell_tables(rows), *condition_tables(statistics, name)]
         for name, rows in parts_of(statistics.pooled).items()
     }
-    rates = learning_rate_table(statistics.pooled)
-    over = [
+    learning_rates = learning_rate_table(statistics.pooled)
+    over_conditions = [
         *map(sweep_table, sweeps),
-        *([rates] if rates else []),
+        *([learning_rates] if learning_rates else []),
         *series_tables(statistics.trends),
     ]
-    return {OVER_CONDITIONS: over, **tables_by_condition} if over else tables_by_condition
+    return (
+        {OVER_CONDITIONS: over_conditions, **tables_by_condition}
+        if over_conditions
+        else tables_by_condition
+    )
 
 
 def _sections(findings: Findings, pictures: Mapping[str, Sequence[Picture]]) -> list[Section]:
@@ -99,5 +103,9 @@ def _sections(findings: Findings, pictures: Mapping[str, Sequence[Picture]]) -> 
         Section(name, rows, findings.tables[name], pictures.get(name, ()), findings.rest(name))
         for name, rows in findings.conditions.items()
     ]
-    over = findings.tables.get(OVER_CONDITIONS, ()), pictures.get(OVER_CONDITIONS, ())
-    return [Section(OVER_CONDITIONS, None, *over), *sections] if any(over) else sections
+    over_conditions = findings.tables.get(OVER_CONDITIONS, ()), pictures.get(OVER_CONDITIONS, ())
+    return (
+        [Section(OVER_CONDITIONS, None, *over_conditions), *sections]
+        if any(over_conditions)
+        else sections
+    )

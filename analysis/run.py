@@ -101,14 +101,14 @@ def _log_answer(report: Report, cells: Sequence[Cell], confidence: float) -> Non
     flagged = {
         name: unflagged_sentence(report.pooled, report.unflagged, name) for name in sentences
     }
-    odd = [
+    notes_on_scores = [
         f"{name}: {note}"
         for name in sentences
         for note in (*flagged[name], *notes(report.flags, name))
     ]
-    for note in odd[:MOST_NOTES]:
+    for note in notes_on_scores[:MOST_NOTES]:
         log.info("%s", wrapped(note))
-    if odd[MOST_NOTES:]:
-        log.info("Notes in the report alone: %d.", len(odd) - MOST_NOTES)
+    if notes_on_scores[MOST_NOTES:]:
+        log.info("Notes in the report alone: %d.", len(notes_on_scores) - MOST_NOTES)
     path = report.artifact.path
     log.info("\nreport: %s\nin a browser: %s", path / REPORT, path / PAGE)

@@ -223,7 +223,7 @@ def sentences(
 def sentences_by_condition(tables: Statistics | Report, confidence: float) -> dict[str, list[str]]:
     """The sentences on each condition, in their order; flags on its scores are last."""
     sentences_by_condition = {}
-    for condition, part in parts_of(tables.pooled).items():
+    for condition, rows in parts_of(tables.pooled).items():
         comparisons, trends = (
             table[table["condition"] == condition] for table in (tables.comparisons, tables.trends)
         )
@@ -232,7 +232,7 @@ def sentences_by_condition(tables: Statistics | Report, confidence: float) -> di
             *notes(tables.flags, condition),
         ]
         sentences_by_condition[condition] = [
-            *sentences(part, comparisons, trends, confidence),
+            *sentences(rows, comparisons, trends, confidence),
             *notes_on_scores,
         ]
     return sentences_by_condition

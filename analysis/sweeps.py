@@ -130,8 +130,8 @@ def sweeps_of(pooled: pd.DataFrame, trends: pd.DataFrame, series: Series) -> lis
 
 def swept(sweeps: Iterable[Sweep]) -> set[str]:
     """The conditions that are in some sweep, measured or not."""
-    parts = [part for sweep in sweeps for part in (sweep.rows, sweep.unmeasured) if len(part)]
-    return {condition for part in parts for condition in part["condition"]}
+    tables = [rows for sweep in sweeps for rows in (sweep.rows, sweep.unmeasured) if len(rows)]
+    return {condition for rows in tables for condition in rows["condition"]}
 
 
 def short(value: float) -> str:

@@ -1,11 +1,11 @@
-"""Do the corrected statements keep their word: controls, the best of several methods, short books?
+"""Error rates of corrected statements: controls, the best of several methods, short books.
 
     python -m perf.corrections [controls] [best] [books] [repetitions, 2000]
 
-- *controls*: how often a report says that its clean model, or its blind baseline, is off. In null
+- *controls*: how often a report finds its clean model, or its blind baseline, off. In null
   reports nothing tells members from non-members: wanted are 5%, over all benchmarks and methods.
-  `apart` is what a report would say that looks at the mean over benchmarks alone, method by method,
-  each at 5%. Below, what both say where a clean model is off.
+  `apart` is the rate if only the mean over benchmarks is tested, method by method,
+  each at 5%. Below, both rates where a clean model is off.
 - *best*: how often the interval of the method with the highest AUROC lies above the AUROC that this
   method has in truth (wanted: at most 2.5%), or below it; `alone` is the method's own interval.
 - *books*: how often the rank p-value of a suspect is at most 0.05, by its number of snippets and
@@ -135,13 +135,19 @@ def _members(rng: Rng, design: Design) -> NDArray[np.bool_]:
 
 
 def is_off(aurocs: ControlAurocs) -> tuple[bool, bool]:
-    """Whether a report says so, and whether the mean over benchmarks alone would."""
+    """Returns whether a report finds a control off, and whether the mean alone would."""
     facts = {"cell": "", "metric": AUROC.name, "checkpoint": CLEAN, "occurrences": "any"}
     rows = pd.DataFrame(aurocs.keys(), columns=ControlKey._fields).assign(needs="", **facts)
     p_control = with_p_values(rows, "cell", {"": distances(aurocs)})["p_control"]
-    whole = ALL if any(look.benchmark == ALL for look in aurocs) else next(iter(aurocs)).benchmark
-    far = [abs(v[0] - 0.5) / v[1:].std() for look, v in aurocs.items() if look.benchmark == whole]
-    return bool((p_control <= LEVEL).any()), max(far) > 1.96
+    main_benchmark = (
+        ALL if any(key.benchmark == ALL for key in aurocs) else next(iter(aurocs)).benchmark
+    )
+    distances_from_half = [
+        abs(v[0] - 0.5) / v[1:].std()
+        for key, v in aurocs.items()
+        if key.benchmark == main_benchmark
+    ]
+    return bool((p_control <= LEVEL).any()), max(distances_from_half) > 1.96
 
 
 def clean_reports(rng: Rng, design: Design, reports: int) -> tuple[float, float]:
@@ -151,17 +157,17 @@ def clean_reports(rng: Rng, design: Design, reports: int) -> tuple[float, float]
         seed_cells = cells(rng, design, BATCH)
         nothing = Blind(np.full((len(seed_cells[0].examples), 1 + NULLS), np.nan))
         by_report: dict[str, dict[ControlKey, Scores]] = defaultdict(dict)
-        for look, aurocs in mean_control_aurocs(
+        for key, aurocs in mean_control_aurocs(
             [control_aurocs(cell, nothing, seed) for cell in seed_cells]
         ).items():
-            by_report[look.method.partition("-")[2]][look] = aurocs
+            by_report[key.method.partition("-")[2]][key] = aurocs
         verdicts += [is_off(aurocs_by_key) for aurocs_by_key in by_report.values()]
     first, second = np.mean(verdicts, axis=0)
     return float(first), float(second)
 
 
 def blind_reports(rng: Rng, size: int, number: int) -> None:
-    """The same of the blind baseline, of so many benchmarks of random texts."""
+    """Print the same for the blind baseline, on this many benchmarks of random texts."""
     single = []
     for seed in range(number):
         cell = cells(rng, Design(1, size), 1)[0]
@@ -171,8 +177,8 @@ def blind_reports(rng: Rng, size: int, number: int) -> None:
         )
         single += [
             aurocs_by_key
-            for look, aurocs_by_key in aurocs_by_key_of_cell.items()
-            if look == ControlKey(BLIND, "", "b0")
+            for key, aurocs_by_key in aurocs_by_key_of_cell.items()
+            if key == ControlKey(BLIND, "", "b0")
         ]
     for benchmarks in (1, 4, 8):
         verdicts = []

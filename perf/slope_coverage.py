@@ -1,4 +1,4 @@
-"""Does the slope over occurrences keep its word? Simulated scores whose slope is known.
+"""Coverage of the slope over occurrences, and of its sentences, on simulated scores.
 
     python -m perf.slope_coverage [reports] [members …] [part of a design's name …]
     python -m perf.slope_coverage unequal [reports]
@@ -7,19 +7,19 @@
 Non-members score N(0, 1). A member with n copies scores N(d, 1), with d such that the AUROC's
 log-odds are a + b·log2(n). The AUROC in the table is that of a member with the design's mean
 log2(n); with b = 0 it is that of all. As many members as non-members are drawn, per benchmark.
-Each report is fitted by `dose_response`, tested by `dose_test`, and told by `direction`, as in
-the analysis.
+Each report is fitted by `dose_response`, tested by `dose_test` and put into words by `direction`,
+as in the analysis.
 
 Columns: the share of the reports whose data are too few for a slope; the mean and median of the
-others' estimates, and how many of their 95% intervals lie above the truth, below it, and hold it;
-and in how many of all reports the AUROC is said to rise, to fall, or to turn (rise and then fall,
-fall and then rise, zigzag). A row is OFF where the coverage leaves 93 to 97%, or where false words
-exceed 5%, by more than three standard errors of so many reports; coverage is not judged in rows
-where most data are too few. The exit status is 1 where one is off.
+others' estimates, and how many of their 95% intervals lie above the truth, below it, and include
+it; and in how many of all reports the AUROC is reported to rise, to fall, or to turn (rise and then
+fall, fall and then rise, zigzag). A row is OFF where the coverage leaves 93 to 97%, or where false
+words exceed 5%, by more than three standard errors of that many reports; coverage is not judged in
+rows where most data are too few. The exit status is 1 where one is off.
 
 `unequal`: two benchmarks, of 100 and of 20 members, with the same AUROC for all numbers of copies:
 how many of the intervals of the mean AUROC at one number of copies miss the truth, and in how many
-reports the AUROC is said to rise, to fall, or to turn.
+reports the AUROC is reported to rise, to fall, or to turn.
 
 `sweeps`: conditions that insert the same texts 1, 2, 4 and 8 times, or that draw Poisson numbers
 with means 1, 2 and 4 for them. The AUROC is the same in all of them, or rises, or zigzags: how
@@ -91,7 +91,7 @@ Rng = np.random.Generator
 
 
 class Report(NamedTuple):
-    """What one simulated report says."""
+    """The outcome of one simulated report."""
 
     slope: float
     low: float
@@ -114,12 +114,12 @@ class Rare(NamedTuple):
     share: float
 
     def draw(self, tokens: NDArray[np.int_], budget: int, rng: Rng) -> NDArray[np.int_]:
-        """As of `injection.occurrences`; the first members are the rare ones."""
+        """Returns the copies per member; the first members are the rare ones."""
         return np.where(np.arange(len(tokens)) < round(self.share * len(tokens)), 8, 1)
 
 
 def designs(members: int) -> dict[str, Occurrences | Rare]:
-    """Occurrences of so many members; a share fills one and a half rounds over them."""
+    """Returns the designs for this many members; `share` fills one and a half rounds over them."""
     share = 1.5 * members * LENGTH / BUDGET
     return {
         "fixed (2)": Fixed(2),
@@ -200,17 +200,18 @@ def row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
     few = 1 - len(measured) / len(reports)
     rises, falls, turns = _words(reports)
     wrong = falls + rises * (slope == 0) + turns
-    words = f"{rises:.1%} | {falls:.1%} | {turns:.1%}"
+    word_shares = f"{rises:.1%} | {falls:.1%} | {turns:.1%}"
     too_many = wrong > 0.05 + 3 * (0.05 * 0.95 / len(reports)) ** 0.5
     if few > 0.5:
-        return f"{few:.0%} | – | – | – | – | – | {words}", bool(too_many)
+        return f"{few:.0%} | – | – | – | – | – | {word_shares}", bool(too_many)
     value, low, high = measured.T
-    over, under = np.mean(low > slope), np.mean(high < slope)
-    held = 1 - over - under
+    share_above, share_below = np.mean(low > slope), np.mean(high < slope)
+    held = 1 - share_above - share_below
     slack = [3 * (p * (1 - p) / len(measured)) ** 0.5 for p in (0.93, 0.97)]
-    off = not 0.93 - slack[0] <= held <= 0.97 + slack[1] or too_many
-    text = f"{few:.0%} | {value.mean():.2f} | {np.median(value):.2f} | {over:.1%} | {under:.1%}"
-    return f"{text} | {held:.1%} | {words}", bool(off)
+    is_off = not 0.93 - slack[0] <= held <= 0.97 + slack[1] or too_many
+    estimates = f"{few:.0%} | {value.mean():.2f} | {np.median(value):.2f}"
+    text = f"{estimates} | {share_above:.1%} | {share_below:.1%}"
+    return f"{text} | {held:.1%} | {word_shares}", bool(is_off)
 
 
 def slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> int:
@@ -219,7 +220,7 @@ def slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> int:
     bad = 0
     for members in sizes:
         for name, design in designs(members).items():
-            if names and not any(part in name for part in names):
+            if names and not any(part_of_name in name for part_of_name in names):
                 continue
             for setting in _settings():
                 benchmarks, auroc, slope = setting
@@ -232,15 +233,15 @@ def slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> int:
                     simulated_reports.append(
                         report(counts, [members] * benchmarks, level, slope, rng)
                     )
-                text, off = row_of(simulated_reports, slope)
-                place = f"{name} | {members} | {benchmarks} | {auroc} | {slope}"
-                print(f"| {place} | {text} |{' OFF' * off}", flush=True)
-                bad += off
+                text, is_off = row_of(simulated_reports, slope)
+                setting_text = f"{name} | {members} | {benchmarks} | {auroc} | {slope}"
+                print(f"| {setting_text} | {text} |{' OFF' * is_off}", flush=True)
+                bad += is_off
     return bad
 
 
 def unequal(reports: int) -> int:
-    """Print what reports on benchmarks of unequal size say; how many rows are off."""
+    """Print the outcomes for benchmarks of unequal size; return how many rows are off."""
     names = "| occurrences | AUROC | intervals that miss | rises | falls | turns |"
     print(f"{reports} reports per row\n\n{names}\n|{'---|' * 6}")
     bad = 0
@@ -252,19 +253,19 @@ def unequal(reports: int) -> int:
             for _ in range(reports):
                 counts = [occurrences(designs(size)[name], size, rng) for size in UNEQUAL]
                 simulated_reports.append(report(counts, UNEQUAL, level, 0.0, rng))
-            missed, words = (
+            missed, word_shares = (
                 float(np.mean([r.missed for r in simulated_reports])),
                 _words(simulated_reports),
             )
-            off = sum(words) > 0.05 + 3 * (0.05 * 0.95 / reports) ** 0.5
-            shares = " | ".join(f"{share:.1%}" for share in (missed, *words))
-            print(f"| {name} | {auroc} | {shares} |{' OFF' * off}", flush=True)
-            bad += off
+            is_off = sum(word_shares) > 0.05 + 3 * (0.05 * 0.95 / reports) ** 0.5
+            shares = " | ".join(f"{share:.1%}" for share in (missed, *word_shares))
+            print(f"| {name} | {auroc} | {shares} |{' OFF' * is_off}", flush=True)
+            bad += is_off
     return bad
 
 
 def _words(reports: Sequence[Report]) -> tuple[float, float, float]:
-    """The shares of reports that say that the AUROC rises, falls, and turns."""
+    """Returns the shares of reports in which the AUROC rises, falls and turns."""
     ways = ([Direction.RISES], [Direction.FALLS], TURNS)
     rises, falls, turns = (float(np.mean([r.said in way for r in reports])) for way in ways)
     return rises, falls, turns
@@ -342,13 +343,13 @@ def sweeps(reports: int) -> int:
                 ]
                 shares = np.mean(stated, axis=0)
                 slack = 3 * (0.05 * 0.95 / reports) ** 0.5
-                off = name == "flat" and bool((np.abs(shares[:2] - 0.05) > 0.02 + slack).any())
-                wrong = shares[4] + shares[3] + shares[2] * (name == "flat")
-                off |= name != "zigzag" and bool(wrong > 0.05 + slack)
+                is_off = name == "flat" and bool((np.abs(shares[:2] - 0.05) > 0.02 + slack).any())
+                wrong_words = shares[4] + shares[3] + shares[2] * (name == "flat")
+                is_off |= name != "zigzag" and bool(wrong_words > 0.05 + slack)
                 text = " | ".join(f"{share:.1%}" for share in shares)
-                print(f"| {design} | {members} | {benchmarks} | {name} | {text} |{' OFF' * off}")
+                print(f"| {design} | {members} | {benchmarks} | {name} | {text} |{' OFF' * is_off}")
                 sys.stdout.flush()
-                bad += off
+                bad += is_off
     return bad
 
 

@@ -76,12 +76,12 @@ def line_style(method: str, variant: str, methods: Methods) -> dict[str, Any]:
     }
 
 
-def interval_bar(axes: Axes, place: float, row: Any, methods: Methods) -> None:
+def interval_bar(axes: Axes, x: float, row: Any, methods: Methods) -> None:
     """A value with its interval (`row` of the results) at a place on the x axis."""
     marker = _marker(row["method"], methods)
     ends = row["ci_low"], row["ci_high"]
-    axes.plot([place, place], ends, color=marker["color"], linewidth=1.6)
-    axes.plot([place], [row["value"]], **marker)
+    axes.plot([x, x], ends, color=marker["color"], linewidth=1.6)
+    axes.plot([x], [row["value"]], **marker)
 
 
 def line_of(rows: pd.DataFrame, method: str, variant: str, column: str) -> pd.DataFrame:
@@ -99,31 +99,31 @@ def draw_lines(axes: Axes, rows: pd.DataFrame, column: str, methods: Methods) ->
     """
     levels = np.unique(rows[column].to_numpy(np.float64))
     detectors = [pair for pair in methods if pair[0] != BLIND]
-    beside = dict(zip(detectors, _beside(np.log(levels), len(detectors)), strict=True))
+    offset_of_method = dict(zip(detectors, _beside(np.log(levels), len(detectors)), strict=True))
     for pair in methods:
         line, style = line_of(rows, *pair, column), line_style(*pair, methods)
-        x, ends = line["x"] * beside.get(pair, 1.0), (line["ci_low"], line["ci_high"])
-        if pair in beside or len(levels) == 1:  # a band needs two places
+        x, ends = line["x"] * offset_of_method.get(pair, 1.0), (line["ci_low"], line["ci_high"])
+        if pair in offset_of_method or len(levels) == 1:  # a band needs two places
             axes.vlines(x, *ends, color=style["color"], linewidth=1.4)
         else:
             axes.fill_between(x, *ends, color=style["color"], alpha=0.14, linewidth=0)
         axes.plot(x, line["value"], **style)
-    edge = max(beside.values(), default=1.0) * np.exp(0.04 * _span(np.log(levels)))
-    axes.set_xlim(levels[0] / edge, levels[-1] * edge)
+    margin = max(offset_of_method.values(), default=1.0) * np.exp(0.04 * _span(np.log(levels)))
+    axes.set_xlim(levels[0] / margin, levels[-1] * margin)
 
 
-def _beside(places: NDArray[np.float64], number: int) -> NDArray[np.float64]:
+def _beside(log_levels: NDArray[np.float64], number: int) -> NDArray[np.float64]:
     """Returns factors that place this many bars side by side on a log axis."""
-    span = _span(places)
-    gap = np.diff(places).min(initial=span)
+    span = _span(log_levels)
+    gap = np.diff(log_levels).min(initial=span)
     step = min(0.02 * span, 0.08 * gap, 0.44 * gap / max(1, number))
     factors: NDArray[np.float64] = np.exp((np.arange(number) - (number - 1) / 2) * step)
     return factors
 
 
-def _span(places: NDArray[np.float64]) -> float:
+def _span(log_levels: NDArray[np.float64]) -> float:
     """What a log axis spans, in powers of e; around a single place 1."""
-    return float(np.ptp(places)) or 1.0
+    return float(np.ptp(log_levels)) or 1.0
 
 
 def chance_line(axes: Axes) -> None:
@@ -153,9 +153,9 @@ def with_controls() -> tuple[Figure, Axes, Axes]:
 def draw_controls(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
     """The clean model's AUROC by each method, and the blind baseline's."""
     chance_line(axes)
-    place = {pair: i for i, pair in enumerate(methods)}
+    x_of_method = {pair: i for i, pair in enumerate(methods)}
     for _, row in rows.iterrows():
-        interval_bar(axes, place[row["method"], row["variant"]], row, methods)
+        interval_bar(axes, x_of_method[row["method"], row["variant"]], row, methods)
     axes.set_xlim(-0.9, len(methods) - 0.1)
     axes.set_xticks([])
     axes.set_xlabel("controls: clean\nmodel, and blind")
@@ -176,7 +176,7 @@ def write_words(
         figure.text(0.98, 1 - 0.22 * inch, "CONTROL OFF: see the report", **STAMP)
 
 
-def side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, place: str) -> None:
+def side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, right_end: str) -> None:
     """Beside the lines, in the order of their last values; those without one come last.
 
     `last` are the rows at the right end, `place` says where that is.
@@ -192,7 +192,7 @@ def side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, place: str) ->
         loc="upper left",
         bbox_to_anchor=(1.02, 1.0),
         frameon=False,
-        title=f"in order at {place}",
+        title=f"in order at {right_end}",
         alignment="left",
         fontsize=10 if len(names) <= 14 else 8.5,
     )
@@ -207,9 +207,9 @@ def seeds(rows: pd.DataFrame) -> str:
 
 def band(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     """What a band is: over examples, and over seeds where several were pooled."""
-    several = "n_seeds" in rows and rows["n_seeds"].max() > 1
-    over = "seeds and examples" if several else "examples"
-    return f"{config.confidence:.0%} bootstrap intervals over {over} ({config.draws:,} draws)"
+    pooled_seeds = "n_seeds" in rows and rows["n_seeds"].max() > 1
+    resampled = "seeds and examples" if pooled_seeds else "examples"
+    return f"{config.confidence:.0%} bootstrap intervals over {resampled} ({config.draws:,} draws)"
 
 
 def band_of_curves(rows: pd.DataFrame, config: AnalysisConfig) -> str:

@@ -30,19 +30,21 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
     """TPR against FPR, both logarithmic; grey: the clean model. `rows`: pooled, one condition."""
     mean_curves = curves[curves["benchmark"] == ALL]
     methods = methods_of(mean_curves)
-    least = float(mean_curves["fpr"].min())
-    steps = (0.001, 0.01, 0.1, 1) if least < 0.02 else (0.02, 0.05, 0.1, 0.2, 0.5, 1)
-    ticks = [step for step in steps if step >= least]
+    lowest_fpr = float(mean_curves["fpr"].min())
+    steps = (0.001, 0.01, 0.1, 1) if lowest_fpr < 0.02 else (0.02, 0.05, 0.1, 0.2, 0.5, 1)
+    ticks = [step for step in steps if step >= lowest_fpr]
 
     def draw(axes: Axes, method: tuple[str, str]) -> None:
-        axes.plot([least, 1], [least, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
+        axes.plot(
+            [lowest_fpr, 1], [lowest_fpr, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2))
+        )
         colour = method_style(method[0], methods).colour
         for checkpoint, tone in ((CLEAN, "#9A9A9A"), (CONTAMINATED, colour)):
             line = _rows_of_method(mean_curves, method, checkpoint=checkpoint)
-            fpr, tpr, low, high = (line[name].clip(lower=least / 2) for name in POINTS)
+            fpr, tpr, low, high = (line[name].clip(lower=lowest_fpr / 2) for name in POINTS)
             axes.fill_between(fpr, low, high, color=tone, alpha=0.2, linewidth=0, step="post")
             axes.plot(fpr, tpr, color=tone, linewidth=1.7, drawstyle="steps-post")
-        axes.set(xscale="log", yscale="log", xlim=(least, 1), ylim=(least, 1.05))
+        axes.set(xscale="log", yscale="log", xlim=(lowest_fpr, 1), ylim=(lowest_fpr, 1.05))
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
@@ -79,8 +81,8 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
         axes.set(xlim=(EDGES[0], EDGES[-1]), ylim=(0, None))
 
     labels = "score, in standard deviations of the non-members", "share"
-    words = "Scores of members and non-members", base.subtitle(rows), histogram_caption(rows)
-    return _panels(draw, mean_bins, labels, words, control_warning(rows) is not None)
+    texts = "Scores of members and non-members", base.subtitle(rows), histogram_caption(rows)
+    return _panels(draw, mean_bins, labels, texts, control_warning(rows) is not None)
 
 
 def histogram_caption(rows: pd.DataFrame) -> str:
@@ -113,7 +115,7 @@ def _panels(
     draw: Callable[[Axes, tuple[str, str]], None],
     rows: pd.DataFrame,
     labels: tuple[str, str],
-    words: tuple[str, str, str],
+    texts: tuple[str, str, str],
     stamped: bool,
 ) -> Figure:
     """Draws a panel per method, in the order of the tables, with shared axes."""
@@ -131,10 +133,10 @@ def _panels(
             name = base.name(*method, methods)
             size, colour = 9 if len(name) < 24 else 7, method_style(method[0], methods).colour
             axes.set_title(name, size=size, color=colour, loc="left")
-        for place, axes in enumerate(panels):
-            axes.set_visible(place < len(methods))
-            axes.tick_params(labelbottom=place >= len(methods) - COLUMNS, labelsize=8)
+        for index, axes in enumerate(panels):
+            axes.set_visible(index < len(methods))
+            axes.tick_params(labelbottom=index >= len(methods) - COLUMNS, labelsize=8)
         figure.text(0.535, bottom - 0.45 / height, labels[0], ha="center")
         figure.text(0.02, (top + bottom) / 2, labels[1], va="center", rotation=90)
-        base.write_words(figure, *words, stamped, 1.0 / height)
+        base.write_words(figure, *texts, stamped, 1.0 / height)
     return figure

@@ -63,16 +63,16 @@ class DrawnChart:
 
 def save_charts(findings: Findings, folder: Path) -> list[SavedChart]:
     """Draw and write every chart, the conditions side by side on this machine's cores."""
-    parts = [findings.of_condition(condition) for condition in findings.conditions]
-    over = [chart.save(folder) for chart in charts_over(findings)]
-    workers = min(len(os.sched_getaffinity(0)), len(parts))
-    if len(parts) <= FEW or workers == 1:
-        drawn = [_save_condition(part, folder) for part in parts]
+    by_condition = [findings.of_condition(condition) for condition in findings.conditions]
+    over_conditions = [chart.save(folder) for chart in charts_over(findings)]
+    workers = min(len(os.sched_getaffinity(0)), len(by_condition))
+    if len(by_condition) <= FEW or workers == 1:
+        drawn = [_save_condition(condition_findings, folder) for condition_findings in by_condition]
     else:
         fresh = get_context("spawn")  # a fork would copy the locks of this process's threads
         with ProcessPoolExecutor(workers, fresh) as pool:
-            drawn = list(pool.map(_save_condition, parts, [folder] * len(parts)))
-    return [*(saved for some in drawn for saved in some), *over]
+            drawn = list(pool.map(_save_condition, by_condition, [folder] * len(by_condition)))
+    return [*(saved for charts in drawn for saved in charts), *over_conditions]
 
 
 def _save_condition(findings: Findings, folder: Path) -> list[SavedChart]:

@@ -69,11 +69,11 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
         if benchmarks[1:] and benchmarks[-1] == ALL:
             axes.axvline(len(benchmarks) - 1.5, color="white", linewidth=5)
         box = axes.get_position()
-        beside = figure.add_axes((0.9, box.y0, 0.014, box.height))
-        bar = figure.colorbar(image, cax=beside, label=AUROC.title)
+        colour_bar_axes = figure.add_axes((0.9, box.y0, 0.014, box.height))
+        bar = figure.colorbar(image, cax=colour_bar_axes, label=AUROC.title)
         bar.outline.set_visible(False)
-        words = "Detection by benchmark", base.subtitle(rows), heat_caption(aurocs, config)
-        base.write_words(figure, *words, control_warning(rows) is not None, 1.0 / height)
+        texts = "Detection by benchmark", base.subtitle(rows), heat_caption(aurocs, config)
+        base.write_words(figure, *texts, control_warning(rows) is not None, 1.0 / height)
     return figure
 
 

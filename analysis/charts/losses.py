@@ -35,8 +35,8 @@ def loss_chart(records: Sequence[CellRecord], rows: pd.DataFrame, stamped: bool)
         losses.set_ylabel("loss a token")
         losses.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
         _draw_exposures(copies, records, losses.get_xlim())
-        words = "Loss during training", base.subtitle(rows), loss_caption(records)
-        base.write_words(figure, *words, stamped)
+        texts = "Loss during training", base.subtitle(rows), loss_caption(records)
+        base.write_words(figure, *texts, stamped)
     return figure
 
 

@@ -39,12 +39,14 @@ def occurrences_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
         _draw_numbers(numbered, by_number, methods)
         base.draw_controls(clean, control_rows(rows), methods)
         base.auroc_axis(clean, rows)
-        most = max(by_number["occurrences"], key=occurrences_order)
-        last = by_number[by_number["occurrences"] == most]
-        base.side_legend(numbered, last, methods, f"{most} ×")
+        highest_number = max(by_number["occurrences"], key=occurrences_order)
+        last = by_number[by_number["occurrences"] == highest_number]
+        base.side_legend(numbered, last, methods, f"{highest_number} ×")
         caption = occurrences_caption(results, config)
-        off = control_warning(results) is not None
-        base.write_words(figure, "Detection by occurrences", base.subtitle(results), caption, off)
+        is_off = control_warning(results) is not None
+        base.write_words(
+            figure, "Detection by occurrences", base.subtitle(results), caption, is_off
+        )
     return figure
 
 
@@ -54,10 +56,14 @@ def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
     sizes = rows.drop_duplicates("occurrences").set_index("occurrences")["n_members"]
     numbers = [number for number in sorted(sizes.index, key=occurrences_order) if number != ANY]
     members = ", ".join(f"{sizes[number]} at {number} ×" for number in numbers)
-    names = sorted(set(results["benchmark"]) - {ALL})
-    over = f"mean over {len(names)} benchmarks ({', '.join(names)})" if names[1:] else names[0]
+    benchmarks = sorted(set(results["benchmark"]) - {ALL})
+    mean_over = (
+        f"mean over {len(benchmarks)} benchmarks ({', '.join(benchmarks)})"
+        if benchmarks[1:]
+        else benchmarks[0]
+    )
     return (
-        f"AUROC of members against non-members, {over}. Members: {members}; non-members: "
+        f"AUROC of members against non-members, {mean_over}. Members: {members}; non-members: "
         f"{rows['n_nonmembers'].iloc[0]}. {base.seeds(rows)}. "
         f"Bars and band: {base.band(rows, config)}. Left: the model before the contaminated "
         "training, on all members. Grey: a text classifier that never sees the model (its "
@@ -85,8 +91,8 @@ def _draw_numbers(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
 
 def _draw_number(axes: Axes, rows: pd.DataFrame, number: int, methods: Methods) -> None:
     """No line to see: points side by side."""
-    for place, (method, variant) in enumerate(methods):
-        x = number * 2 ** (0.04 * (place - (len(methods) - 1) / 2))
+    for index, (method, variant) in enumerate(methods):
+        x = number * 2 ** (0.04 * (index - (len(methods) - 1) / 2))
         for _, row in base.line_of(rows, method, variant, "occurrences").iterrows():
             base.interval_bar(axes, x, row, methods)
         axes.plot([], [], **base.line_style(method, variant, methods))
@@ -108,9 +114,12 @@ def factor_chart(sweep: Sweep, config: AnalysisConfig) -> Figure:
         last = rows[rows[factor.column] == highest]
         base.side_legend(axes, last, methods, short(float(highest)))
         caption = factor_caption(sweep, config)
-        off = any(control_warning(part) is not None for _, part in rows.groupby("condition"))
+        is_off = any(
+            control_warning(condition_rows) is not None
+            for _, condition_rows in rows.groupby("condition")
+        )
         subtitle = f"{rows['experiment'].iloc[0]}: {sweep.fixed}"
-        base.write_words(figure, factor.title, subtitle, caption, off)
+        base.write_words(figure, factor.title, subtitle, caption, is_off)
     return figure
 
 

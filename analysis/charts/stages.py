@@ -81,11 +81,14 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
             left.set_ylabel(AUROC.title)
         panels[-1, len(stages) // 2].set_xlabel("epochs of fine-tuning")
         _legend(panels[0, -1], methods)
-        off = any(control_warning(part) is not None for _, part in rows.groupby("condition"))
+        is_off = any(
+            control_warning(condition_rows) is not None
+            for _, condition_rows in rows.groupby("condition")
+        )
         title = "Detection by stage, scope and epochs"
-        of = f"{rows['experiment'].iloc[0]}{family and f', {family}'}"
-        subtitle = f"{of}: where the members were, and what was scored"
-        base.write_words(figure, title, subtitle, stage_caption(pooled, config), off, 1 / height)
+        experiment = f"{rows['experiment'].iloc[0]}{family and f', {family}'}"
+        subtitle = f"{experiment}: where the members were, and what was scored"
+        base.write_words(figure, title, subtitle, stage_caption(pooled, config), is_off, 1 / height)
     return figure
 
 

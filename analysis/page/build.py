@@ -70,10 +70,14 @@ def _summary_html(findings: Findings) -> str:
     """Returns the sentences on each condition, collapsed; warnings about controls stay visible."""
     parts = []
     for condition, rows in findings.conditions.items():
-        off = control_warning(rows)
+        warning = control_warning(rows)
         items = "".join(f"<li>{marked(text)}</li>" for text in findings.rest(condition))
         parts.append(_collapsible(condition, f"<ul>{items}</ul>", len(findings.conditions) == 1))
-        parts += [f'<p class="off">{html.escape(condition)}: {html.escape(off)}</p>'] if off else []
+        parts += (
+            [f'<p class="off">{html.escape(condition)}: {html.escape(warning)}</p>']
+            if warning
+            else []
+        )
     return "\n".join(parts)
 
 
@@ -83,12 +87,12 @@ def _tables_html(findings: Findings) -> str:
     tables_by_condition = {
         condition: tables for condition, tables in findings.tables.items() if tables
     }
-    for place, (condition, tables) in enumerate(tables_by_condition.items()):
+    for index, (condition, tables) in enumerate(tables_by_condition.items()):
         inside = "\n".join(
-            _collapsible(table.title, html_table(table.header, table.lines), place + i == 0)
+            _collapsible(table.title, html_table(table.header, table.lines), index + i == 0)
             for i, table in enumerate(tables)
         )
-        parts.append(_collapsible(condition or "Over all conditions", inside, place == 0))
+        parts.append(_collapsible(condition or "Over all conditions", inside, index == 0))
     return "\n".join(parts)
 
 
@@ -99,10 +103,10 @@ def _collapsible(title: str, inside: str, opened: bool = False) -> str:
 
 def _cells_html(cells: Sequence[Facts]) -> str:
     """Returns what all cells share, and a table with a line per cell of what differs."""
-    names = list(dict.fromkeys(name for facts in cells for name in facts))
-    values = {name: [facts.get(name, "–") for facts in cells] for name in names}
-    shared = [[name, values[name][0]] for name in names if len(set(values[name])) == 1]
-    varying = [name for name in names if len(set(values[name])) > 1]
+    fact_names = list(dict.fromkeys(name for facts in cells for name in facts))
+    values = {name: [facts.get(name, "–") for facts in cells] for name in fact_names}
+    shared = [[name, values[name][0]] for name in fact_names if len(set(values[name])) == 1]
+    varying = [name for name in fact_names if len(set(values[name])) > 1]
     lines = list(zip(*(values[name] for name in varying), strict=True))
     parts = [html_table(["all cells" if varying else "the cell", ""], shared)]
     return "\n".join([*parts, html_table(varying, lines)] if varying else parts)

@@ -76,9 +76,9 @@ def control_aurocs(
         ids: `ids_by_benchmark` of all cells that are compared or averaged; None: of this one.
     """
     ids = ids_by_benchmark([cell]) if ids is None else ids
-    aurocs_by_look: dict[ControlKey, Scores] = {}
-    parts = [group for group in groups(cell.examples) if group.occurrences == ANY]
-    for group in parts:
+    aurocs_by_key: dict[ControlKey, Scores] = {}
+    all_members = [group for group in groups(cell.examples) if group.occurrences == ANY]
+    for group in all_members:
         clean = cell.scores.get(CLEAN)
         if clean is not None and clean.shape[1]:
             rows = np.flatnonzero(cell.examples["benchmark"] == group.benchmark)
@@ -86,22 +86,22 @@ def control_aurocs(
             roles = _relabelled_roles(cell.examples.iloc[rows], ids[group.benchmark], label_seed)
             aurocs = _relabelled_aurocs(clean.to_numpy(np.float64)[rows], roles)
             for (method, variant), aurocs_of_method in zip(clean.columns, aurocs, strict=True):
-                aurocs_by_look[ControlKey(method, variant, group.benchmark)] = aurocs_of_method
+                aurocs_by_key[ControlKey(method, variant, group.benchmark)] = aurocs_of_method
         blind_aurocs = blind.placed[group.members].mean(axis=0)
         if not np.isnan(blind_aurocs).any():
-            aurocs_by_look[ControlKey(BLIND, "", group.benchmark)] = blind_aurocs
+            aurocs_by_key[ControlKey(BLIND, "", group.benchmark)] = blind_aurocs
     return {
-        **aurocs_by_look,
-        **_means_over_benchmarks(aurocs_by_look, set(cell.examples["benchmark"])),
+        **aurocs_by_key,
+        **_means_over_benchmarks(aurocs_by_key, set(cell.examples["benchmark"])),
     }
 
 
 def mean_control_aurocs(of_cells: Sequence[ControlAurocs]) -> ControlAurocs:
     """Returns the mean over the cells of a condition that have the key."""
-    names = dict.fromkeys(look for of_cell in of_cells for look in of_cell)
+    keys = dict.fromkeys(key for of_cell in of_cells for key in of_cell)
     return {
-        look: np.mean([of_cell[look] for of_cell in of_cells if look in of_cell], axis=0)
-        for look in names
+        key: np.mean([of_cell[key] for of_cell in of_cells if key in of_cell], axis=0)
+        for key in keys
     }
 
 
@@ -113,19 +113,19 @@ class Distances(NamedTuple):
     """Of any look, by each labelling: first by the labels as they are."""
 
 
-def distances(aurocs_by_look: ControlAurocs) -> dict[str, Distances]:
+def distances(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
     """Returns those of the clean model (CLEAN) and of the blind baseline (BLIND), where known."""
     by_control: dict[str, dict[ControlKey, Scores]] = {}
-    for look, aurocs in aurocs_by_look.items():
+    for key, aurocs in aurocs_by_key.items():
         spread = aurocs.std()
         distance = np.abs(aurocs - AUROC.guess) / (spread if spread > TINY else np.inf)
-        by_control.setdefault(_control(look.method), {})[look] = distance
+        by_control.setdefault(_control(key.method), {})[key] = distance
     return {
         control: Distances(
-            {look: float(distance[0]) for look, distance in by_look.items()},
-            np.max(list(by_look.values()), axis=0),
+            {key: float(distance[0]) for key, distance in by_key.items()},
+            np.max(list(by_key.values()), axis=0),
         )
-        for control, by_look in by_control.items()
+        for control, by_key in by_control.items()
     }
 
 
@@ -146,11 +146,11 @@ def with_p_values(
             continue
         largest = np.max([of_name.largest for of_name in family.values()], axis=0)[1:]
         for name, of_name in family.items():
-            for look, distance in of_name.by_look.items():
+            for key, distance in of_name.by_look.items():
                 reaching = int((largest >= distance - TINY).sum())
-                p_values[name, *look] = (1 + reaching) / (1 + len(largest))
-    names = results[[column, *ControlKey._fields]].itertuples(index=False, name=None)
-    p_control = pd.Series([p_values.get(name, np.nan) for name in names], results.index, float)
+                p_values[name, *key] = (1 + reaching) / (1 + len(largest))
+    row_names = results[[column, *ControlKey._fields]].itertuples(index=False, name=None)
+    p_control = pd.Series([p_values.get(name, np.nan) for name in row_names], results.index, float)
     tested = _is_control(results) & (results["needs"] == "")
     return results.assign(p_control=p_control.where(tested))
 
@@ -187,16 +187,19 @@ def by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def control_warning(results: pd.DataFrame) -> str | None:
     """Returns the warning of a figure or report whose control is off, else None."""
-    off = {name: rows for name, rows in by_control(results).items() if len(off_controls(rows))}
+    rows_by_control = {
+        name: rows for name, rows in by_control(results).items() if len(off_controls(rows))
+    }
     warnings = []
-    if CLEAN in off:
+    if CLEAN in rows_by_control:
+        worst = worst_in_words(rows_by_control[CLEAN])
         warnings.append(
-            f"The clean model's AUROC differs from 0.5 ({worst_in_words(off[CLEAN])}): by chance, "
+            f"The clean model's AUROC differs from 0.5 ({worst}): by chance, "
             f"as in {LEVEL:.0%} of sound reports, or because members and non-members differ in "
             "themselves."
         )
-    if BLIND in off:
-        warnings.append(texts_tell(f"blind AUROC, {worst_in_words(off[BLIND])}"))
+    if BLIND in rows_by_control:
+        warnings.append(texts_tell(f"blind AUROC, {worst_in_words(rows_by_control[BLIND])}"))
     return " ".join(["CONTROL OFF:", *warnings]) if warnings else None
 
 
@@ -226,8 +229,8 @@ def worst_in_words(rows: pd.DataFrame) -> str:
 def _row_in_words(row: dict[Any, Any], where: str) -> str:
     method = "" if row["method"] == BLIND else f"{row['method']} "
     ends = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
-    place = where.format(benchmark=row["benchmark"])
-    return f"{place}{method}{row['value']:.2f} {ends}, corrected p = {row['p_control']:.3f}"
+    benchmark = where.format(benchmark=row["benchmark"])
+    return f"{benchmark}{method}{row['value']:.2f} {ends}, corrected p = {row['p_control']:.3f}"
 
 
 def _control(method: str) -> str:
@@ -260,16 +263,16 @@ def _relabelled_roles(examples: pd.DataFrame, ids: ExampleIds, seed: int) -> Ite
     member = examples["member"].to_numpy(bool)
     roles = Roles(member & (examples["occurrences"].to_numpy() > 0), ~member)
     yield Roles(*(role[:, None] for role in roles))
-    places = np.searchsorted(ids, examples["example_id"].to_numpy().astype(str))
+    indices = np.searchsorted(ids, examples["example_id"].to_numpy().astype(str))
     rng = np.random.default_rng(seed)
     for start in range(0, RELABELINGS, CHUNK):
         number = min(CHUNK, RELABELINGS - start)
-        every = np.tile(np.arange(len(ids), dtype=np.int32), (number, 1))
-        sources = _sources(rng.permuted(every, axis=1), places).T
+        identity = np.tile(np.arange(len(ids), dtype=np.int32), (number, 1))
+        sources = _sources(rng.permuted(identity, axis=1), indices).T
         yield Roles(*(np.ascontiguousarray(role[sources]) for role in roles))
 
 
-def _sources(permutations: NDArray[np.int32], places: NDArray[np.intp]) -> NDArray[np.intp]:
+def _sources(permutations: NDArray[np.int32], indices: NDArray[np.intp]) -> NDArray[np.intp]:
     """Whose role each of a cell's n examples gets by each permutation (R×n, numbers below n).
 
     An example takes the role of its image. Where the cell lacks that one, it takes the role of the
@@ -278,11 +281,11 @@ def _sources(permutations: NDArray[np.int32], places: NDArray[np.intp]) -> NDArr
 
     Args:
         permutations: of all examples.
-        places: the cell's examples among all of them.
+        indices: of the cell's examples among all of them (n).
     """
     row_of = np.full(permutations.shape[1], -1)
-    row_of[places] = np.arange(len(places))
-    images = permutations[:, places]
+    row_of[indices] = np.arange(len(indices))
+    images = permutations[:, indices]
     draw, column = np.nonzero(row_of[images] < 0)
     while len(draw):
         images[draw, column] = permutations[draw, images[draw, column]]
@@ -312,11 +315,11 @@ def _aurocs_of_method(ordered: Scores, order: NDArray[np.intp], roles: Roles) ->
     return np.asarray(twice_won / (2 * pairs), np.float64)
 
 
-def _means_over_benchmarks(aurocs_by_look: ControlAurocs, benchmarks: set[str]) -> ControlAurocs:
+def _means_over_benchmarks(aurocs_by_key: ControlAurocs, benchmarks: set[str]) -> ControlAurocs:
     """The mean over benchmarks, by each method that was looked at in all of them."""
     by_method: dict[tuple[str, str], dict[str, Scores]] = {}
-    for look, aurocs in aurocs_by_look.items():
-        by_method.setdefault(look[:2], {})[look.benchmark] = aurocs
+    for key, aurocs in aurocs_by_key.items():
+        by_method.setdefault(key[:2], {})[key.benchmark] = aurocs
     return {
         ControlKey(*method, ALL): np.mean(list(aurocs.values()), axis=0)
         for method, aurocs in by_method.items()

@@ -52,13 +52,13 @@ def swapped_pairs(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
 def _differences(cell: Cell, other: Cell) -> pd.DataFrame:
     first, second = _tidy(cell), _tidy(other)
     key = ["example_id", "benchmark", "method", "variant"]
-    both = first.merge(second, on=key, suffixes=("", "_other"))
-    both = both[both["member"] != both["member_other"]]
-    sign = np.where(both["member"], 1.0, -1.0)
-    both["difference"] = sign * (both["standard"] - both["standard_other"])
-    both["occurrences"] = both[["occurrences", "occurrences_other"]].max(axis=1)
-    both = both[both["occurrences"] > 0]  # 0 may be drawn: then it is out in both
-    return both.assign(condition=cell.condition, seed=cell.seed)[list(COLUMNS)]
+    pairs = first.merge(second, on=key, suffixes=("", "_other"))
+    pairs = pairs[pairs["member"] != pairs["member_other"]]
+    sign = np.where(pairs["member"], 1.0, -1.0)
+    pairs["difference"] = sign * (pairs["standard"] - pairs["standard_other"])
+    pairs["occurrences"] = pairs[["occurrences", "occurrences_other"]].max(axis=1)
+    pairs = pairs[pairs["occurrences"] > 0]  # 0 may be drawn: then it is out in both
+    return pairs.assign(condition=cell.condition, seed=cell.seed)[list(COLUMNS)]
 
 
 def _tidy(cell: Cell) -> pd.DataFrame:
@@ -68,9 +68,9 @@ def _tidy(cell: Cell) -> pd.DataFrame:
     long = scores.reset_index(drop=True).set_axis(scores.columns.to_flat_index(), axis=1)
     parts = []
     for method, variant in long.columns:
-        part = examples.assign(method=method, variant=variant, score=long[(method, variant)])
-        outside = part[~part["member"]].groupby("benchmark")["score"]
-        level = part["benchmark"].map(outside.mean())
-        spread = part["benchmark"].map(outside.std(ddof=1))
-        parts.append(part.assign(standard=(part["score"] - level) / spread).drop(columns="score"))
+        rows = examples.assign(method=method, variant=variant, score=long[(method, variant)])
+        outside = rows[~rows["member"]].groupby("benchmark")["score"]
+        level = rows["benchmark"].map(outside.mean())
+        spread = rows["benchmark"].map(outside.std(ddof=1))
+        parts.append(rows.assign(standard=(rows["score"] - level) / spread).drop(columns="score"))
     return pd.concat(parts, ignore_index=True)

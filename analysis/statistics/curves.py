@@ -70,22 +70,22 @@ def samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[ScoreSample
 
     It has those of a benchmark that lacks members or non-members too; `measured` leaves them out.
     """
-    by_place: dict[CurveKey, list[ScoreSample]] = defaultdict(list)
+    by_key: dict[CurveKey, list[ScoreSample]] = defaultdict(list)
     for cell in cells:
-        every = [*groups(cell.examples), *lacking(cell.examples)]
-        compared = [group for group in every if group.occurrences == ANY]
+        all_groups = [*groups(cell.examples), *lacking(cell.examples)]
+        compared = [group for group in all_groups if group.occurrences == ANY]
         for checkpoint, table in cell.scores.items():
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)
                 for group in compared:
-                    place = CurveKey(cell.condition, checkpoint, group.benchmark, method, variant)
+                    key = CurveKey(cell.condition, checkpoint, group.benchmark, method, variant)
                     drawn = derive(seed, "curves", cell.examples_digest, group.benchmark)
                     sides = scores[group.members], scores[group.nonmembers]
-                    by_place[place].append(ScoreSample(*sides, drawn))
-    return by_place
+                    by_key[key].append(ScoreSample(*sides, drawn))
+    return by_key
 
 
-def roc_table(by_place: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
+def roc_table(by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
     """Returns one row per point: the curve's key, fpr, tpr, ci_low, ci_high.
 
     The band resamples seeds (where there are several), then examples within. Rates that the
@@ -93,15 +93,15 @@ def roc_table(by_place: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.D
     """
     draws = min(config.draws, MOST_DRAWS)
     pool_seed = derive(seed, "curves")
-    curves = {place: _roc(cells, draws, pool_seed) for place, cells in measured(by_place).items()}
-    for place, parts in _mean_curves(curves, by_place).items():
-        curves[place] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
+    curves = {key: _roc(cells, draws, pool_seed) for key, cells in measured(by_key).items()}
+    for key, parts in _mean_curves(curves, by_key).items():
+        curves[key] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
-    for place, line in curves.items():
+    for key, line in curves.items():
         ends = intervals(line, config.confidence)
         for rate, tpr, low, high in zip(RATES, line, *ends, strict=True):
             if not tpr.needs:
-                rows.append((*place, rate, tpr.value, float(low), float(high)))
+                rows.append((*key, rate, tpr.value, float(low), float(high)))
     return pd.DataFrame(rows, columns=[*CurveKey._fields, "fpr", "tpr", "ci_low", "ci_high"])
 
 
@@ -115,19 +115,17 @@ def _roc(cells: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
     return [pooled_estimate(of_rate, seed, examples) for of_rate in zip(*by_cell, strict=True)]
 
 
-def histogram_table(by_place: ScoreSamples) -> pd.DataFrame:
+def histogram_table(by_key: ScoreSamples) -> pd.DataFrame:
     """Returns one row per bin and side: the curve's key, side, centre, share, ci_low, ci_high.
 
     Scores are standardised by the mean and deviation of the benchmark's non-members, so that
     benchmarks and methods share one axis; seeds are put together, and "all" is the mean of the
     benchmarks' shares.
     """
-    counts = {place: [sum(map(_counts, cells))] for place, cells in measured(by_place).items()}
-    for place, parts in _mean_curves(counts, by_place).items():
-        counts[place] = [benchmark_counts for (benchmark_counts,) in parts]
-    rows = [
-        row for place, parts in counts.items() for row in _histogram_rows(place, np.stack(parts))
-    ]
+    counts = {key: [sum(map(_counts, cells))] for key, cells in measured(by_key).items()}
+    for key, parts in _mean_curves(counts, by_key).items():
+        counts[key] = [benchmark_counts for (benchmark_counts,) in parts]
+    rows = [row for key, parts in counts.items() for row in _histogram_rows(key, np.stack(parts))]
     names = [*CurveKey._fields, "side", "centre", "share", "ci_low", "ci_high"]
     return pd.DataFrame(rows, columns=names)
 
@@ -140,7 +138,7 @@ def _counts(cell: ScoreSample) -> Floats:
     return np.array([np.histogram(scores, EDGES)[0] for scores in inside], np.float64)
 
 
-def _histogram_rows(place: CurveKey, counts: Floats) -> Iterator[tuple[object, ...]]:
+def _histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...]]:
     """The rows of one place from its counts (benchmarks × 2 × bins): each benchmark weighs alike.
 
     The mean of K shares of n_k scores is at least as certain as one of K² / Σ 1/n_k scores: equal
@@ -155,23 +153,21 @@ def _histogram_rows(place: CurveKey, counts: Floats) -> Iterator[tuple[object, .
         half = Z * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2)) / (1 + Z**2 / n)
         low, high = np.maximum(middle - half, 0), middle + half
         for numbers in zip(centres, share, low, high, strict=True):
-            yield (*place, side, *map(float, numbers))
+            yield (*key, side, *map(float, numbers))
 
 
-def measured(by_place: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
+def measured(by_key: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
     """The samples that have members and non-members."""
-    measurable = {
-        place: [cell for cell in cells if cell.measurable] for place, cells in by_place.items()
-    }
-    return {place: cells for place, cells in measurable.items() if cells}
+    measurable = {key: [cell for cell in cells if cell.measurable] for key, cells in by_key.items()}
+    return {key: cells for key, cells in measurable.items() if cells}
 
 
-def _mean_curves(parts: Mapping[CurveKey, T], by_place: ScoreSamples) -> dict[CurveKey, list[T]]:
+def _mean_curves(parts: Mapping[CurveKey, T], by_key: ScoreSamples) -> dict[CurveKey, list[T]]:
     """The parts of "all", those of every benchmark; none where a benchmark was not measured."""
     means: dict[CurveKey, list[T]] = defaultdict(list)
-    for place, part in parts.items():
-        means[place._replace(benchmark=ALL)].append(part)
-    for place, cells in by_place.items():
+    for key, part in parts.items():
+        means[key._replace(benchmark=ALL)].append(part)
+    for key, cells in by_key.items():
         if not all(cell.measurable for cell in cells):
-            means.pop(place._replace(benchmark=ALL), None)
+            means.pop(key._replace(benchmark=ALL), None)
     return means

@@ -134,18 +134,20 @@ def dose_response(samples: Sequence[BenchmarkScores], confidence: float) -> Dose
     x = [sample.log_occurrences for sample in samples]
     doses = frozenset(np.exp2(np.concatenate(x)).round().tolist())
     placements = [_placements(sample) for sample in samples]
-    mixed = [place for place, p in enumerate(placements) if 0 < p.mean() < 1]
-    needs = _lacking_data([samples[i] for i in mixed], [placements[i] for i in mixed])
+    overlapping = [index for index, p in enumerate(placements) if 0 < p.mean() < 1]
+    needs = _lacking_data([samples[i] for i in overlapping], [placements[i] for i in overlapping])
     needs = needs if any(np.ptp(log_occurrences) > 0 for log_occurrences in x) else VARIED
-    log_occurrences = [(x[place], placements[place], np.ones(len(x[place]))) for place in mixed]
+    log_occurrences = [
+        (x[index], placements[index], np.ones(len(x[index]))) for index in overlapping
+    ]
     fit = None if needs else _solve(*zip(*log_occurrences, strict=True))
     levels = np.full((1 + draws, len(samples)), np.nan)
     if fit is None:
         slope = not_carried((members, nonmembers), draws, needs or SEPARATED)
         return DoseResponse(slope, levels, doses)
     levels[:] = [np.inf if p.mean() > 0.5 else -np.inf for p in placements]
-    curves = _with_draws([samples[i] for i in mixed], fit, confidence)
-    levels[:, mixed] = curves.levels
+    curves = _with_draws([samples[i] for i in overlapping], fit, confidence)
+    levels[:, overlapping] = curves.levels
     slope = Estimate(members, nonmembers, float(curves.slope[0]), curves.slope[1:])
     return DoseResponse(slope, levels, doses)
 
@@ -257,27 +259,30 @@ def _solve(x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Score
             or max(abs(np.ptp(log_doses) * slope) for log_doses in x) > STEEPEST
         ):
             return None
-        left = [(p.share - p.fitted) * n for p, n in zip(parts, members, strict=True)]
-        turn = sum(float(r @ p.away) for r, p in zip(left, parts, strict=True)) / curvature
-        rise = [float(r.sum() / p.weight.sum()) for r, p in zip(left, parts, strict=True)]
-        part_of = min(1.0, FARTHEST / max(map(abs, [turn, *rise, 1e-300])))
-        slope += part_of * turn
-        levels = [p.level + part_of * up for p, up in zip(parts, rise, strict=True)]
+        residuals = [(p.share - p.fitted) * n for p, n in zip(parts, members, strict=True)]
+        scores = [float(r @ p.away) for r, p in zip(residuals, parts, strict=True)]
+        slope_step = sum(scores) / curvature
+        level_steps = [
+            float(r.sum() / p.weight.sum()) for r, p in zip(residuals, parts, strict=True)
+        ]
+        damping = min(1.0, FARTHEST / max(map(abs, [slope_step, *level_steps, 1e-300])))
+        slope += damping * slope_step
+        levels = [p.level + damping * up for p, up in zip(parts, level_steps, strict=True)]
         centres = [p.centre for p in parts]
-        if max(map(abs, [turn, *rise])) < 1e-9:
+        if max(map(abs, [slope_step, *level_steps])) < 1e-9:
             return _Fit(slope, curvature, parts)
     return None
 
 
 def _benchmark_fit(
-    x: Scores, share: Scores, members: Scores, level: float, slope: float, about: float
+    x: Scores, share: Scores, members: Scores, level: float, slope: float, reference_x: float
 ) -> _BenchmarkFit:
-    """The terms of one benchmark, whose log-odds at x = `about` are `level`."""
-    fitted = logistic(level + slope * (x - about))
+    """The terms of one benchmark, whose log-odds at `reference_x` are `level`."""
+    fitted = logistic(level + slope * (x - reference_x))
     weight = members * fitted * (1 - fitted)
-    centre = float(np.average(x, weights=weight)) if weight.any() else about
+    centre = float(np.average(x, weights=weight)) if weight.any() else reference_x
     return _BenchmarkFit(
-        share, x - centre, centre, fitted, weight, level + slope * (centre - about)
+        share, x - centre, centre, fitted, weight, level + slope * (centre - reference_x)
     )
 
 
@@ -327,15 +332,15 @@ def _influence(
     """What each member (M×2) and each non-member (N×2) adds to the level and to the slope."""
     per_win = np.stack([np.full(len(part.away), 1 / part.weight.sum()), part.away / curvature], 1)
     leverage = part.weight * (per_win[:, 0] + part.away * per_win[:, 1])
-    left = (part.share - part.fitted) / np.sqrt(np.maximum(1 - leverage, TINY))
+    residuals = (part.share - part.fitted) / np.sqrt(np.maximum(1 - leverage, TINY))
     order, n = np.argsort(sample.members), len(sample.nonmembers)
     sums = np.concatenate([np.zeros((1, 2)), np.cumsum(per_win[order], axis=0)])
-    places = [
+    ranks = [
         np.searchsorted(sample.members[order], sample.nonmembers, side)
         for side in ("left", "right")
     ]
-    won = sums[-1] - (sums[places[0]] + sums[places[1]]) / 2
-    return left[:, None] * per_win, (won - won.mean(axis=0)) / (n * (n - 1)) ** 0.5
+    wins = sums[-1] - (sums[ranks[0]] + sums[ranks[1]]) / 2
+    return residuals[:, None] * per_win, (wins - wins.mean(axis=0)) / (n * (n - 1)) ** 0.5
 
 
 def _shifts_of_draws(drawn: Resample, members: Scores, nonmembers: Scores) -> Scores:

@@ -100,8 +100,12 @@ def design_effect(strata: Sequence[Stratum]) -> float:
     _, example = np.unique(
         np.concatenate([stratum.examples for stratum in strata]), return_inverse=True
     )
-    alone = float((shares**2).sum())
-    return float((np.bincount(example, shares) ** 2).sum()) / alone if alone else 1.0
+    without_recurrence = float((shares**2).sum())
+    return (
+        float((np.bincount(example, shares) ** 2).sum()) / without_recurrence
+        if without_recurrence
+        else 1.0
+    )
 
 
 def _several_doses(examples: pd.DataFrame) -> Iterator[tuple[str, NDArray[np.intp]]]:

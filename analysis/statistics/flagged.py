@@ -80,11 +80,11 @@ def unflagged_sentence(
     if all_examples.empty:
         return [f"{head} No AUROC is known with or without them."]
     best = all_examples.sort_values("value", ascending=False, kind="stable").iloc[0]
-    same = (without_flagged["method"] == best["method"]) & (
+    is_best = (without_flagged["method"] == best["method"]) & (
         without_flagged["variant"] == best["variant"]
     )
     name = label(best["method"], best["variant"], methods_of(all_examples))
-    values = [_auroc_in_words(row) for row in (without_flagged[same].iloc[0], best)]
+    values = [_auroc_in_words(row) for row in (without_flagged[is_best].iloc[0], best)]
     choice = f" (intervals corrected for the choice among {len(all_examples)} methods)" * (
         len(all_examples) > 1
     )

@@ -81,16 +81,16 @@ def pool(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> E
     if len(of_cells) == 1:
         return of_cells[0]
     gathered: dict[Measure, dict[str, dict[int, Estimate]]] = defaultdict(lambda: defaultdict(dict))
-    for place, estimates in enumerate(of_cells):
+    for index, estimates in enumerate(of_cells):
         for measure, by_benchmark in estimates.items():
             for benchmark, value in by_benchmark.items():
-                gathered[measure][benchmark][place] = value
+                gathered[measure][benchmark][index] = value
     return {
         measure: {
             name: pooled_estimate(
-                list(by_place.values()), seed, [examples[place] for place in by_place]
+                list(by_cell.values()), seed, [examples[index] for index in by_cell]
             )
-            for name, by_place in by_benchmark.items()
+            for name, by_cell in by_benchmark.items()
         }
         for measure, by_benchmark in gathered.items()
     }
@@ -148,8 +148,8 @@ def _resampling_plan(
     orders = np.array([rng.permutation(size) for _ in range(cells)])
     first = np.array(firsts)
     shared = np.bincount(first, minlength=cells)[first] > 1
-    place = np.where(shared[picked], first[picked], np.arange(cells)[:, None])
-    return picked, orders[place, np.arange(size)]
+    order_of_cell = np.where(shared[picked], first[picked], np.arange(cells)[:, None])
+    return picked, orders[order_of_cell, np.arange(size)]
 
 
 def condition_rows(
@@ -185,7 +185,7 @@ def _joint_intervals(
                 families[measure.occurrences, benchmark][measure] = estimate
     ends = {}
     for (_, benchmark), family in families.items():
-        both = joint_intervals([*family.values()], confidence)
-        for measure, low, high in zip(family, *both, strict=True):
+        interval_ends = joint_intervals([*family.values()], confidence)
+        for measure, low, high in zip(family, *interval_ends, strict=True):
             ends[measure, benchmark] = float(low), float(high)
     return ends

@@ -74,8 +74,11 @@ def blind_of(examples: pd.DataFrame, folds: int, seed: int) -> Blind:
     placed = np.full((len(examples), 1 + NULLS), np.nan)
     for benchmark in sorted(examples["benchmark"].unique()):
         rows = np.flatnonzero(examples["benchmark"] == benchmark)
-        part = examples.iloc[rows]
-        texts, member = part["text"].tolist(), part["member"].to_numpy(bool)
+        benchmark_examples = examples.iloc[rows]
+        texts, member = (
+            benchmark_examples["text"].tolist(),
+            benchmark_examples["member"].to_numpy(bool),
+        )
         problem = obstacle(texts, member)
         if problem:
             log.warning("%s: %s; it is left out.", benchmark, problem)
@@ -148,17 +151,17 @@ def estimates(cell: Cell, blind: Blind | None, config: AnalysisConfig, seed: int
         for checkpoint, table in cell.scores.items()
         for method, variant in table.columns
     }
-    wanted = chosen_metrics(config.fpr, config.tpr)
+    metrics = chosen_metrics(config.fpr, config.tpr)
     estimates_by_measure: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
     for benchmark, of_benchmark in groupby(
         groups(cell.examples), key=lambda group: group.benchmark
     ):
         drawn = [(group, resample(group, cell, config.draws, seed)) for group in of_benchmark]
         by_occurrences = {
-            key: _by_occurrences(scores, drawn, wanted) for key, scores in columns.items()
+            key: _by_occurrences(scores, drawn, metrics) for key, scores in columns.items()
         }
         if blind is not None:
-            blind_rows = _blind_by_occurrences(blind, drawn, wanted, config.draws)
+            blind_rows = _blind_by_occurrences(blind, drawn, metrics, config.draws)
             by_occurrences[CLEAN, BLIND, ""] = blind_rows
         for (checkpoint, method, variant), estimated in by_occurrences.items():
             for occurrences, values in estimated:
@@ -174,9 +177,9 @@ def estimates(cell: Cell, blind: Blind | None, config: AnalysisConfig, seed: int
     short = lacking(cell.examples)
     if short and not estimates_by_measure:
         estimates_by_measure |= {
-            Measure(*key, ANY, metric.name): {} for key in columns for metric in wanted
+            Measure(*key, ANY, metric.name): {} for key in columns for metric in metrics
         }
-    return _with_mean(estimates_by_measure, short, wanted, config.draws)
+    return _with_mean(estimates_by_measure, short, metrics, config.draws)
 
 
 ByOccurrences = Iterator[tuple[str, dict[str, Estimate]]]
@@ -184,26 +187,26 @@ ByOccurrences = Iterator[tuple[str, dict[str, Estimate]]]
 
 
 def _by_occurrences(
-    scores: Scores, drawn: Sequence[tuple[ComparedGroup, Resample]], wanted: Sequence[Metric]
+    scores: Scores, drawn: Sequence[tuple[ComparedGroup, Resample]], metrics: Sequence[Metric]
 ) -> ByOccurrences:
     """One detector's estimates on one benchmark: all groups have the same non-members."""
     first, resample = drawn[0]
     nonmembers = ranked_side(scores[first.nonmembers], resample.nonmembers)
     for group, resample in drawn:
         members = ranked_side(scores[group.members], resample.members)
-        yield group.occurrences, estimate_ranked(joined(members, nonmembers), wanted)
+        yield group.occurrences, estimate_ranked(joined(members, nonmembers), metrics)
 
 
 def _blind_by_occurrences(
     blind: Blind,
     drawn: Sequence[tuple[ComparedGroup, Resample]],
-    wanted: Sequence[Metric],
+    metrics: Sequence[Metric],
     draws: int,
 ) -> ByOccurrences:
     """The blind baseline's estimates on one benchmark; none where it was left out (and logged)."""
     for group, _ in drawn:
         if not np.isnan(blind.placed[group.members]).any():
-            by_metric = blind.estimates(group.members, group.nonmembers, wanted, draws)
+            by_metric = blind.estimates(group.members, group.nonmembers, metrics, draws)
             yield group.occurrences, by_metric
 
 
@@ -214,10 +217,10 @@ def resample(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> Resampl
     checkpoints, numbers of occurrences (the same non-members), and cells. Cells that insert the
     same texts more or less often draw them together.
     """
-    names = cell.examples["example_id"].to_numpy()
-    place = derive(seed, "bootstrap", group.benchmark)
-    sides = (tuple(names[rows].tolist()) for rows in (group.members, group.nonmembers))
-    return Resample(*(_counts_of_draws(side, draws, place) for side in sides))
+    ids = cell.examples["example_id"].to_numpy()
+    draw_seed = derive(seed, "bootstrap", group.benchmark)
+    sides = (tuple(ids[rows].tolist()) for rows in (group.members, group.nonmembers))
+    return Resample(*(_counts_of_draws(side, draws, draw_seed) for side in sides))
 
 
 @lru_cache(maxsize=64)
@@ -274,7 +277,7 @@ def estimate_rows(
         return
     low, high = intervals([value for _, _, value in flat], confidence)
     defaults = {**default_variants(cells), BLIND: ""}
-    for place, (measure, benchmark, value) in enumerate(flat):
+    for index, (measure, benchmark, value) in enumerate(flat):
         yield {
             **measure._asdict(),
             "benchmark": benchmark,
@@ -282,7 +285,7 @@ def estimate_rows(
             "n_members": value.n_members,
             "n_nonmembers": value.n_nonmembers,
             "value": value.value,
-            "ci_low": float(low[place]),
-            "ci_high": float(high[place]),
+            "ci_low": float(low[index]),
+            "ci_high": float(high[index]),
             "needs": value.needs,
         }

@@ -46,14 +46,19 @@ def statistics(
     rows["unflagged"] = []
     conditions = []
     ids = controls.ids_by_benchmark(cells)
-    far: dict[str, dict[str, Mapping[str, controls.Distances]]] = {"cell": {}, "condition": {}}
+    distances_by_name: dict[str, dict[str, Mapping[str, controls.Distances]]] = {
+        "cell": {},
+        "condition": {},
+    }
     for name, members in pooled.by_condition(cells).items():
         of_cells = [results.estimates(cell, blind(cell), config, seed) for cell in members]
         texts = [cell.examples_digest for cell in members]
         joint = pooled.pool(of_cells, texts, seed)
         control_aurocs = [controls.control_aurocs(cell, blind(cell), seed, ids) for cell in members]
-        far["condition"][name] = controls.distances(controls.mean_control_aurocs(control_aurocs))
-        far["cell"] |= {
+        distances_by_name["condition"][name] = controls.distances(
+            controls.mean_control_aurocs(control_aurocs)
+        )
+        distances_by_name["cell"] |= {
             c.name: controls.distances(o) for c, o in zip(members, control_aurocs, strict=True)
         }
         for cell, estimates in zip(members, of_cells, strict=True):
@@ -68,19 +73,19 @@ def statistics(
         rows["unflagged"] += flagged.unflagged_rows(members, config, seed)
         conditions.append(trends.condition_of(members, joint))
     rows["trend"] += trends.series_rows(conditions, config.confidence)
-    return _tables(experiment, rows, cells, far)
+    return _tables(experiment, rows, cells, distances_by_name)
 
 
 def _tables(
     experiment: str,
     rows: dict[str, list[dict[str, Any]]],
     cells: Sequence[Cell],
-    far: Mapping[str, Mapping[str, Mapping[str, controls.Distances]]],
+    distances_by_name: Mapping[str, Mapping[str, Mapping[str, controls.Distances]]],
 ) -> Statistics:
     single = results.frame(rows["results"], results.COLUMNS)
-    single = controls.with_p_values(single, "cell", far["cell"])
+    single = controls.with_p_values(single, "cell", distances_by_name["cell"])
     joint = results.frame(rows["pooled"], pooled.COLUMNS)
-    joint = controls.with_p_values(joint, "condition", far["condition"])
+    joint = controls.with_p_values(joint, "condition", distances_by_name["condition"])
     integers = ["last_tokens", *(factor.column for factor in FACTORS if factor.integer)]
     typed = {name: joint[name].astype("Int64") for name in integers}
     typed["stage"] = joint["stage"].astype("string")

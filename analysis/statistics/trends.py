@@ -94,14 +94,14 @@ def pool(of_cells: Sequence[DoseResponses], examples: Sequence[str], seed: int) 
     one in each of the cells that measured it.
     """
     gathered: dict[Detector, dict[int, DoseResponse]] = defaultdict(dict)
-    for place, responses in enumerate(of_cells):
+    for index, responses in enumerate(of_cells):
         for detector, response in responses.items():
-            gathered[detector][place] = response
+            gathered[detector][index] = response
     return {
         detector: mean_response(
-            list(by_place.values()), [examples[place] for place in by_place], seed
+            list(by_cell.values()), [examples[index] for index in by_cell], seed
         )
-        for detector, by_place in gathered.items()
+        for detector, by_cell in gathered.items()
     }
 
 
@@ -279,10 +279,10 @@ def _crossing_columns(log_occurrences: Scores, auroc: Scores, confidence: float)
     tail = (1 - confidence) / 2
     ends = np.quantile(log_occurrences[1:], [tail, 1 - tail], method="inverted_cdf")
     numbers = np.array([log_occurrences[0], *ends])
-    names = ("reaches", "reaches_low", "reaches_high")
+    columns = ("reaches", "reaches_low", "reaches_high")
     reached = {
         name: float(2**number) if np.isfinite(number) else np.nan
-        for name, number in zip(names, numbers, strict=True)
+        for name, number in zip(columns, numbers, strict=True)
     }
     notes = [] if np.isfinite(numbers[0]) else [_why_not_reached(auroc)]
     return {**reached, "note": "; ".join([*notes, *_open_ends(*ends)])}

@@ -69,8 +69,8 @@ def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
     rows = rows[rows["benchmark"].isin(benchmarks)].sort_values("learning_rate", kind="stable")
     key = ["learning_rate", "condition", "variant"]
     lines = [
-        [f"{rate:g}", f"ours, {condition}", *_estimate_texts(part, benchmarks)]
-        for (rate, condition, _), part in rows.groupby(key, sort=True)
+        [f"{rate:g}", f"ours, {condition}", *_estimate_texts(condition_rows, benchmarks)]
+        for (rate, condition, _), condition_rows in rows.groupby(key, sort=True)
     ]
     for _, row in figures(RATES.file).iterrows():
         lines.append([f"{row['learning_rate']:g}", SHI, *_printed_texts(row, benchmarks)])
@@ -89,18 +89,22 @@ def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
     benchmarks = _shared_benchmarks(rows, paper)
     if not benchmarks:
         return None
-    same = set(rows["benchmark"]) == {*_paper_benchmarks(paper), ALL}
-    wanted = [*benchmarks, ALL] if same else benchmarks  # else the means are of other benchmarks
-    rows = rows[rows["benchmark"].isin(wanted)]
+    all_benchmarks_shared = set(rows["benchmark"]) == {*_paper_benchmarks(paper), ALL}
+    columns = (
+        [*benchmarks, ALL] if all_benchmarks_shared else benchmarks
+    )  # else the means are of other benchmarks
+    rows = rows[rows["benchmark"].isin(columns)]
     methods = methods_of(rows)
     printed = figures(paper.file).set_index("method")
-    theirs = {name: [name, SHI, *_printed_texts(row, wanted)] for name, row in printed.iterrows()}
+    theirs = {name: [name, SHI, *_printed_texts(row, columns)] for name, row in printed.iterrows()}
     ours = "ours, " + ", ".join(sorted(rows["model"].unique()))
     lines = []
     for method, variants in groupby(methods, key=lambda pair: pair[0]):
         for _, variant in variants:
-            part = rows[(rows["method"] == method) & (rows["variant"] == variant)]
-            lines.append([label(method, variant, methods), ours, *_estimate_texts(part, wanted)])
+            method_rows = rows[(rows["method"] == method) & (rows["variant"] == variant)]
+            lines.append(
+                [label(method, variant, methods), ours, *_estimate_texts(method_rows, columns)]
+            )
         if method in theirs:
             lines.append(theirs.pop(method))
     lines += theirs.values()
@@ -108,9 +112,9 @@ def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
         f"paper_table{paper.number}",
         f"{title(paper.metric)} by method and benchmark, in the layout of Shi et al. 2024, table "
         f"{paper.number}, whose own figures are of another model",
-        ["method", "source", *("average" if name == ALL else name for name in wanted)],
+        ["method", "source", *("average" if name == ALL else name for name in columns)],
         lines,
-        _with_paper_rows(rows, paper, wanted),
+        _with_paper_rows(rows, paper, columns),
     )
 
 
@@ -130,9 +134,9 @@ def _shared_benchmarks(rows: pd.DataFrame, paper: PaperTable) -> list[str]:
     return [name for name in _paper_benchmarks(paper) if name in ours]
 
 
-def _estimate_texts(part: pd.DataFrame, benchmarks: list[str]) -> list[str]:
-    rows = part[["benchmark", *ESTIMATE]].itertuples(index=False)
-    texts = {benchmark: estimate_text(*estimate) for benchmark, *estimate in rows}
+def _estimate_texts(rows: pd.DataFrame, benchmarks: list[str]) -> list[str]:
+    estimates = rows[["benchmark", *ESTIMATE]].itertuples(index=False)
+    texts = {benchmark: estimate_text(*estimate) for benchmark, *estimate in estimates}
     return [texts.get(name, NOTHING) for name in benchmarks]
 
 

@@ -63,14 +63,16 @@ def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: st
 
 def _is_over_all(rows: pd.DataFrame, condition: str) -> pd.Series[bool]:
     """Which rows are AUROCs over all members and benchmarks of a condition."""
-    place = {"condition": condition, "metric": AUROC.name, "benchmark": ALL, "occurrences": ANY}
-    return (rows[[*place]] == pd.Series(place)).all(axis=1)
+    selected = {"condition": condition, "metric": AUROC.name, "benchmark": ALL, "occurrences": ANY}
+    return (rows[[*selected]] == pd.Series(selected)).all(axis=1)
 
 
 def series_tables(trends: pd.DataFrame) -> list[Table]:
     """Returns a table per series of how AUROC follows the factor."""
-    rest = trends[trends["over"] != OCCURRENCES].groupby(["over", "condition"], sort=False)
-    candidates = [trend_table(rows, f"trend_over_{over}-{series}") for (over, series), rows in rest]
+    by_series = trends[trends["over"] != OCCURRENCES].groupby(["over", "condition"], sort=False)
+    candidates = [
+        trend_table(rows, f"trend_over_{over}-{series}") for (over, series), rows in by_series
+    ]
     return [table for table in candidates if table is not None]
 
 

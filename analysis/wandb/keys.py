@@ -85,9 +85,9 @@ def rows_of(
     return [row for number in numbers for row in _rows(by_number[number], number, cell)]
 
 
-def _values(part: pd.DataFrame, pairs: Methods) -> Values:
+def _values(rows: pd.DataFrame, pairs: Methods) -> Values:
     values: Values = {}
-    for row in part.itertuples():
+    for row in rows.itertuples():
         key = _key(row, pairs)
         key = key if row.checkpoint == CONTAMINATED else f"{row.checkpoint}/{key}"
         if row.needs:

@@ -55,15 +55,15 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
     """
     runs = read_runs(stage)
     if not runs:
-        of = f" of {stage.experiment}" if stage.experiment else ""
+        of_experiment = f" of {stage.experiment}" if stage.experiment else ""
         raise DataError(
-            f"{stage.local or stage.project} contains no run with results{of}: give a project or "
+            f"{stage.local or stage.project} contains no run with results{of_experiment}: give a project or "
             "folder that an analysis with wandb.mode=online or offline has written to."
         )
-    names = [run.cell["cell"] for run in runs]
+    cell_names = [run.cell["cell"] for run in runs]
     rows = []
-    for name, run in zip(names, runs, strict=True):
-        unique_name = name + f"-{run.id}" * (names.count(name) > 1)  # each of another experiment
+    for name, run in zip(cell_names, runs, strict=True):
+        unique_name = name + f"-{run.id}" * (cell_names.count(name) > 1)  # each of another experiment
         rows += rows_of(run.summary, run.history(), {**run.cell, "cell": unique_name})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
@@ -81,10 +81,10 @@ def offline_runs(folder: Path) -> Iterable[CellRun]:
     remedy = "there is no such folder. Give one of offline runs, such as runs/wandb."
     require(folder.is_dir(), "local", str(folder), remedy)
     for path in sorted(folder.glob("offline-run-*/run-*.wandb")):
-        (whole,) = _inspect(path, "--summary")
-        cell = whole.get("config", {}).get("cell")
+        (record,) = _inspect(path, "--summary")
+        cell = record.get("config", {}).get("cell")
         if cell is not None:
-            yield CellRun(whole["run_id"], cell, whole["summary"], partial(_history, path))
+            yield CellRun(record["run_id"], cell, record["summary"], partial(_history, path))
 
 
 def _history(path: Path) -> Iterable[Mapping[str, Any]]:
@@ -109,16 +109,16 @@ def _online_runs(stage: WandbReport) -> Iterable[CellRun]:
     """The project's runs by the public API, the oldest first."""
     import wandb
 
-    place = f"{stage.entity}/{stage.project}" if stage.entity else str(stage.project)
+    project = f"{stage.entity}/{stage.project}" if stage.entity else str(stage.project)
     try:
-        for run in wandb.Api().runs(place, order="+created_at"):
+        for run in wandb.Api().runs(project, order="+created_at"):
             cell = run.config.get("cell")
             if cell is not None:
                 yield CellRun(run.id, cell, dict(run.summary), partial(_occurrences_history, run))
     except (wandb.errors.Error, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(
-            f"project={place} can't be read ({reason}): check its name and owner, and log in with "
+            f"project={project} can't be read ({reason}): check its name and owner, and log in with "
             "`wandb login`."
         ) from error
 
@@ -138,16 +138,16 @@ def write_wandb_report(stage: WandbReport) -> Artifact:
 
 def _write_report(folder: Path, name: str, results: pd.DataFrame) -> Built:
     results.to_parquet(folder / RESULTS, index=False)
-    parts = {str(cell): part for cell, part in results.groupby("cell", sort=False)}
-    tables = {cell: cell_tables(part) for cell, part in parts.items()}
+    parts = {str(cell): rows for cell, rows in results.groupby("cell", sort=False)}
+    tables = {cell: cell_tables(rows) for cell, rows in parts.items()}
     rates = learning_rate_table(results.assign(condition=results["cell"]))
     if rates is not None:
         tables[""] = [rates]
     written = write_tables(folder / TABLES, tables)
     text = [f"# {name}: detection of contamination, as logged to Weights & Biases"]
-    for cell, some in tables.items():
+    for cell, tables_of_cell in tables.items():
         text.append(f"## {cell or 'Over all cells'}")
-        text += [f"### {table.title}\n\n{table.markdown()}" for table in some]
+        text += [f"### {table.title}\n\n{table.markdown()}" for table in tables_of_cell]
     write_text(folder / REPORT, "\n\n".join(text) + "\n")
     content = [RESULTS, REPORT, *(str(path.relative_to(folder)) for path in written)]
     return Built(content, {"cells": len(parts), "estimates": len(results)})

@@ -61,11 +61,11 @@ def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
         for cell in cells:
             named = {name for cell_or_other in cells for name in (cell_or_other.name, cell_or_other.condition)}
             names_of_others = named - {cell.name, cell.condition}  # how the others' charts' names end
-            part = report.results[report.results["cell"] == cell.name]
-            config = {"cell": {**_facts(stage, cell), "methods": labels(part)}}
+            rows = report.results[report.results["cell"] == cell.name]
+            config = {"cell": {**_facts(stage, cell), "methods": labels(rows)}}
             with _run(stage, trained[cell.name], config) as run:
-                _log(run, part)
-                _attach(run, cell, cell_tables(part), report.artifact.path / CHARTS, names_of_others)
+                _log(run, rows)
+                _attach(run, cell, cell_tables(rows), report.artifact.path / CHARTS, names_of_others)
                 run.summary.update(dict(trained[cell.name].last))
     except wandb.errors.Error as error:
         log.warning(
@@ -115,14 +115,14 @@ def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Tr
     for cell in cells:
         model = by_digest[cell.digests["model"]]
         name = model.artifact.path.resolve().name
-        alone = digests.count(cell.digests["model"]) == 1
-        suffix = "" if alone else f"-{cell.digests[CONTAMINATED][:6]}"
+        is_only_cell = digests.count(cell.digests["model"]) == 1
+        suffix = "" if is_only_cell else f"-{cell.digests[CONTAMINATED][:6]}"
         identity = name.rsplit("-", 1)[-1] + suffix
         runs[cell.name] = _Trained(
             id=identity,
             name=name + suffix,
             group=str(model.config["name"]),
-            job_type=TRAIN if alone else ANALYSE,
+            job_type=TRAIN if is_only_cell else ANALYSE,
             last=_last(model),
         )
     return runs

@@ -109,8 +109,8 @@ def _arrivals(names: Sequence[str], seed: int) -> tuple[NDArray[np.intp], NDArra
         arrived = rng.poisson(WINDOW, DRAWS_AT_ONCE)
         draws.append(np.repeat(np.arange(DRAWS_AT_ONCE), arrived))
         times.append(rng.random(len(draws[-1])))
-    places = np.repeat(np.arange(len(names)), [len(part) for part in draws])
-    return np.concatenate(draws), places, np.concatenate(times)
+    positions = np.repeat(np.arange(len(names)), [len(part) for part in draws])
+    return np.concatenate(draws), positions, np.concatenate(times)
 
 
 def resample(members: int, nonmembers: int, draws: int, seed: int) -> Resample:

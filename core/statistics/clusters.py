@@ -41,8 +41,8 @@ def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:
         total = np.cumsum(size[picked])
         last = int(np.searchsorted(total, len(cluster)))
         draw[:] = np.bincount(picked[:last], minlength=len(size))[cluster]
-        left = len(cluster) - int(total[last] - size[picked[last]])
-        draw[rng.permutation(rows[picked[last]])[:left]] += 1
+        remaining = len(cluster) - int(total[last] - size[picked[last]])
+        draw[rng.permutation(rows[picked[last]])[:remaining]] += 1
     return counts
 
 

@@ -133,8 +133,8 @@ def mean_steps(estimates: Sequence[Estimate]) -> Steps | None:
     steps = [e.steps for e in estimates if e.steps is not None]
     if len(steps) < len(estimates):
         return None
-    least, most = np.mean(steps, axis=0)
-    return float(least), float(most)
+    lowest, highest = np.mean(steps, axis=0)
+    return float(lowest), float(highest)
 
 
 def interval(estimate: Estimate, confidence: float) -> tuple[float, float]:
@@ -215,8 +215,8 @@ def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[S
     """
     joint = one_of_several(estimates, confidence)
     fewest = min(e.smallest_side for e in estimates)
-    several = joint > confidence and fewest > 1
-    return intervals(estimates, _students(joint, fewest) if several else joint)
+    needs_student = joint > confidence and fewest > 1
+    return intervals(estimates, _students(joint, fewest) if needs_student else joint)
 
 
 def one_of_several(estimates: Sequence[Estimate], confidence: float) -> float:
@@ -231,10 +231,10 @@ def one_of_several(estimates: Sequence[Estimate], confidence: float) -> float:
     if len(angles) < 2:
         return confidence
     spread = angles.std(axis=1, keepdims=True)
-    far = np.abs(angles - angles.mean(axis=1, keepdims=True)) / spread
-    z = float(np.quantile(far.max(axis=0), confidence))
-    alone, bonferroni = confidence, 1 - (1 - confidence) / len(angles)
-    return min(max(2 * NormalDist().cdf(z) - 1, alone), bonferroni)
+    distances = np.abs(angles - angles.mean(axis=1, keepdims=True)) / spread
+    z = float(np.quantile(distances.max(axis=0), confidence))
+    single, bonferroni = confidence, 1 - (1 - confidence) / len(angles)
+    return min(max(2 * NormalDist().cdf(z) - 1, single), bonferroni)
 
 
 def _students(confidence: float, examples: int) -> float:
@@ -266,11 +266,11 @@ def _jeffreys(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
     from scipy.special import betaincinv
 
     _, tosses = _values_and_trials(estimates)
-    least, most = np.array([e.steps for e in estimates], float).T
+    lowest, highest = np.array([e.steps for e in estimates], float).T
     tail = (1 - confidence) / 2
-    lower = betaincinv(least * tosses + 0.5, (1 - least) * tosses + 0.5, tail)
-    upper = betaincinv(most * tosses + 0.5, (1 - most) * tosses + 0.5, 1 - tail)
-    return np.minimum(lower, least), np.maximum(upper, most)  # 0 and 1 of none and of all
+    lower = betaincinv(lowest * tosses + 0.5, (1 - lowest) * tosses + 0.5, tail)
+    upper = betaincinv(highest * tosses + 0.5, (1 - highest) * tosses + 0.5, 1 - tail)
+    return np.minimum(lower, lowest), np.maximum(upper, highest)  # 0 and 1 of none and of all
 
 
 def _values_and_trials(estimates: Sequence[Estimate]) -> tuple[Scores, Scores]:

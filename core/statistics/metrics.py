@@ -278,10 +278,10 @@ def _threshold_within(n: int, fpr: float) -> Scores:
     """W: the weight of the k highest of n non-members as thresholds, for k = 0 to n."""
     from scipy.special import betainc
 
-    places = (np.arange(n + 1) + 0.5) / (n + 1)
+    quantiles = (np.arange(n + 1) + 0.5) / (n + 1)
     narrow, wide = (s * (n + 1) - 1 for s in (NARROW, WIDE))
-    weight: Scores = 2 * betainc(fpr * narrow, (1 - fpr) * narrow, places)
-    weight -= betainc(fpr * wide, (1 - fpr) * wide, places)
+    weight: Scores = 2 * betainc(fpr * narrow, (1 - fpr) * narrow, quantiles)
+    weight -= betainc(fpr * wide, (1 - fpr) * wide, quantiles)
     weight[[0, -1]] = 0, 1
     return weight.round(12)  # a tail that is 1 is not looked at
 
