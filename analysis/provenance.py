@@ -36,6 +36,11 @@ LOSSES = {
 """A line of the loss chart → its column of the evaluations."""
 
 
+PACKAGES = ("contamination-testbed", "torch", "transformers", "deepspeed", "numpy", "scikit-learn")
+
+Facts = Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class CellRecord:
     """One cell's record, found again by its `model` (the artefact's digest)."""
@@ -140,11 +145,6 @@ def loss_table(records: Sequence[CellRecord]) -> pd.DataFrame:
 def has_losses(records: Sequence[CellRecord]) -> bool:
     """Whether losses were evaluated at least twice during some training."""
     return any(len(record.evaluations) > 1 for record in records)
-
-
-PACKAGES = ("contamination-testbed", "torch", "transformers", "deepspeed", "numpy", "scikit-learn")
-
-Facts = Mapping[str, str]
 
 
 def cell_facts(cell: Cell, record: CellRecord | None) -> Facts:

@@ -69,9 +69,9 @@ def control_aurocs(
     """The AUROCs of a cell's clean model and of its blind baseline, also with relabelled examples.
 
     Args:
-        cell: with the scores of its clean model; a benchmark without members or non-members has
-            no look.
-        blind: the cell's baseline; a benchmark that it left out has no look.
+        cell: with the scores of its clean model; a benchmark without members or non-members is
+            left out.
+        blind: the cell's baseline; its missing benchmarks are left out.
         seed: draws the labels.
         ids: `ids_by_benchmark` of all cells that are compared or averaged; None: of this one.
     """
@@ -106,11 +106,11 @@ def mean_control_aurocs(of_cells: Sequence[ControlAurocs]) -> ControlAurocs:
 
 
 class Distances(NamedTuple):
-    """How far from 0.5 the AUROCs of one control are, in standard deviations of all labellings."""
+    """Distances of one control's AUROCs from 0.5, in standard deviations over all labellings."""
 
-    by_look: Mapping[ControlKey, float]
+    by_key: Mapping[ControlKey, float]
     largest: Scores
-    """Of any look, by each labelling: first by the labels as they are."""
+    """The largest of any key, for the actual labels and then for each relabelling."""
 
 
 def distances(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
@@ -146,7 +146,7 @@ def with_p_values(
             continue
         largest = np.max([of_name.largest for of_name in family.values()], axis=0)[1:]
         for name, of_name in family.items():
-            for key, distance in of_name.by_look.items():
+            for key, distance in of_name.by_key.items():
                 reaching = int((largest >= distance - TINY).sum())
                 p_values[name, *key] = (1 + reaching) / (1 + len(largest))
     row_names = results[[column, *ControlKey._fields]].itertuples(index=False, name=None)

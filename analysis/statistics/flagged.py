@@ -33,6 +33,7 @@ from contamination.injection.contamination import COLUMN, in_words
 
 COUNTS = ("flagged_members", "flagged_nonmembers")
 COLUMNS = (*pooled.COLUMNS[1:], *COUNTS)
+FLAG_COLUMNS = ("condition", "cell", "checkpoint", "method", "variant", "flag", "texts", "of")
 
 
 def unflagged_rows(
@@ -150,9 +151,6 @@ def _flagged_counts(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
         for name, is_member in members.groupby(flagged["benchmark"])
     }
     return {**counts, ALL: (int(members.sum()), int((~members).sum()))}
-
-
-FLAG_COLUMNS = ("condition", "cell", "checkpoint", "method", "variant", "flag", "texts", "of")
 
 
 def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:

@@ -69,25 +69,6 @@ from contamination.detection.baselines.blind import BLIND, NULLS, Blind, blind_b
 log = logging.getLogger(__name__)
 
 
-def blind_of(examples: pd.DataFrame, folds: int, seed: int) -> Blind:
-    """The rows in the order of `examples`; NaN where a benchmark has too few to learn from."""
-    placed = np.full((len(examples), 1 + NULLS), np.nan)
-    for benchmark in sorted(examples["benchmark"].unique()):
-        rows = np.flatnonzero(examples["benchmark"] == benchmark)
-        benchmark_examples = examples.iloc[rows]
-        texts, member = (
-            benchmark_examples["text"].tolist(),
-            benchmark_examples["member"].to_numpy(bool),
-        )
-        problem = obstacle(texts, member)
-        if problem:
-            log.warning("%s: %s; it is left out.", benchmark, problem)
-            continue
-        own_seed = derive(seed, benchmark)
-        placed[rows] = blind_baseline(texts, member, own_seed, folds).placed
-    return Blind(placed)
-
-
 COLUMNS = (
     *("experiment", "cell", "checkpoint", "benchmark", "method", "variant", "occurrences"),
     *("default", "n_members", "n_nonmembers", "metric", "value", "ci_low", "ci_high"),
@@ -128,6 +109,25 @@ class BlindBaselines:
             fold_seed = derive(self._seed, BLIND, key)
             self._made[key] = blind_of(cell.examples, self._folds, fold_seed)
         return self._made[key]
+
+
+def blind_of(examples: pd.DataFrame, folds: int, seed: int) -> Blind:
+    """The rows in the order of `examples`; NaN where a benchmark has too few to learn from."""
+    placed = np.full((len(examples), 1 + NULLS), np.nan)
+    for benchmark in sorted(examples["benchmark"].unique()):
+        rows = np.flatnonzero(examples["benchmark"] == benchmark)
+        benchmark_examples = examples.iloc[rows]
+        texts, member = (
+            benchmark_examples["text"].tolist(),
+            benchmark_examples["member"].to_numpy(bool),
+        )
+        problem = obstacle(texts, member)
+        if problem:
+            log.warning("%s: %s; it is left out.", benchmark, problem)
+            continue
+        own_seed = derive(seed, benchmark)
+        placed[rows] = blind_baseline(texts, member, own_seed, folds).placed
+    return Blind(placed)
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:

@@ -54,7 +54,20 @@ from contamination.core.statistics.estimates import ALL, Estimate
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND
 
+LEVEL = 0.75
+OCCURRENCES = "occurrences"
+NO_SLOPE = "no slope: "
+ONE_DOSE = "one number of occurrences per benchmark: no slope and no test"
+NOT_MEASURED = f"{NO_SLOPE}some benchmark lacks members or non-members"
+COLUMNS = (
+    *("condition", "over", "benchmark", "method", "variant", "levels", "lowest", "highest"),
+    *("tau", "p_value", "slope", "slope_low", "slope_high", "monotone", "turns"),
+    *("reaches", "reaches_low", "reaches_high", "note"),
+)
+
 DoseResponses = Mapping[Detector, DoseResponse]
+Line = Mapping[float, Estimate]
+"""Occurrences (or another level) → AUROC."""
 
 
 def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseResponses:
@@ -120,27 +133,11 @@ def mean_response(
     return DoseResponse(slope, np.stack(levels, axis=1), doses)
 
 
-LEVEL = 0.75
-OCCURRENCES = "occurrences"
-NO_SLOPE = "no slope: "
-ONE_DOSE = "one number of occurrences per benchmark: no slope and no test"
-NOT_MEASURED = f"{NO_SLOPE}some benchmark lacks members or non-members"
-COLUMNS = (
-    *("condition", "over", "benchmark", "method", "variant", "levels", "lowest", "highest"),
-    *("tau", "p_value", "slope", "slope_low", "slope_high", "monotone", "turns"),
-    *("reaches", "reaches_low", "reaches_high", "note"),
-)
-
-
 class Condition(NamedTuple):
     """What a series needs of a condition: a cell's facts and the AUROCs over all members."""
 
     cell: Cell
     auroc: Mapping[Detector, Estimate]
-
-
-Line = Mapping[float, Estimate]
-"""Occurrences (or another level) → AUROC."""
 
 
 def occurrences_rows(

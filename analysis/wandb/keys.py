@@ -5,7 +5,7 @@
     auroc/min_k/boolq                       all members, contaminated model  (summary)
     clean/auroc/min_k/boolq                 the same on the clean model; also the blind baseline's
     by_occurrences/8/auroc/min_k/boolq      members with 8 occurrences, contaminated model (summary)
-    by_occurrences/auroc/min_k/boolq        a point per number, over the metric occurrences (history)
+    by_occurrences/auroc/min_k/boolq        a point per number, over occurrences     (history)
     ci_low/…  ci_high/…                     the interval's ends of the others (by number: history)
     p_control/clean/auroc/min_k/boolq       a control's corrected p-value    (summary)
     needs/tpr_at_fpr_0.001/min_k/boolq      instead, where there are too few examples
@@ -16,20 +16,16 @@ A method goes by its label: with its variant where the results have several of t
 
 from __future__ import annotations
 
-from contamination.analysis.statistics.trends import OCCURRENCES
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
 import pandas as pd
-from contamination.analysis.methods import label
-from contamination.analysis.cells import CONTAMINATED
-from contamination.analysis.statistics.groups import ANY
-from contamination.analysis.methods import methods_of
-from contamination.analysis.statistics.groups import occurrences_order
-from collections.abc import Mapping
-from collections.abc import Iterable
-from contamination.analysis.methods import Methods
+
+from contamination.analysis.cells import CLEAN, CONTAMINATED
+from contamination.analysis.methods import Methods, label, methods_of
+from contamination.analysis.statistics.groups import ANY, occurrences_order
 from contamination.analysis.statistics.results import COLUMNS
-from collections.abc import Iterator
-from contamination.analysis.cells import CLEAN
+from contamination.analysis.statistics.trends import OCCURRENCES
 
 BY_OCCURRENCES = f"by_{OCCURRENCES}/"
 ENDS = ("ci_low", "ci_high")
@@ -63,7 +59,9 @@ def curves(results: pd.DataFrame) -> list[Values]:
     rows, pairs = [], methods_of(results)
     for number in sorted(set(results["occurrences"]) - {ANY}, key=occurrences_order):
         values = _values(results[results["occurrences"] == number], pairs)
-        rows.append({OCCURRENCES: int(number), **{BY_OCCURRENCES + k: v for k, v in values.items()}})
+        rows.append(
+            {OCCURRENCES: int(number), **{BY_OCCURRENCES + k: v for k, v in values.items()}}
+        )
     return rows
 
 

@@ -5,36 +5,29 @@ Online they come by the public API, offline by `wandb leet inspect`, the record'
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Iterable
-from typing import Any
-from dataclasses import dataclass
-from contamination.analysis.statistics.results import COLUMNS
-from contamination.analysis.wandb.keys import rows_of
-import pandas as pd
-from contamination.analysis.config import WandbReport
-from contamination.core.errors import DataError
-from pathlib import Path
-from functools import partial
-from contamination.core.errors import require
-import sys
+import hashlib
 import json
 import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from contamination.analysis.config import WandbReport
+from contamination.analysis.report_folder import KIND, REPORT, RESULTS, TABLES
+from contamination.analysis.statistics.results import COLUMNS
 from contamination.analysis.statistics.trends import OCCURRENCES
-import hashlib
-from contamination.core.artifacts import Artifact
-from contamination.core.artifacts import build
-from contamination.core.artifacts import locate
-from contamination.analysis.report_folder import KIND
-from contamination.analysis.report_folder import RESULTS
-from contamination.analysis.report_folder import REPORT
-from contamination.core.report.tables import write_tables
-from contamination.core.files import write_text
 from contamination.analysis.tables.estimates import cell_tables
-from contamination.analysis.report_folder import TABLES
-from contamination.core.artifacts import Built
 from contamination.analysis.tables.paper_tables import learning_rate_table
+from contamination.analysis.wandb.keys import rows_of
+from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.errors import DataError, require
+from contamination.core.files import write_text
+from contamination.core.report.tables import write_tables
 
 
 @dataclass(frozen=True)
@@ -57,13 +50,15 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
     if not runs:
         of_experiment = f" of {stage.experiment}" if stage.experiment else ""
         raise DataError(
-            f"{stage.local or stage.project} contains no run with results{of_experiment}: give a project or "
-            "folder that an analysis with wandb.mode=online or offline has written to."
+            f"{stage.local or stage.project} contains no run with results{of_experiment}: give "
+            "a project or folder that an analysis with wandb.mode=online or offline has written to."
         )
     cell_names = [run.cell["cell"] for run in runs]
     rows = []
     for name, run in zip(cell_names, runs, strict=True):
-        unique_name = name + f"-{run.id}" * (cell_names.count(name) > 1)  # each of another experiment
+        unique_name = name + f"-{run.id}" * (
+            cell_names.count(name) > 1
+        )  # each of another experiment
         rows += rows_of(run.summary, run.history(), {**run.cell, "cell": unique_name})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
@@ -118,8 +113,8 @@ def _online_runs(stage: WandbReport) -> Iterable[CellRun]:
     except (wandb.errors.Error, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(
-            f"project={project} can't be read ({reason}): check its name and owner, and log in with "
-            "`wandb login`."
+            f"project={project} can't be read ({reason}): check its name and owner, and log in "
+            "with `wandb login`."
         ) from error
 
 
@@ -127,13 +122,16 @@ def _occurrences_history(run: Any) -> Iterable[Mapping[str, Any]]:
     """All rows of the history, not a sample; those of the training are left out."""
     return [row for row in run.scan_history() if row.get(OCCURRENCES) is not None]
 
+
 def write_wandb_report(stage: WandbReport) -> Artifact:
     """Pull the results and write their report, or reuse it where it is finished."""
     results = read_results(stage)
     digest = hashlib.sha256(results.to_csv(index=False).encode()).hexdigest()
     name = f"wandb-{stage.experiment or stage.project or 'local'}"
     folder = locate(Path(stage.runs), KIND, name, stage, {"results": digest})
-    return build(folder, stage, {"results": digest}, lambda folder: _write_report(folder, name, results))
+    return build(
+        folder, stage, {"results": digest}, lambda folder: _write_report(folder, name, results)
+    )
 
 
 def _write_report(folder: Path, name: str, results: pd.DataFrame) -> Built:

@@ -6,38 +6,35 @@ Online, that run is continued. Offline, its record is a second folder with the s
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from contamination.analysis.wandb.keys import NEEDS
-from contamination.analysis.wandb.keys import P_VALUE
-from contamination.analysis.wandb.keys import ENDS
-from contamination.analysis.wandb.keys import SIZES
-from collections.abc import Sequence
-from contamination.analysis.wandb.keys import labels
-from contamination.analysis.cells import Cell
-from contamination.analysis.report_folder import CHARTS
-from contamination.analysis.tables.estimates import cell_tables
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copy
+from typing import Any
+
+import pandas as pd
+
+from contamination.analysis.cells import CONTAMINATED, Cell
 from contamination.analysis.config import AnalysisStage
 from contamination.analysis.factors import factor_values
-from contamination.analysis.report_folder import Report
+from contamination.analysis.report_folder import CHARTS, Report
 from contamination.analysis.statistics.trends import OCCURRENCES
-from contamination.analysis.wandb.keys import curves
-from typing import Any
-import pandas as pd
-from contamination.analysis.wandb.keys import summary
-from contamination.analysis.wandb.keys import BY_OCCURRENCES
-from collections.abc import Mapping
-import dataclasses
-from contamination.training.trained_model import open_checkpoint
-from contamination.training.metrics import TRAIN
-from contamination.analysis.cells import CONTAMINATED
-from contamination.training.trained_model import Checkpoint
-from collections.abc import Iterator
-from pathlib import Path
-from contextlib import contextmanager
-from contamination.training.metrics import open_run
-from contamination.core.report.tables import Table
-from shutil import copy
-from contamination.core.report.tables import write_tables
+from contamination.analysis.tables.estimates import cell_tables
+from contamination.analysis.wandb.keys import (
+    BY_OCCURRENCES,
+    ENDS,
+    NEEDS,
+    P_VALUE,
+    SIZES,
+    curves,
+    labels,
+    summary,
+)
+from contamination.core.report.tables import Table, write_tables
+from contamination.training.metrics import TRAIN, open_run
+from contamination.training.trained_model import Checkpoint, open_checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -59,13 +56,22 @@ def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
     trained = _training_runs(stage, cells)
     try:
         for cell in cells:
-            named = {name for cell_or_other in cells for name in (cell_or_other.name, cell_or_other.condition)}
-            names_of_others = named - {cell.name, cell.condition}  # how the others' charts' names end
+            named = {
+                name
+                for cell_or_other in cells
+                for name in (cell_or_other.name, cell_or_other.condition)
+            }
+            names_of_others = named - {
+                cell.name,
+                cell.condition,
+            }  # how the others' charts' names end
             rows = report.results[report.results["cell"] == cell.name]
             config = {"cell": {**_facts(stage, cell), "methods": labels(rows)}}
             with _run(stage, trained[cell.name], config) as run:
                 _log(run, rows)
-                _attach(run, cell, cell_tables(rows), report.artifact.path / CHARTS, names_of_others)
+                _attach(
+                    run, cell, cell_tables(rows), report.artifact.path / CHARTS, names_of_others
+                )
                 run.summary.update(dict(trained[cell.name].last))
     except wandb.errors.Error as error:
         log.warning(
@@ -159,7 +165,9 @@ def _facts(stage: AnalysisStage, cell: Cell) -> dict[str, Any]:
     return {**facts, "artifacts": dict(cell.digests)}
 
 
-def _attach(run: Any, cell: Cell, tables: Sequence[Table], charts: Path, names_of_others: set[str]) -> None:
+def _attach(
+    run: Any, cell: Cell, tables: Sequence[Table], charts: Path, names_of_others: set[str]
+) -> None:
     """The cell's tables, and all charts but other cells' and conditions': to look at and as files.
 
     The report's own table files contain every cell, which would be too much for each run.
@@ -167,7 +175,11 @@ def _attach(run: Any, cell: Cell, tables: Sequence[Table], charts: Path, names_o
     import wandb
 
     every_chart = sorted(charts.iterdir()) if charts.is_dir() else []
-    charts_of_cell = [path for path in every_chart if not any(path.stem.endswith(f"-{name}") for name in names_of_others)]
+    charts_of_cell = [
+        path
+        for path in every_chart
+        if not any(path.stem.endswith(f"-{name}") for name in names_of_others)
+    ]
     media: dict[str, Any] = {
         f"tables/{table.name}": wandb.Table(list(table.header), list(map(list, table.lines)))
         for table in tables

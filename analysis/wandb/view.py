@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from dataclasses import dataclass
-from contamination.analysis.factors import BY_COLUMN, FACTORS, Factor
-from contamination.core.statistics.estimates import ALL
+from dataclasses import dataclass, field
 from importlib.util import find_spec
-from contamination.core.errors import said
-from contamination.core.errors import ConfigError
-from contamination.core.errors import require
 from typing import Any
+
+from contamination.analysis.factors import BY_COLUMN, FACTORS, Factor
+from contamination.core.errors import ConfigError, require, said
+from contamination.core.statistics.estimates import ALL
 
 NAME = "Contamination"
 

@@ -1,14 +1,14 @@
 """The saved view: its charts read the keys that the mirror writes."""
 
-import pytest
-from contamination.analysis.wandb import keys
-from contamination.analysis.cells import Cell
-import pandas as pd
 from dataclasses import fields
-from contamination.analysis.wandb.view import build_view
-from contamination.analysis.wandb.view import WandbViewConfig
+
+import pandas as pd
+import pytest
+
+from contamination.analysis.cells import Cell
+from contamination.analysis.wandb import keys
+from contamination.analysis.wandb.view import WandbViewConfig, build_view, save_view
 from contamination.core.errors import ConfigError
-from contamination.analysis.wandb.view import save_view
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the library's own
 

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from contamination.analysis.statistics.results import COLUMNS
+import dataclasses
+import json
+import re
 import subprocess
 import sys
-import pytest
-from contamination.core.artifacts import Artifact
-from contamination.core.artifacts import build
-import json
-from contamination.core.artifacts import Built
-from contamination.core.artifacts import locate
-from contamination.analysis.report_folder import open_report
-import pandas as pd
-from contamination.analysis.report_folder import Report
-from contamination.analysis.cells import Cell
-import dataclasses
-from contamination.training.config import WandbConfig
-from contamination.analysis.config import AnalysisStage
-from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.config import CellPaths
-import wandb
+from pathlib import Path
 from types import SimpleNamespace
-from contamination.analysis.wandb.runs import mirror
-from tests.analysis.conftest import results_table
+
+import pandas as pd
+import pytest
+import wandb
+
+from contamination.analysis.cells import Cell
+from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths, WandbReport
+from contamination.analysis.report_folder import Report, open_report
+from contamination.analysis.statistics.results import COLUMNS
+from contamination.analysis.tables.estimates import cell_tables
 from contamination.analysis.wandb import keys as wandb_keys
 from contamination.analysis.wandb import read as wandb_read
-from contamination.analysis.config import WandbReport
-from contamination.analysis.tables.estimates import cell_tables
-import re
-from contamination.analysis.wandb.runs import _training_runs
 from contamination.analysis.wandb.read import write_wandb_report
-from contamination.core.errors import DataError
-from contamination.core.errors import ConfigError
+from contamination.analysis.wandb.runs import _training_runs, mirror
+from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.errors import ConfigError, DataError
+from contamination.training.config import WandbConfig
+from tests.analysis.conftest import results_table
 
 ROOT = Path(__file__).resolve().parents[3]
 KEY = [name for name in COLUMNS if name not in ("value", "ci_low", "ci_high")]
