@@ -43,11 +43,11 @@ class Direction(Enum):
 
 
 def direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> Direction:
-    """The direction of one method's AUROC.
+    """Returns the direction of one method's AUROC.
 
-    AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, no
-    part of the way clearly goes the other way, and the last value is not on the other side of the
-    first. Where no slope could be estimated, a single clear move decides.
+    AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, AUROC
+    clearly moves the other way between no two levels, and the last value is not on the wrong side
+    of the first. Where no slope could be estimated, a single clear move decides.
 
     Args:
         trend: the method's row of the trends (`statistics.trends`).
@@ -109,9 +109,9 @@ def _contradiction(trend: Row, values: pd.DataFrame, alpha: float | None) -> str
     if not _confirmed_by_tau(trend, sign, alpha):
         return f"Kendall's τ does not confirm it ({_tau_in_words(trend, alpha)})"
     if len(values) and sign * (values["value"].iloc[-1] - values["value"].iloc[0]) < 0:
-        return "the last AUROC is on the other side of the first"
+        return f"the last AUROC is {'below' if sign > 0 else 'above'} the first"
     if -sign in _clear_moves(trend, values):
-        return "part of the way clearly goes the other way"
+        return f"AUROC clearly {'falls' if sign > 0 else 'rises'} between some levels"
     return ""
 
 
@@ -188,10 +188,10 @@ def reading_guide(config: AnalysisConfig) -> str:
 def sentences(
     pooled: pd.DataFrame, comparisons: pd.DataFrame, trends: pd.DataFrame, confidence: float
 ) -> list[str]:
-    """The best method, the effect of occurrences, and the two controls, of one condition.
+    """Returns sentences on a condition's best method, its occurrences and its two controls.
 
-    Methods are compared by their default variants. A claim needs its own test: "strongest" the
-    paired one against every other method, corrected; "rises" the slope's interval and τ's test.
+    Methods are compared by their default variants. "Strongest" needs the corrected paired test
+    against every other method, "rises" the slope's interval and τ's test.
     """
     mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
     detectors = mean_aurocs[(mean_aurocs["checkpoint"] == CONTAMINATED) & mean_aurocs["default"]]
@@ -222,7 +222,7 @@ def sentences(
 
 def sentences_by_condition(tables: Statistics | Report, confidence: float) -> dict[str, list[str]]:
     """The sentences on each condition, in their order; flags on its scores are last."""
-    sentences_by_condition = {}
+    by_condition = {}
     for condition, rows in parts_of(tables.pooled).items():
         comparisons, trends = (
             table[table["condition"] == condition] for table in (tables.comparisons, tables.trends)
@@ -231,11 +231,11 @@ def sentences_by_condition(tables: Statistics | Report, confidence: float) -> di
             *unflagged_sentence(tables.pooled, tables.unflagged, condition),
             *notes(tables.flags, condition),
         ]
-        sentences_by_condition[condition] = [
+        by_condition[condition] = [
             *sentences(rows, comparisons, trends, confidence),
             *notes_on_scores,
         ]
-    return sentences_by_condition
+    return by_condition
 
 
 def _why_unmeasured(row: pd.Series[Any]) -> str:

@@ -126,14 +126,14 @@ SWEEPS = {
         trend(0.2, 0.1, 0.3),
         "has no clear direction with occurrences, from 0.69 [0.59, 0.79] at 1 to 0.66 [0.56, "
         "0.76] at 4: its log-odds increase by 0.20 [0.10, 0.30] per doubling; but the last "
-        "AUROC is on the other side of the first",
+        "AUROC is below the first",
     ),
     "one clear move, the other way": (
         way(0.7, 0.74, 0.66, 0.71),
         trend(0.2, 0.1, 0.3),
         "has no clear direction with occurrences, from 0.70 [0.67, 0.73] at 1 to 0.71 [0.68, "
-        "0.74] at 8: its log-odds increase by 0.20 [0.10, 0.30] per doubling; but part of the "
-        "way clearly goes the other way",
+        "0.74] at 8: its log-odds increase by 0.20 [0.10, 0.30] per doubling; but AUROC "
+        "clearly falls between some levels",
     ),
     "numbers of their own in every benchmark": (
         way(),
