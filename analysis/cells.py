@@ -16,7 +16,7 @@ import pandas as pd
 
 from contamination.analysis.conditions import (
     SWAPPED,
-    SecondStage,
+    TwoStageTraining,
     chosen,
     differences,
     recipe,
@@ -122,7 +122,7 @@ def open_cell(paths: CellPaths) -> Cell:
         second = None
         if paths.first is not None and paths.finetuning is not None:
             first = open_trained("cells.first", paths.first)
-            second = SecondStage(first, open_corpus(paths.finetuning))
+            second = TwoStageTraining(first, open_corpus(paths.finetuning))
         scores = open_scores(paths.clean), open_scores(paths.contaminated)
         scope = _scope(*scores)
         model = open_trained("cells.model", paths.model)
@@ -135,7 +135,7 @@ def make_cell(
     clean: Scores,
     contaminated: Scores,
     *,
-    second: SecondStage | None = None,
+    second: TwoStageTraining | None = None,
     scope: str = WHOLE,
 ) -> Cell:
     """Join the four artefacts; every example needs every score.
@@ -337,7 +337,7 @@ def _scored_model(scores: Scores) -> str:
     return scores.artifact.inputs["target"].removesuffix(CODE)
 
 
-def _with_flags(examples: pd.DataFrame, second: SecondStage | None) -> pd.DataFrame:
+def _with_flags(examples: pd.DataFrame, second: TwoStageTraining | None) -> pd.DataFrame:
     """The corpus's examples; of two stages with the flags of the fine-tuning set, too."""
     flags = examples.get(COLUMN, pd.Series("", examples.index)).tolist()
     if second is not None and COLUMN in second.texts.examples:

@@ -149,7 +149,7 @@ STAGES = {(True, False): PRETRAINING, (False, True): FINETUNING, (True, True): B
 
 
 @dataclass(frozen=True)
-class SecondStage:
+class TwoStageTraining:
     """What makes a cell one of two stages.
 
     Attributes:

@@ -52,7 +52,7 @@ class CellRecord:
     """The optimizer step at which each inserted copy was seen."""
     ledger: Mapping[str, int]
     """Counts of the corpus in words → number."""
-    made: Mapping[str, str]
+    training: Mapping[str, str]
     """How it was trained (`training_facts`), and what its launch took, where that is known."""
     settings: Mapping[str, Any]
     """Those that name the corpus's and the model's folders."""
@@ -69,7 +69,7 @@ def open_record(paths: CellPaths) -> CellRecord:
             evaluations=model.evaluations,
             exposures=model.exposures["step"].to_numpy(np.int64),
             ledger=ledger_counts(corpus.ledger, corpus.artifact.counts),
-            made={**training_facts(model), **_cost_facts(paths)},
+            training={**training_facts(model), **_cost_facts(paths)},
             settings={**_identity_settings(corpus.artifact), **_identity_settings(model.artifact)},
             methods=_class_by_method(open_scores(paths.contaminated)),
         )
@@ -162,7 +162,7 @@ def cell_facts(cell: Cell, record: CellRecord | None) -> Facts:
         **({"members in": PLACES[cell.stage], "scored": cell.scope} if cell.stage else {}),
         **({"epochs": str(cell.epochs)} if cell.epochs > 1 else {}),
         "seed": str(cell.seed),
-        **(record.made if record else {}),
+        **(record.training if record else {}),
     }
 
 

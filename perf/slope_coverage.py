@@ -96,7 +96,7 @@ class Report(NamedTuple):
     slope: float
     low: float
     high: float
-    said: Direction
+    stated: Direction
     missed: float
     """The share of the intervals at one number of copies that miss the truth."""
 
@@ -266,8 +266,8 @@ def unequal(reports: int) -> int:
 
 def _words(reports: Sequence[Report]) -> tuple[float, float, float]:
     """Returns the shares of reports in which the AUROC rises, falls and turns."""
-    ways = ([Direction.RISES], [Direction.FALLS], TURNS)
-    rises, falls, turns = (float(np.mean([r.said in way for r in reports])) for way in ways)
+    groups = ([Direction.RISES], [Direction.FALLS], TURNS)
+    rises, falls, turns = (float(np.mean([r.stated in g for r in reports])) for g in groups)
     return rises, falls, turns
 
 

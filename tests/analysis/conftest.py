@@ -187,7 +187,7 @@ def record(two_rates: list[Cell]) -> CellRecord:
         evaluations=pd.DataFrame({"step": steps, **losses}),
         exposures=np.arange(1500) % 30,
         ledger={"inserted copies": 1500},
-        made={"steps": "30", "code": "abc123"},
+        training={"steps": "30", "code": "abc123"},
         settings={"training": {"learning_rate": 1e-4, "name": "a </script> name"}},
         methods={"loss": "contamination.detection.methods.loss.Loss", "min_k": "gone.Method"},
     )

@@ -8,10 +8,9 @@ from contamination.analysis.cells import make_cell, name_apart, series_of
 from contamination.analysis.charts.gallery import charts_of_condition, charts_over
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from contamination.analysis.headline import headlines
-from contamination.analysis.markdown_report import OVER_CONDITIONS
 from contamination.analysis.page.build import page
 from contamination.analysis.page.data import page_data
-from contamination.analysis.publish import gather
+from contamination.analysis.publish import OVER_CONDITIONS, gather
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.sweeps import short, sweeps_of
