@@ -58,12 +58,12 @@ class Cell:
 
     name: str
     condition: str
-    """The name without the seed: cells of one condition differ in seeds alone."""
+    """The name without the seed: cells of one condition differ only in their seeds."""
     model: str
     learning_rate: float
     budget_tokens: int
     example_max_tokens: int | None
-    """Longest example in tokens; None: whatever fits into a sequence."""
+    """Longest example in tokens; None: whatever fits in a sequence."""
     last_tokens: int | None
     """The copies are within this many last tokens of the corpus; None: no such limit."""
     parameters: int | None
@@ -74,7 +74,7 @@ class Cell:
     """Copies in the corpus of a member, on average: over the members of the condition's cells once
     these are known (`name_apart`). None: there are no members."""
     stage: str | None
-    """Of a cell of two stages, where the members were inserted (`two_stages.STAGES`)."""
+    """Of a cell of two stages, where the members were inserted (`conditions.STAGES`)."""
     scope: str
     """Which part of the examples was scored."""
     epochs: int
@@ -98,12 +98,12 @@ class Cell:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """The artefacts' digests by name: what a report's folder is named after."""
+        """The artefacts' digests by name, after which a report's folder is named."""
         return {f"{self.name}/{artefact}": digest for artefact, digest in self.digests.items()}
 
     @cached_property
     def examples_digest(self) -> str:
-        """A hash of the examples and of who is a member: equal where cells share their examples."""
+        """A hash of the examples, members and occurrences: equal where cells share them."""
         return self._digest("example_id", "text", "member", "occurrences")
 
     @cached_property
@@ -205,7 +205,7 @@ def make_cell(
 
 
 def name_apart(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells in order of their numbers; those of one name get a piece of their scores' digest.
+    """Returns the cells in order; cells with the same name get a part of their scores' digest.
 
     A condition's name gets its mean occurrences where it differs from others of that name in them
     alone, and where they differ in something else the fields that do (`conditions.differences`).
@@ -232,7 +232,7 @@ def in_order(cell: Cell) -> tuple[Any, ...]:
 
 
 def series_of(cells: Sequence[Cell]) -> Series:
-    """Which conditions are one series along each factor: they agree in all else."""
+    """Returns which conditions form a series along each factor: they agree in all else."""
     return {
         (cell.condition, column): SharedSettings(recipe, cell.swapped)
         for cell in cells
@@ -258,7 +258,7 @@ def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _renamed(cell: Cell, condition: str) -> Cell:
-    """The cell under another condition's name."""
+    """Returns the cell under another condition's name."""
     return replace(cell, condition=condition, name=f"{condition}-seed{cell.seed}")
 
 
@@ -276,7 +276,7 @@ def _distinguishing_suffixes(cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def _with_mean_of_recipe(cells: Sequence[Cell]) -> list[Cell]:
-    """Each cell with the mean occurrences of all that differ from it in their seeds alone."""
+    """Returns the cells with the mean occurrences over cells that differ only in their seeds."""
     occurrences: dict[tuple[str, bool], list[float]] = {}
     for cell in cells:
         if cell.mean_occurrences is not None:
@@ -313,10 +313,10 @@ def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> Non
 
 
 def _scope(clean: Scores, contaminated: Scores) -> str:
-    """Which part of the examples was scored.
+    """Returns which part of the examples was scored.
 
     Raises:
-        ArtifactError: another one by the clean model.
+        ArtifactError: the clean model scored another part.
     """
     clean_scope, contaminated_scope = (
         str(origin(s.artifact).settings.get("scope", WHOLE)) for s in (clean, contaminated)
@@ -331,7 +331,7 @@ def _scope(clean: Scores, contaminated: Scores) -> str:
 
 
 def _scored_model(scores: Scores) -> str:
-    """The digest of the model whose scores they are, whether or not code of its own ran."""
+    """Returns the digest of the scored model, whether or not it ran code of its own."""
     from contamination.detection.models.hf_model import CODE
 
     return scores.artifact.inputs["target"].removesuffix(CODE)
@@ -348,7 +348,7 @@ def _with_flags(examples: pd.DataFrame, second: TwoStageTraining | None) -> pd.D
 
 
 def _ranked(examples: pd.DataFrame, scores: Sequence[Scores]) -> pd.DataFrame:
-    """The examples that are ranked by every one of the tables."""
+    """Returns the examples that all tables rank."""
     out = {name for s in scores for name in s.table["example_id"][~s.table["ranked"]]}
     return examples[~examples["example_id"].isin(out)].reset_index(drop=True)
 

@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 MOST_DRAWS = 200
-"""Resamples of a band: fewer than a table's, for it is read by eye."""
+"""Resamples of a band: fewer than a table's, since it is read by eye."""
 RATES = np.geomspace(1e-3, 1, 31)
 """The false-positive rates of a ROC curve."""
 EDGES = np.linspace(-4, 6, 21)
@@ -38,7 +38,7 @@ Z = 1.96
 
 
 class CurveKey(NamedTuple):
-    """Whose curve it is."""
+    """The condition, model and method of a curve."""
 
     condition: str
     checkpoint: str
@@ -57,12 +57,12 @@ class ScoreSample(NamedTuple):
 
     @property
     def measurable(self) -> bool:
-        """Whether there are both."""
+        """Whether there are members and non-members."""
         return len(self.members) > 0 and len(self.nonmembers) > 0
 
 
 ScoreSamples = Mapping[CurveKey, Sequence[ScoreSample]]
-"""Whose curve it is → its samples, one per cell."""
+"""Curve → its samples, one per cell."""
 
 
 def samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[ScoreSample]]:
@@ -131,7 +131,7 @@ def histogram_table(by_key: ScoreSamples) -> pd.DataFrame:
 
 
 def _counts(cell: ScoreSample) -> Floats:
-    """Members and non-members a bin (2 × bins)."""
+    """Returns the numbers of members and of non-members per bin (2 × bins)."""
     centre, spread = cell.nonmembers.mean(), cell.nonmembers.std() or 1.0
     sides = [(scores - centre) / spread for scores in (cell.members, cell.nonmembers)]
     inside = [np.clip(scores, EDGES[0], EDGES[-1]) for scores in sides]
@@ -139,7 +139,7 @@ def _counts(cell: ScoreSample) -> Floats:
 
 
 def _histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...]]:
-    """The rows of one place from its counts (benchmarks × 2 × bins): each benchmark weighs alike.
+    """Yields the rows of one curve from its counts (benchmarks × 2 × bins), weighted equally.
 
     The mean of K shares of n_k scores is at least as certain as one of K² / Σ 1/n_k scores: equal
     where the shares are equal.
@@ -157,7 +157,7 @@ def _histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...
 
 
 def measured(by_key: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
-    """The samples that have members and non-members."""
+    """Returns the samples with members and non-members."""
     measurable = {key: [cell for cell in cells if cell.measurable] for key, cells in by_key.items()}
     return {key: cells for key, cells in measurable.items() if cells}
 

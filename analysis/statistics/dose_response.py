@@ -44,14 +44,14 @@ FARTHEST = 2
 STEEPEST = 30.0
 """Log-odds within one fit; beyond, the scores separate the doses and b has no finite value."""
 TINY = 1e-12
-"""Below it, a difference is rounding."""
+"""Smaller differences are rounding."""
 VARIED = "members of one benchmark that differ in their occurrences"
 AMONG = "that score between the lowest and the highest 1% of the non-members"
 SEPARATED = f"members {AMONG} at several numbers of occurrences"
 
 
 class BenchmarkScores(NamedTuple):
-    """One benchmark's scores."""
+    """The scores of one benchmark."""
 
     log_occurrences: Scores
     """log2 of each member's occurrences (M)."""
@@ -67,7 +67,7 @@ class Curves(NamedTuple):
     slope: Scores
 
     def at(self, log_occurrences: float | Scores) -> Scores:
-        """The mean AUROC over benchmarks at one log2(dose) each (R)."""
+        """Returns the mean AUROC over benchmarks at one log2(dose) per curve (R)."""
         log_odds = self.levels + (self.slope * log_occurrences)[:, None]
         mean_auroc: Scores = logistic(log_odds).mean(axis=1)
         return mean_auroc
@@ -122,10 +122,10 @@ class _FitVariances(NamedTuple):
 
 
 def dose_response(samples: Sequence[BenchmarkScores], confidence: float) -> DoseResponse:
-    """The slope that the benchmarks share; the spread of its draws is that of its interval.
+    """Returns the benchmarks' common slope; its draws are as wide as its interval.
 
     Where the data are too few, `slope.needs` says what is missing and the value is NaN. A benchmark
-    whose members all score above (or below) its non-members says nothing of the slope: its level
+    whose members all score above (or below) its non-members does not inform the slope: its level
     is infinite.
     """
     members = sum(len(sample.members) for sample in samples)
@@ -153,7 +153,7 @@ def dose_response(samples: Sequence[BenchmarkScores], confidence: float) -> Dose
 
 
 def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
-    """The same regression on the AUROCs of whole groups: the estimate, then its draws.
+    """Returns the same regression on the AUROCs of whole groups: the estimate, then its draws.
 
     Args:
         x: log2 of the levels (K), at least two different ones.
@@ -176,7 +176,7 @@ def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
 
 
 def interval(slopes: Scores, confidence: float) -> tuple[float, float]:
-    """The first slope, plus and minus the normal quantile of the others' standard deviations.
+    """Returns the first slope ± the normal quantile times the others' standard deviation.
 
     A slope that differs from 0 by rounding has an interval that includes it.
     """
@@ -219,7 +219,7 @@ def _placements(sample: BenchmarkScores) -> Scores:
 
 
 def _lacking_data(samples: Sequence[BenchmarkScores], placements: Sequence[Scores]) -> str:
-    """What is missing for a slope; empty where nothing is.
+    """Returns what is missing for a slope; empty if nothing is.
 
     Args:
         samples: those that the slope is fitted to.
@@ -299,7 +299,7 @@ def _unbiased(fit: _Fit, spread: _FitVariances) -> _Fit:
 
 
 def _with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence: float) -> Curves:
-    """The estimate without its bias, then draws as spread as Student's interval."""
+    """Returns the estimate without its bias, then draws as wide as Student's interval."""
     pairs = list(zip(samples, fit.parts, strict=True))
     influence = [_influence(sample, part, fit.curvature) for sample, part in pairs]
     members, nonmembers = (
@@ -329,7 +329,7 @@ def _with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence: float
 def _influence(
     sample: BenchmarkScores, part: _BenchmarkFit, curvature: float
 ) -> tuple[Scores, Scores]:
-    """What each member (M×2) and each non-member (N×2) adds to the level and to the slope."""
+    """Returns the influence of each member (M×2) and non-member (N×2) on level and slope."""
     per_win = np.stack([np.full(len(part.away), 1 / part.weight.sum()), part.away / curvature], 1)
     leverage = part.weight * (per_win[:, 0] + part.away * per_win[:, 1])
     residuals = (part.share - part.fitted) / np.sqrt(np.maximum(1 - leverage, TINY))
@@ -344,7 +344,7 @@ def _influence(
 
 
 def _shifts_of_draws(drawn: Resample, members: Scores, nonmembers: Scores) -> Scores:
-    """How far every draw moves the level and the slope (D×2)."""
+    """Returns by how much each draw shifts the level and the slope (D×2)."""
     sides = (drawn.members, members), (drawn.nonmembers, nonmembers)
     moved: Scores = sum(counts @ side - side.sum(axis=0) for counts, side in sides)
     return moved
@@ -363,7 +363,7 @@ def _student_factor(
 
 
 def _curves_at_zero(fit: _Fit, levels: Scores, slope: Scores) -> Curves:
-    """Curves by their log-odds at log2(dose) = 0: the fit, then it moved by D draws (D×S, D)."""
+    """Returns curves by their log-odds at log2(dose) = 0: the fit, then its D shifts (D×S, D)."""
     slopes = fit.slope + np.r_[0.0, slope]
     centres = np.array([part.centre for part in fit.parts])
     at_centre = np.array([part.level for part in fit.parts]) + np.vstack([0 * centres, levels])

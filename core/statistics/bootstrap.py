@@ -29,7 +29,7 @@ Counts = NDArray[np.float32]
 DRAWS_AT_ONCE = 250
 """Draws of `draw_named_counts` per batch: it bounds memory, and seeds the streams."""
 WINDOW = 1.5
-"""Expected arrivals of a name in one window of `draw_named_counts`; seldom is a second needed."""
+"""Expected arrivals of a name per window of `draw_named_counts`; a second is rarely needed."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Ranked:
 
 
 def draw_counts(examples: int, draws: int, seed: int) -> Counts:
-    """How often each of `examples` is drawn in `draws` resamples (draws × examples)."""
+    """Returns how often each of `examples` is drawn in `draws` resamples (draws × examples)."""
     picked = np.random.default_rng(seed).integers(0, examples, (draws, examples))
     picked += np.arange(draws)[:, None] * examples
     counts = np.bincount(picked.ravel(), minlength=draws * examples)
@@ -130,7 +130,7 @@ class RankedSide:
 
 
 def ranked_side(scores: Scores, drawn: Counts) -> RankedSide:
-    """Sort one side's scores and accumulate the draws' counts in that order, from zero."""
+    """Sorts one side's scores and accumulates the draws' counts in that order, from zero."""
     order = np.argsort(-scores)
     sums = np.zeros((len(drawn), len(order) + 1), np.float32)
     np.cumsum(drawn[:, order], axis=1, out=sums[:, 1:])
@@ -138,7 +138,7 @@ def ranked_side(scores: Scores, drawn: Counts) -> RankedSide:
 
 
 def rank(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
-    """Sort one method's scores and accumulate the draws' counts in that order."""
+    """Sorts one method's scores and accumulates the draws' counts in that order."""
     return joined(ranked_side(members, drawn.members), ranked_side(nonmembers, drawn.nonmembers))
 
 
@@ -148,7 +148,7 @@ def joined(members: RankedSide, nonmembers: RankedSide) -> Ranked:
 
 
 def intervals(draws: Scores, confidence: float) -> tuple[Scores, Scores]:
-    """The percentile interval of each row of `draws` (R×D): R lower and R upper ends.
+    """Returns the percentile interval of each row of `draws` (R×D): R lower and R upper ends.
 
     Where every draw agrees (a perfect detector) it has no width.
     """

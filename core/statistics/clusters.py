@@ -27,11 +27,11 @@ Clusters = NDArray[np.intp]
 LEAST = 2
 """The fewest clusters per side that show how much clusters differ."""
 TINY = 1e-12
-"""A variance of draws that all agree, but for rounding."""
+"""A smaller variance of draws is rounding."""
 
 
 def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:
-    """How often each example is drawn in `draws` resamples of whole clusters (D × n)."""
+    """Returns how often each example is drawn in `draws` resamples of whole clusters (D × n)."""
     rng, size = np.random.default_rng(seed), np.bincount(cluster)
     rows = np.split(np.argsort(cluster, kind="stable"), np.cumsum(size)[:-1])
     enough = -(-len(cluster) // int(size.min()))
@@ -70,7 +70,7 @@ class Clustered:
     def estimate(
         self, members: Scores, nonmembers: Scores, wanted: Sequence[Metric]
     ) -> dict[str, Estimate]:
-        """Every wanted metric (by name) of one method's scores."""
+        """Returns every wanted metric, by name, of one method's scores."""
         by_clusters, by_examples = (
             estimate(members, nonmembers, drawn, wanted) for drawn in (self.whole, self.single)
         )

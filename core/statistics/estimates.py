@@ -41,19 +41,19 @@ class Estimate:
 
     @property
     def smallest_side(self) -> int:
-        """The fewest members or non-members on which any part of the value rests."""
+        """The fewest members or non-members behind any part of the value."""
         return min(self.n_members, self.n_nonmembers) if self.smallest is None else self.smallest
 
 
 def estimate(
     members: Scores, nonmembers: Scores, drawn: Resample, wanted: Sequence[Metric]
 ) -> dict[str, Estimate]:
-    """Every wanted metric (by name) of one method's scores."""
+    """Returns every wanted metric, by name, of one method's scores."""
     return estimate_ranked(bootstrap.rank(members, nonmembers, drawn), wanted)
 
 
 def estimate_ranked(ranked: Ranked, wanted: Sequence[Metric]) -> dict[str, Estimate]:
-    """Every wanted metric (by name) of one method's ranked scores."""
+    """Returns every wanted metric, by name, of one method's ranked scores."""
     return {metric.name: _estimate(ranked, metric) for metric in wanted}
 
 
@@ -68,7 +68,7 @@ def _estimate(ranked: Ranked, metric: Metric) -> Estimate:
 
 
 def not_carried(sizes: tuple[int, int], draws: int, needs: str) -> Estimate:
-    """An estimate without a number."""
+    """Returns an estimate without a number."""
     return Estimate(*sizes, np.nan, np.full(draws, np.nan), needs=needs)
 
 
@@ -96,7 +96,7 @@ def mean_over(benchmarks: Mapping[str, Estimate]) -> Estimate:
 
 
 def needs_over(benchmarks: Mapping[str, str]) -> str:
-    """What each benchmark lacks, such as "non-members in imdb"; empty where none lacks anything."""
+    """Returns what each benchmark lacks, such as "non-members in imdb"; empty if nothing."""
     where: dict[str, list[str]] = {}
     for name, needs in benchmarks.items():
         where.setdefault(needs, []).append(name)
@@ -115,7 +115,7 @@ def total_needs(estimates: Sequence[Estimate]) -> str:
 def mean_trials(
     trials: Sequence[float | None], weights: Sequence[float] | None = None
 ) -> float | None:
-    """The most trials that the weighted mean of independent estimates can be as certain as.
+    """Returns the most trials that the weighted mean of independent estimates can be as certain as.
 
     With weights w (equal by default) and n trials each, the mean of rates has the variance
     p(1 − p) Σ w² / n, for Σ w = 1. So many trials have the same: 1 / Σ (w² / n). It is the sum of
@@ -170,7 +170,7 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
 
 
 def standardised_differences(estimates: Sequence[Estimate], confidence: float) -> Scores:
-    """How clearly each AUROC differs from each other one (K×K).
+    """Returns how clearly each AUROC differs from each other one (K×K).
 
     Entry (i, j) is estimate j minus estimate i, divided by the distance between that difference and
     the end of its interval that is nearer to 0: the interval excludes 0 where the entry is above 1

@@ -12,7 +12,7 @@ DIGITS = 9
 
 
 def relabelled(members: Scores, nonmembers: Scores, draws: int, seed: int) -> Scores:
-    """Differences of the means if membership meant nothing: of random relabelings (draws).
+    """Returns differences of the means under random relabellings (draws).
 
     Membership is drawn at random, so these are what the difference would be without an effect
     (Fisher 1935), at any number of examples. How often each distinct value falls to the members is
@@ -35,7 +35,7 @@ def p_value(difference: float, relabelings: Scores) -> float:
 def conformal_p_values(
     scores: Scores, null: Scores, in_null: NDArray[np.bool_] | int = 0
 ) -> Scores:
-    """How likely a non-member scores at least as high: (1 + #{null ≥ score}) / (1 + n).
+    """Returns how likely a non-member scores at least as high: (1 + #{null ≥ score}) / (1 + n).
 
     Against n non-members; uniform on 1/(n+1), …, 1 for another non-member, and larger where scores
     are tied (Davison and Hinkley 1997, eq. 4.11). The least is 1/(n+1).
@@ -81,7 +81,7 @@ def clustered_p_values(
 def _own_reaching(
     scores: Scores, of: NDArray[np.intp], null: Scores, cluster: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """How many of its own cluster's null scores are as high as each score."""
+    """Returns how many null scores of its own cluster are at least as high as each score."""
     values, group = np.concatenate([null, scores]), np.concatenate([cluster, of])
     is_text = np.arange(len(values)) >= len(null)
     order = np.lexsort((is_text, -values, group))
