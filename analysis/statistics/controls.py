@@ -4,9 +4,9 @@ Neither can know a member, so the AUROC of each is 0.5 but for chance, in every 
 every method. Membership was drawn at random, example by example, and so were the occurrences. So
 what chance does is known: the roles of a benchmark's examples (inserted, never inserted,
 non-member) are permuted RELABELINGS times, the same for all methods (the blind baseline brings its
-own shuffled labels, `detection.baselines.blind`). The permutations are of the texts of all cells
-together, so that relabelled cells share as many members as the cells do: all of them, some, as many
-as chance has it, or none where members and non-members have changed places.
+own shuffled labels, `results.BlindBaselines`). The permutations are of the texts of all cells
+together (`analysis.statistics.relabelling`), so that relabelled cells share as many members as the
+cells do.
 
 Each AUROC's distance from 0.5, in standard deviations of its relabelings, is compared with the
 largest distance that a relabeling has anywhere in the report: over benchmarks, their mean, methods
@@ -26,6 +26,11 @@ from numpy.typing import NDArray
 
 from contamination.analysis.cells import CLEAN, Cell
 from contamination.analysis.statistics.groups import ANY, groups
+from contamination.analysis.statistics.relabelling import (
+    ExampleIds,
+    ids_by_benchmark,
+    shared_permutations,
+)
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import ALL
@@ -49,18 +54,6 @@ class ControlKey(NamedTuple):
 
 ControlAurocs = Mapping[ControlKey, Scores]
 """Key → AUROCs: first with the actual labels, then with each relabelling (1 + RELABELINGS)."""
-
-
-ExampleIds = NDArray[np.str_]
-
-
-def ids_by_benchmark(cells: Sequence[Cell]) -> Mapping[str, ExampleIds]:
-    """The ids of each benchmark's examples in any of the cells, ascending."""
-    examples = pd.concat([cell.examples[["benchmark", "example_id"]] for cell in cells])
-    return {
-        str(benchmark): np.unique(ids.to_numpy().astype(str))
-        for benchmark, ids in examples.groupby("benchmark")["example_id"]
-    }
 
 
 def control_aurocs(
@@ -263,35 +256,11 @@ def _relabelled_roles(examples: pd.DataFrame, ids: ExampleIds, seed: int) -> Ite
     member = examples["member"].to_numpy(bool)
     roles = Roles(member & (examples["occurrences"].to_numpy() > 0), ~member)
     yield Roles(*(role[:, None] for role in roles))
-    indices = np.searchsorted(ids, examples["example_id"].to_numpy().astype(str))
     rng = np.random.default_rng(seed)
     for start in range(0, RELABELINGS, CHUNK):
         number = min(CHUNK, RELABELINGS - start)
-        identity = np.tile(np.arange(len(ids), dtype=np.int32), (number, 1))
-        sources = _sources(rng.permuted(identity, axis=1), indices).T
+        sources = shared_permutations(examples, ids, number, rng).T
         yield Roles(*(np.ascontiguousarray(role[sources]) for role in roles))
-
-
-def _sources(permutations: NDArray[np.int32], indices: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Whose role each of a cell's n examples gets by each permutation (R×n, numbers below n).
-
-    An example takes the role of its image. Where the cell lacks that one, it takes the role of the
-    image's image, and so on: this permutes the cell's examples, uniformly where the permutation of
-    all examples (R×U) is uniform, and cells that lack few examples are permuted alike.
-
-    Args:
-        permutations: of all examples.
-        indices: of the cell's examples among all of them (n).
-    """
-    row_of = np.full(permutations.shape[1], -1)
-    row_of[indices] = np.arange(len(indices))
-    images = permutations[:, indices]
-    draw, column = np.nonzero(row_of[images] < 0)
-    while len(draw):
-        images[draw, column] = permutations[draw, images[draw, column]]
-        lacking = row_of[images[draw, column]] < 0
-        draw, column = draw[lacking], column[lacking]
-    return row_of[images]
 
 
 def _relabelled_aurocs(scores: Scores, roles: Iterator[Roles]) -> Scores:

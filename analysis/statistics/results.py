@@ -45,6 +45,11 @@ from contamination.analysis.cells import CLEAN, Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import default_variants
 from contamination.analysis.statistics.groups import ANY, ComparedGroup, groups, lacking, left_out
+from contamination.analysis.statistics.relabelling import (
+    ExampleIds,
+    Permutations,
+    shared_permutations,
+)
 from contamination.core.errors import DataError
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import (
@@ -94,25 +99,58 @@ Estimates = Mapping[Measure, Mapping[str, Estimate]]
 class BlindBaselines:
     """The blind baseline of a cell; cells that share their members share it.
 
-    It reads texts and who is a member, not how often a member was inserted. So seeds that draw only
-    the occurrences anew share the shuffled labels too, and their mean is no more certain than one.
+    It reads texts and who is a member, not how often a member was inserted. The shuffled labels are
+    shared too (`analysis.statistics.relabelling`), so that the mean over seeds with the same, or
+    almost the same, members is no more certain than one seed.
+
+    Args:
+        folds: of the baseline.
+        seed: draws the folds and the shuffled labels.
+        ids: `ids_by_benchmark` of all cells that are compared or averaged; None: of each cell.
     """
 
-    def __init__(self, folds: int, seed: int) -> None:
-        self._folds, self._seed = folds, seed
-        self._made: dict[str, Blind] = {}
+    def __init__(self, folds: int, seed: int, ids: Mapping[str, ExampleIds] | None = None) -> None:
+        self._folds, self._seed, self._ids = folds, seed, ids
+        self._by_members: dict[str, Blind] = {}
 
     def __call__(self, cell: Cell) -> Blind:
         """Returns one row per example of the cell."""
         key = cell.membership_digest
-        if key not in self._made:
+        if key not in self._by_members:
             fold_seed = derive(self._seed, BLIND, key)
-            self._made[key] = blind_of(cell.examples, self._folds, fold_seed)
-        return self._made[key]
+            shuffles = self._shuffles(cell) if self._ids else None
+            self._by_members[key] = blind_of(cell.examples, self._folds, fold_seed, shuffles)
+        return self._by_members[key]
+
+    def _shuffles(self, cell: Cell) -> dict[str, Permutations]:
+        assert self._ids is not None
+        return {
+            str(benchmark): shared_permutations(
+                examples,
+                self._ids[str(benchmark)],
+                NULLS,
+                np.random.default_rng(derive(self._seed, BLIND, "shuffles", benchmark)),
+            )
+            for benchmark, examples in cell.examples.groupby("benchmark")
+        }
 
 
-def blind_of(examples: pd.DataFrame, folds: int, seed: int) -> Blind:
-    """The rows in the order of `examples`; NaN where a benchmark has too few to learn from."""
+def blind_of(
+    examples: pd.DataFrame,
+    folds: int,
+    seed: int,
+    shuffles: Mapping[str, Permutations] | None = None,
+) -> Blind:
+    """Returns the blind baseline's rows in the order of `examples`.
+
+    They are NaN where a benchmark has too few examples to learn from.
+
+    Args:
+        examples: of all benchmarks.
+        folds: of the baseline.
+        seed: draws the folds.
+        shuffles: by benchmark, whose label each example gets (NULLS × n); None: drawn anew.
+    """
     placed = np.full((len(examples), 1 + NULLS), np.nan)
     for benchmark in sorted(examples["benchmark"].unique()):
         rows = np.flatnonzero(examples["benchmark"] == benchmark)
@@ -125,8 +163,11 @@ def blind_of(examples: pd.DataFrame, folds: int, seed: int) -> Blind:
         if problem:
             log.warning("%s: %s; it is left out.", benchmark, problem)
             continue
-        own_seed = derive(seed, benchmark)
-        placed[rows] = blind_baseline(texts, member, own_seed, folds).placed
+        shuffled = None if shuffles is None else shuffles[benchmark]
+        benchmark_seed = derive(seed, benchmark)
+        placed[rows] = blind_baseline(
+            texts, member, benchmark_seed, folds, shuffles=shuffled
+        ).placed
     return Blind(placed)
 
 

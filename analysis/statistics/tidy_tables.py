@@ -20,6 +20,7 @@ from contamination.analysis.statistics import controls, flagged, paired, pooled,
 from contamination.analysis.statistics import trends as trends_module
 from contamination.analysis.statistics.counterfactual import replicates_table
 from contamination.analysis.statistics.flagged import flags_table
+from contamination.analysis.statistics.relabelling import ids_by_benchmark
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,11 @@ def statistics(
     experiment: str, seed: int, cells: Sequence[Cell], config: AnalysisConfig
 ) -> Statistics:
     """Every table of the cells. `seed` draws the resamples and the baseline's folds."""
-    blind = results.BlindBaselines(config.blind_folds, seed)
+    ids = ids_by_benchmark(cells)
+    blind = results.BlindBaselines(config.blind_folds, seed, ids)
     rows: dict[str, list[dict[str, Any]]] = {"results": [], "pooled": [], "paired": [], "trend": []}
     rows["unflagged"] = []
     conditions = []
-    ids = controls.ids_by_benchmark(cells)
     distances_by_name: dict[str, dict[str, Mapping[str, controls.Distances]]] = {
         "cell": {},
         "condition": {},

@@ -17,17 +17,16 @@ from contamination.analysis.statistics.controls import (
     ControlKey,
     _relabelled_aurocs,
     _relabelled_roles,
-    _sources,
     by_control,
     control_aurocs,
     control_rows,
     control_warning,
     distances,
-    ids_by_benchmark,
     mean_control_aurocs,
     off_controls,
     with_p_values,
 )
+from contamination.analysis.statistics.relabelling import ids_by_benchmark, induced_permutations
 from contamination.analysis.statistics.results import BlindBaselines
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.core.statistics.metrics import auroc_value
@@ -237,11 +236,23 @@ def test_seeds_that_share_almost_all_members_are_relabelled_together(make, chang
         assert mean_control_aurocs(of_seeds)[look][1:].std() > 0.95 * aurocs[1:].std(), look
 
 
+def test_blind_baselines_of_almost_the_same_members_share_their_shuffled_labels(make):
+    """Else their mean over seeds looks more certain than it is, as above."""
+    cells = [without_one(make(benchmarks=["boolq"]), place) for place in (3, 40)]
+    ids = ids_by_benchmark(cells)
+    blinds = BlindBaselines(QUICK.blind_folds, 0, ids)
+    first, second = (
+        control_aurocs(cell, blinds(cell), 0, ids)[ControlKey("blind", "", "boolq")]
+        for cell in cells
+    )
+    assert np.corrcoef(first[1:], second[1:])[0, 1] > 0.5
+
+
 def test_a_cell_that_lacks_examples_is_permuted_uniformly():
     """All 6 permutations of the 3 examples that a cell has out of 5."""
     every = np.tile(np.arange(5, dtype=np.int32), (6000, 1))
     permutations = np.random.default_rng(0).permuted(every, axis=1)
-    sources = _sources(permutations, np.array([4, 0, 2]))
+    sources = induced_permutations(permutations, np.array([4, 0, 2]))
     orders, counts = np.unique(sources, axis=0, return_counts=True)
     assert sorted(map(tuple, orders.tolist())) == sorted(permutations_of(range(3)))
     assert np.abs(counts - 1000).max() < 4 * 1000**0.5
