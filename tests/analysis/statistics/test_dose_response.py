@@ -213,7 +213,7 @@ def test_constant_auroc_does_not_fall_with_poisson_doses():
     values = np.array([each.slope for each in made])
     error = values.std() / len(values) ** 0.5
     assert abs(values.mean()) < 4 * error < 0.12
-    assert sum(each.said is not Direction.FLAT for each in made) <= 15  # 0.1% at 5%
+    assert sum(each.stated is not Direction.FLAT for each in made) <= 15  # 0.1% at 5%
     held = sum(each.low <= 0 <= each.high for each in made)
     assert held >= 105  # 0.1% at 94%
 
