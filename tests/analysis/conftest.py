@@ -129,9 +129,13 @@ def results_table(
 ) -> pd.DataFrame:
     """The results of `statistics` alone, which takes less time."""
     from contamination.analysis.statistics import controls, results
+    from contamination.analysis.statistics.relabelling import ids_by_benchmark
 
-    blind = results.BlindBaselines(config.blind_folds, seed)
-    far = {c.name: controls.distances(controls.control_aurocs(c, blind(c), seed)) for c in cells}
+    ids = ids_by_benchmark(cells)
+    blind = results.BlindBaselines(config.blind_folds, seed, ids)
+    far = {
+        c.name: controls.distances(controls.control_aurocs(c, blind(c), seed, ids)) for c in cells
+    }
     rows = [
         {"experiment": experiment, **row}
         for cell in cells
