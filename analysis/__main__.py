@@ -26,15 +26,16 @@ def wandb(config: DictConfig) -> None:
     """Pull the results back from Weights & Biases, or from a local record of it."""
     from contamination.analysis.wandb.read import write_wandb_report
 
-    made = write_wandb_report(convert(_named(config), WandbReport))
-    print(f"wrote {made.path}: {made.counts['cells']} cells, {made.counts['estimates']} estimates")
+    report = write_wandb_report(convert(_named(config), WandbReport))
+    counts = report.counts
+    print(f"wrote {report.path}: {counts['cells']} cells, {counts['estimates']} estimates")
 
 
 def view(config: DictConfig) -> None:
     """Save a view of a project in Weights & Biases, and print its address."""
-    from contamination.analysis.wandb.view import ViewConfig, save_view
+    from contamination.analysis.wandb.view import WandbViewConfig, save_view
 
-    print(save_view(convert(_named(config), ViewConfig)))
+    print(save_view(convert(_named(config), WandbViewConfig)))
 
 
 def _named(config: DictConfig) -> DictConfig:

@@ -1,4 +1,4 @@
-"""An experiment cell as the analysis sees it: its facts, its examples and their scores."""
+"""Experiment cells: their facts, their examples and the examples' scores, read and checked."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from contamination.analysis.conditions import FACTORS, SWAPPED, Second, chosen, differences, recipe
+from contamination.analysis.conditions import (
+    SWAPPED,
+    TwoStageTraining,
+    chosen,
+    differences,
+    recipe,
+)
 from contamination.analysis.config import CellPaths
+from contamination.analysis.factors import FACTORS
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.integrity import reading
 from contamination.detection.config import WHOLE
@@ -29,15 +36,15 @@ CLEAN = "clean"
 CONTAMINATED = "contaminated"
 
 
-class Shared(NamedTuple):
-    """What the conditions of one series share."""
+class SharedSettings(NamedTuple):
+    """What the conditions of a series share."""
 
     recipe: str
     """`conditions.recipe` without the factor."""
     swapped: bool
 
 
-Series = Mapping[tuple[str, str], Shared]
+Series = Mapping[tuple[str, str], SharedSettings]
 """(condition, factor's column) → what its series shares."""
 
 
@@ -45,29 +52,29 @@ Series = Mapping[tuple[str, str], Shared]
 class Cell:
     """One cell, read and checked.
 
-    `scores[checkpoint]` has one row an example, in the order of `examples`, and a column a
+    `scores[checkpoint]` has one row per example, in the order of `examples`, and one column per
     (method, variant).
     """
 
     name: str
     condition: str
-    """The name without the seed: cells of one condition differ in seeds alone."""
+    """The name without the seed: cells of one condition differ only in their seeds."""
     model: str
     learning_rate: float
     budget_tokens: int
     example_max_tokens: int | None
-    """Longest example in tokens; None: whatever fits into a sequence."""
+    """Longest example in tokens; None: whatever fits in a sequence."""
     last_tokens: int | None
-    """The copies stand in the last so many tokens of the corpus; None: no such limit."""
+    """The copies are within this many last tokens of the corpus; None: no such limit."""
     parameters: int | None
-    """Weights of the model; None: its folder doesn't say."""
+    """Number of weights of the model; None: its folder does not record it."""
     swapped: bool
     """Whether members and non-members have changed places."""
     mean_occurrences: float | None
     """Copies in the corpus of a member, on average: over the members of the condition's cells once
     these are known (`name_apart`). None: there are no members."""
     stage: str | None
-    """Of a cell of two stages, where the members were inserted (`two_stages.STAGES`)."""
+    """Of a cell of two stages, where the members were inserted (`conditions.STAGES`)."""
     scope: str
     """Which part of the examples was scored."""
     epochs: int
@@ -78,11 +85,11 @@ class Cell:
     chosen: Mapping[str, Any]
     """`conditions.chosen`: the same as fields."""
     series: Mapping[str, str]
-    """For each of `conditions.FACTORS` the recipe without it."""
+    """For the column of each of `factors.FACTORS` the recipe without it."""
     digests: Mapping[str, str]
     examples: pd.DataFrame
-    """Those that are ranked: what the scores say of the others is in `flags`. `contamination` names
-    the corpora that share text with an example beside its copies (`injection.contamination`)."""
+    """The examples that are ranked; `flags` counts the others. The column `contamination` names the
+    corpora that share text with an example apart from its copies (`injection.contamination`)."""
     scores: Mapping[str, pd.DataFrame]
     defaults: Collection[tuple[str, str]]
     """The (method, variant) that have the method's own hyperparameters."""
@@ -91,12 +98,12 @@ class Cell:
 
     @property
     def inputs(self) -> dict[str, str]:
-        """The artefacts' digests by name: what a report's folder is named after."""
+        """The artefacts' digests by name, after which a report's folder is named."""
         return {f"{self.name}/{artefact}": digest for artefact, digest in self.digests.items()}
 
     @cached_property
     def examples_digest(self) -> str:
-        """A hash of the examples and of who is a member: equal where cells share their examples."""
+        """A hash of the examples, members and occurrences: equal where cells share them."""
         return self._digest("example_id", "text", "member", "occurrences")
 
     @cached_property
@@ -115,7 +122,7 @@ def open_cell(paths: CellPaths) -> Cell:
         second = None
         if paths.first is not None and paths.finetuning is not None:
             first = open_trained("cells.first", paths.first)
-            second = Second(first, open_corpus(paths.finetuning))
+            second = TwoStageTraining(first, open_corpus(paths.finetuning))
         scores = open_scores(paths.clean), open_scores(paths.contaminated)
         scope = _scope(*scores)
         model = open_trained("cells.model", paths.model)
@@ -128,10 +135,10 @@ def make_cell(
     clean: Scores,
     contaminated: Scores,
     *,
-    second: Second | None = None,
+    second: TwoStageTraining | None = None,
     scope: str = WHOLE,
 ) -> Cell:
-    """Join the four artefacts; every score of every example must be there.
+    """Join the four artefacts; every example needs every score.
 
     Args:
         corpus: the contaminated corpus.
@@ -188,17 +195,17 @@ def make_cell(
         seed=seed,
         recipe=recipe(*configs),
         chosen=chosen(*configs),
-        series={factor: recipe(*configs, without=factor) for factor in FACTORS},
-        digests={name: each.artifact.digest for name, each in opened.items()},
+        series={f.column: recipe(*configs, without=f.column) for f in FACTORS},
+        digests={name: artefact.artifact.digest for name, artefact in opened.items()},
         examples=examples,
-        scores={name: _wide(table, examples) for name, table in tables.items()},
+        scores={name: _scores_by_method(table, examples) for name, table in tables.items()},
         defaults=_defaults(contaminated.table),
         flags={name: counted(_last_step(table.table)) for name, table in tables.items()},
     )
 
 
 def name_apart(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells in order of their numbers; those of one name get a piece of their scores' digest.
+    """Returns the cells in order; cells with the same name get a part of their scores' digest.
 
     A condition's name gets its mean occurrences where it differs from others of that name in them
     alone, and where they differ in something else the fields that do (`conditions.differences`).
@@ -208,10 +215,10 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
     """
     cells = _conditions_apart(_with_mean_of_recipe(cells))
     taken = Counter(cell.name for cell in cells)
-    named = [replace(c, name=c.name + _piece(c) * (taken[c.name] > 1)) for c in cells]
-    name, times = Counter(cell.name for cell in named).most_common(1)[0]
+    named = [replace(c, name=c.name + _digest_suffix(c) * (taken[c.name] > 1)) for c in cells]
+    commonest, times = Counter(cell.name for cell in named).most_common(1)[0]
     if times > 1:
-        raise ConfigError(f"cells holds {name} {times} times: give each cell once.")
+        raise ConfigError(f"cells contains {commonest} {times} times: give each cell once.")
     return sorted(named, key=in_order)
 
 
@@ -225,33 +232,38 @@ def in_order(cell: Cell) -> tuple[Any, ...]:
 
 
 def series_of(cells: Sequence[Cell]) -> Series:
-    """Which conditions are one series along each factor: they agree in all else."""
+    """Returns which conditions form a series along each factor: they agree in all else."""
     return {
-        (cell.condition, column): Shared(recipe, cell.swapped)
+        (cell.condition, column): SharedSettings(recipe, cell.swapped)
         for cell in cells
         for column, recipe in cell.series.items()
     }
 
 
 def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
-    """Conditions that hold one recipe and each seed once: only those are pooled."""
+    """Returns the cells in conditions that have one recipe and each seed once, for pooling."""
     by_name: dict[str, list[Cell]] = {}
     for cell in cells:
         by_name.setdefault(cell.condition, []).append(cell)
-    pieces = {name: _pieces(some) for name, some in by_name.items()}
-    named = [_called(c, c.condition + pieces[c.condition][c.recipe]) for c in cells]
+    suffixes = {
+        name: _distinguishing_suffixes(cells_of_name) for name, cells_of_name in by_name.items()
+    }
+    named = [_renamed(c, c.condition + suffixes[c.condition][c.recipe]) for c in cells]
     seeds = Counter((cell.condition, cell.seed) for cell in named)
     twice = {condition for (condition, _), times in seeds.items() if times > 1}
-    return [replace(c, condition=c.condition + _piece(c) * (c.condition in twice)) for c in named]
+    return [
+        replace(c, condition=c.condition + _digest_suffix(c) * (c.condition in twice))
+        for c in named
+    ]
 
 
-def _called(cell: Cell, condition: str) -> Cell:
-    """The cell under another condition's name."""
+def _renamed(cell: Cell, condition: str) -> Cell:
+    """Returns the cell under another condition's name."""
     return replace(cell, condition=condition, name=f"{condition}-seed{cell.seed}")
 
 
-def _pieces(cells: Sequence[Cell]) -> dict[str, str]:
-    """Recipe → what tells it from the others of these cells, which have one name."""
+def _distinguishing_suffixes(cells: Sequence[Cell]) -> dict[str, str]:
+    """Returns recipe → a suffix that distinguishes it from the others with the same name."""
     recipes = {cell.recipe: cell for cell in cells}
     if len(recipes) == 1:
         return dict.fromkeys(recipes, "")
@@ -264,12 +276,12 @@ def _pieces(cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def _with_mean_of_recipe(cells: Sequence[Cell]) -> list[Cell]:
-    """Each cell with the mean occurrences of all that differ from it in their seeds alone."""
-    found: dict[tuple[str, bool], list[float]] = {}
+    """Returns the cells with the mean occurrences over cells that differ only in their seeds."""
+    occurrences: dict[tuple[str, bool], list[float]] = {}
     for cell in cells:
         if cell.mean_occurrences is not None:
-            found.setdefault((cell.recipe, cell.swapped), []).append(cell.mean_occurrences)
-    means = {key: fmean(some) for key, some in found.items()}
+            occurrences.setdefault((cell.recipe, cell.swapped), []).append(cell.mean_occurrences)
+    means = {key: fmean(means) for key, means in occurrences.items()}
     return [replace(c, mean_occurrences=means.get((c.recipe, c.swapped))) for c in cells]
 
 
@@ -278,22 +290,22 @@ def _mean_occurrences(examples: pd.DataFrame) -> float | None:
     return float(members["occurrences"].mean()) if len(members) else None
 
 
-def _piece(cell: Cell) -> str:
-    """What tells a cell's name from those of cells that have the same facts."""
+def _digest_suffix(cell: Cell) -> str:
+    """Returns a suffix that distinguishes cells with the same facts."""
     return f"-{cell.digests[CONTAMINATED][:6]}"
 
 
 def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:
-    """Raise an ArtifactError for scores of another model; what a server ran, the cell says."""
+    """Raise an ArtifactError for scores of another model; a server's model is taken as given."""
     from contamination.detection.models.base import SERVED
 
-    digest = _scored(contaminated)
+    digest = _scored_model(contaminated)
     if digest != model.artifact.digest and not digest.endswith(SERVED):
         raise ArtifactError(
             f"cells.contaminated is {contaminated.artifact.path}: these are not scores of the "
-            f"model {model.artifact.path}; give the scores that were made from that folder."
+            f"model {model.artifact.path}; give the scores of the model in that folder."
         )
-    if _scored(clean) in (digest, model.artifact.digest):
+    if _scored_model(clean) in (digest, model.artifact.digest):
         raise ArtifactError(
             f"cells.clean is {clean.artifact.path}: these are scores of the contaminated model "
             "itself; give the scores of the model that it was trained from."
@@ -301,41 +313,42 @@ def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> Non
 
 
 def _scope(clean: Scores, contaminated: Scores) -> str:
-    """Which part of the examples was scored.
+    """Returns which part of the examples was scored.
 
     Raises:
-        ArtifactError: another one by the clean model.
+        ArtifactError: the clean model scored another part.
     """
-    one, other = (
+    clean_scope, contaminated_scope = (
         str(origin(s.artifact).settings.get("scope", WHOLE)) for s in (clean, contaminated)
     )
-    if one != other:
+    if clean_scope != contaminated_scope:
         raise ArtifactError(
-            f"cells.clean is {clean.artifact.path}: its detection.scope is {one!r}, and that of "
-            f"cells.contaminated {other!r}. Give scores of the same part of the examples."
+            f"cells.clean is {clean.artifact.path}: its detection.scope is {clean_scope!r}, and "
+            f"that of cells.contaminated {contaminated_scope!r}. Give scores of the same part of "
+            "the examples."
         )
-    return one
+    return clean_scope
 
 
-def _scored(scores: Scores) -> str:
-    """The digest of the model whose scores they are, whether or not code of its own ran."""
+def _scored_model(scores: Scores) -> str:
+    """Returns the digest of the scored model, whether or not it ran code of its own."""
     from contamination.detection.models.hf_model import CODE
 
     return scores.artifact.inputs["target"].removesuffix(CODE)
 
 
-def _with_flags(examples: pd.DataFrame, second: Second | None) -> pd.DataFrame:
+def _with_flags(examples: pd.DataFrame, second: TwoStageTraining | None) -> pd.DataFrame:
     """The corpus's examples; of two stages with the flags of the fine-tuning set, too."""
     flags = examples.get(COLUMN, pd.Series("", examples.index)).tolist()
     if second is not None and COLUMN in second.texts.examples:
-        own = second.texts.examples.set_index("example_id")[COLUMN]
-        further = own.reindex(examples["example_id"], fill_value="").tolist()
+        flags_of_texts = second.texts.examples.set_index("example_id")[COLUMN]
+        further = flags_of_texts.reindex(examples["example_id"], fill_value="").tolist()
         flags = [both_flags(*pair) for pair in zip(flags, further, strict=True)]
     return examples.assign(**{COLUMN: flags})
 
 
 def _ranked(examples: pd.DataFrame, scores: Sequence[Scores]) -> pd.DataFrame:
-    """The examples that are ranked by every one of the tables."""
+    """Returns the examples that all tables rank."""
     out = {name for s in scores for name in s.table["example_id"][~s.table["ranked"]]}
     return examples[~examples["example_id"].isin(out)].reset_index(drop=True)
 
@@ -344,20 +357,24 @@ def _last_step(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["checkpoint_step"] == table["checkpoint_step"].max()]
 
 
-def _wide(scores: Scores, examples: pd.DataFrame) -> pd.DataFrame:
+def _scores_by_method(scores: Scores, examples: pd.DataFrame) -> pd.DataFrame:
     """Examples × (method, variant), of the last training step that was scored."""
     folder = scores.artifact.path
     table = _last_step(scores.table)
     key = ["example_id", "method", "variant"]
     twice = table[table.duplicated(key)]
     if len(twice):
-        raise DataError(f"{folder}: {_at(twice.iloc[0])} was scored twice: score it again.")
+        raise DataError(
+            f"{folder}: {_example_and_method(twice.iloc[0])} was scored twice: score it again."
+        )
     pivoted = table.pivot(index="example_id", columns=["method", "variant"], values="score")
     wide: pd.DataFrame = pivoted.reindex(examples["example_id"]).sort_index(axis=1)
     missing = np.argwhere(~np.isfinite(wide.to_numpy(np.float64)))
     if len(missing):
         row, column = missing[0]
-        place = _at({"example_id": wide.index[row], "method": wide.columns[column][0]})
+        place = _example_and_method(
+            {"example_id": wide.index[row], "method": wide.columns[column][0]}
+        )
         raise DataError(
             f"{folder}: {place} has no finite score ({len(missing)} are missing or NaN): "
             "give the scores of this corpus's examples, or score them again."
@@ -366,9 +383,9 @@ def _wide(scores: Scores, examples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _defaults(table: pd.DataFrame) -> frozenset[tuple[str, str]]:
-    own = table.loc[table["default"], ["method", "variant"]].drop_duplicates()
-    return frozenset(own.itertuples(index=False, name=None))
+    default_pairs = table.loc[table["default"], ["method", "variant"]].drop_duplicates()
+    return frozenset(default_pairs.itertuples(index=False, name=None))
 
 
-def _at(row: Mapping[str, Any] | pd.Series[Any]) -> str:
+def _example_and_method(row: Mapping[str, Any] | pd.Series[Any]) -> str:
     return f"example {row['example_id']}, method {row['method']},"

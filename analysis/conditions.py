@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from contamination.analysis.factors import BY_COLUMN
 from contamination.core.config import names
 from contamination.core.errors import ArtifactError
 from contamination.injection.config import InjectionConfig
@@ -28,21 +29,11 @@ from contamination.training.trained_model import Checkpoint
 CORPUS_NODES = ("corpus", "benchmark", "occurrences", "rewording", "injection", "tokenizer")
 MODEL_NODES = ("model", "training", "deepspeed")
 
-FACTORS: Mapping[str, tuple[str, ...]] = {
-    "learning_rate": ("training.learning_rate",),
-    "budget_tokens": ("injection.budget_tokens",),
-    "example_max_tokens": ("injection.example_max_tokens",),
-    "parameters": ("model",),
-    "mean_occurrences": ("occurrences",),
-    "epochs": ("training.epochs",),
-}
-"""Facts of a cell that a series can run along, and the config fields that each one replaces."""
-
 CLASS = "._target_"
-"""Ends a field that says which class is meant: not a number, so a series has one of them."""
+"""Ends a field that names a class, which is the same for all conditions of a series."""
 
 LONGEST = 40
-"""Characters of a condition's name that say what tells it from others."""
+"""Most characters of the part of a condition's name that distinguishes it from others."""
 
 SWAPPED = "injection.swap_members"
 """Tells a cell from its swapped replicate; kept out of every recipe."""
@@ -58,70 +49,82 @@ def recipe(corpus: Nodes, model: Nodes, more: Nodes | None = None, *, without: s
         corpus: the injection stage's config.
         model: the training stage's config.
         more: what else was chosen, such as a second stage's.
-        without: one of `FACTORS`, to leave out: cells that agree are one series along it.
+        without: the column of a factor to leave out: cells that agree are one series along it.
     """
-    left_out = FACTORS.get(without, ())
+    left_out = BY_COLUMN[without].fields if without else ()
     flat = chosen(corpus, model, more)
-    kept = {k: v for k, v in flat.items() if k.endswith(CLASS) or not k.startswith(left_out)}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+    chosen_fields = {
+        k: v for k, v in flat.items() if k.endswith(CLASS) or not k.startswith(left_out)
+    }
+    return hashlib.sha256(
+        json.dumps(chosen_fields, sort_keys=True, default=str).encode()
+    ).hexdigest()
 
 
 def chosen(corpus: Nodes, model: Nodes, more: Nodes | None = None) -> dict[str, Any]:
     """The fields of all configs that make a `recipe`, such as {"training.schedule": "cosine"}."""
     nodes = {node: corpus.get(node) for node in CORPUS_NODES}
-    flat = _flat({**nodes, **{node: model.get(node) for node in MODEL_NODES}, **(more or {})})
-    return {k: v for k, v in flat.items() if not (k.startswith(SWAPPED) or _says_nothing(k, v))}
+    flat = _flattened({**nodes, **{node: model.get(node) for node in MODEL_NODES}, **(more or {})})
+    return {
+        k: v for k, v in flat.items() if not (k.startswith(SWAPPED) or _changes_no_result(k, v))
+    }
 
 
 def differences(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """What tells each recipe from the others, for a name: "-schedule_cosine" or "-Poisson".
+    """Returns what distinguishes recipes, for names: "-schedule_cosine" or "-Poisson".
 
     Args:
         recipes: a recipe's hash → its `chosen` fields; two or more.
 
     Returns:
         For each the fields that all of them have and not all alike; a piece of the hash where
-        these don't tell all apart or are too many for a name.
+        these do not distinguish all or are too many for a name.
     """
-    first, *rest = recipes.values()
-    shared = [name for name in sorted(first) if all(name in flat for flat in rest)]
-    unlike = [name for name in shared if any(flat[name] != first[name] for flat in rest)]
-    names = {
-        key: "".join(_said(name, flat[name]) for name in unlike) for key, flat in recipes.items()
+    first, *others_recipes = recipes.values()
+    shared = [name for name in sorted(first) if all(name in flat for flat in others_recipes)]
+    differing = [
+        name for name in shared if any(flat[name] != first[name] for flat in others_recipes)
+    ]
+    name_of_recipe = {
+        key: "".join(_part_of_name(name, flat[name]) for name in differing)
+        for key, flat in recipes.items()
     }
-    if len(set(names.values())) < len(recipes) or max(map(len, names.values())) > LONGEST:
+    if (
+        len(set(name_of_recipe.values())) < len(recipes)
+        or max(map(len, name_of_recipe.values())) > LONGEST
+    ):
         return {key: f"-{key[:6]}" for key in recipes}
-    return names
+    return name_of_recipe
 
 
-def _said(name: str, value: Any) -> str:
+def _part_of_name(name: str, value: Any) -> str:
     """A field in a name of files: its last word and its value, or a class's own name."""
     if name.endswith(CLASS):
         return f"-{str(value).rpartition('.')[2]}"
-    own = name.rpartition(".")[2]
+    field_name = name.rpartition(".")[2]
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"-{own}{value:.6g}"
-    return f"-{own}_{re.sub(r'[^0-9A-Za-z_.]+', '_', str(value)).strip('_')}"
+        return f"-{field_name}{value:.6g}"
+    return f"-{field_name}_{re.sub(r'[^0-9A-Za-z_.]+', '_', str(value)).strip('_')}"
 
 
 def parts_of(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
     """The pooled rows of each condition, in their order."""
-    return {str(name): part for name, part in pooled.groupby("condition", sort=False)}
+    return {str(name): rows for name, rows in pooled.groupby("condition", sort=False)}
 
 
-def _flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} → {"a.b": 1}; lists are values. Null says the same as no field at all."""
+def _flattened(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} → {"a.b": 1}; lists are values. Null means the same as a missing field."""
     flat: dict[str, Any] = {}
     for key, value in node.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
+            flat |= _flattened(value, f"{prefix}{key}.")
         elif value is not None:
             flat[f"{prefix}{key}"] = value
     return flat
 
 
-def _says_nothing(key: str, value: Any) -> bool:
-    """Whether a field holds a random draw, a place, or a way of running that changes no result.
+def _changes_no_result(key: str, value: Any) -> bool:
+    """Returns whether a field is a seed, a path, or a way of running that changes no result.
 
     So does one that older configs lack, where it has its default.
     """
@@ -134,7 +137,11 @@ def _says_nothing(key: str, value: Any) -> bool:
 @cache
 def _fields() -> Mapping[str, Field[Any]]:
     schemas = {"injection": InjectionConfig, "model": ModelConfig, "training": TrainingConfig}
-    return {f"{node}.{own.name}": own for node, schema in schemas.items() for own in fields(schema)}
+    return {
+        f"{node}.{field.name}": field
+        for node, schema in schemas.items()
+        for field in fields(schema)
+    }
 
 
 STAGES = {(True, False): PRETRAINING, (False, True): FINETUNING, (True, True): BOTH}
@@ -142,7 +149,7 @@ STAGES = {(True, False): PRETRAINING, (False, True): FINETUNING, (True, True): B
 
 
 @dataclass(frozen=True)
-class Second:
+class TwoStageTraining:
     """What makes a cell one of two stages.
 
     Attributes:
@@ -159,7 +166,7 @@ class Second:
         Raises:
             ArtifactError: nowhere.
         """
-        seen = tuple(bool(len(own.exposures)) for own in (self.first, model))
+        seen = tuple(bool(len(checkpoint.exposures)) for checkpoint in (self.first, model))
         if seen not in STAGES:
             raise ArtifactError(
                 f"cells.model is {model.artifact.path}: neither it nor the model that it was "
@@ -171,25 +178,25 @@ class Second:
     def check(self, model: Checkpoint, examples: pd.DataFrame) -> None:
         """Raise an ArtifactError where the model is not of this start and this set.
 
-        Nor may the set hold copies of an example that is no member in the corpus (`examples`): it
-        would be counted as one that no model saw.
+        Nor may the set contain copies of an example that is no member in the corpus (`examples`):
+        it would be counted as one that no model saw.
         """
-        for role, field, own in (
+        for role, field, artifact in (
             ("model", "first", self.first.artifact),
             ("corpus", "finetuning", self.texts.artifact),
         ):
-            if model.artifact.inputs.get(role) != own.digest:
+            if model.artifact.inputs.get(role) != artifact.digest:
                 raise ArtifactError(
-                    f"cells.{field} is {own.path}: the model {model.artifact.path} was not trained "
-                    "from it. Give the folder that it was trained from."
+                    f"cells.{field} is {artifact.path}: the model {model.artifact.path} was not "
+                    "trained from it. Give the folder that it was trained from."
                 )
 
-        own = self.texts.examples
-        inserted = own.loc[own["occurrences"] > 0, "example_id"]
+        artifact = self.texts.examples
+        inserted = artifact.loc[artifact["occurrences"] > 0, "example_id"]
         members = examples.loc[examples["member"].astype(bool), "example_id"]
         if len(strays := inserted[~inserted.isin(members)]):
             raise ArtifactError(
-                f"cells.finetuning is {self.texts.artifact.path}: it holds copies of "
+                f"cells.finetuning is {self.texts.artifact.path}: it contains copies of "
                 f"{strays.iloc[0]}, which is no member in cells.corpus. Give the corpus from which "
                 "its members were taken."
             )
@@ -209,6 +216,6 @@ class Second:
         """The corpus's examples; of members in fine-tuning alone with their copies in its set."""
         if stage != FINETUNING:
             return examples
-        own = self.texts.examples.set_index("example_id")["occurrences"]
-        counts = own.reindex(examples["example_id"], fill_value=0)
+        copies_by_id = self.texts.examples.set_index("example_id")["occurrences"]
+        counts = copies_by_id.reindex(examples["example_id"], fill_value=0)
         return examples.assign(occurrences=counts.to_numpy())

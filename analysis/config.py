@@ -35,21 +35,21 @@ class AnalysisConfig(Ranged, node="analysis"):
     confidence: float = limited(0.95, CONFIDENCE)
     """Coverage of the intervals."""
     fpr: list[float] = limited([0.001, 0.01, 0.05], RATES)
-    """False-positive rates at which the true-positive rate is reported, where the non-members carry
-    it (`core.statistics.metrics.fewest_examples`)."""
+    """False-positive rates at which the true-positive rate is reported, if there are enough
+    non-members (`core.statistics.metrics.fewest_examples`)."""
     tpr: list[float] = limited([0.95], RATES)
     """True-positive rates at which the false-positive rate is reported."""
     blind_folds: int = limited(5, at_least(3))
     """Folds of the blind baseline: each example is scored by a classifier that never saw it."""
     examples: int = limited(0, at_least(0))
-    """Members, and non-members, that a page a cell shows token by token; 0: there is none."""
+    """Members and non-members that each cell's page shows token by token; 0: no pages."""
 
 
 @dataclass(frozen=True)
 class CellPaths(Ranged, node="cells"):
     """One experiment cell: the folders of its artefacts.
 
-    The paths say where to read; a report is named after what the artefacts hold.
+    The paths say where to read; a report is named after the artefacts' contents.
     """
 
     corpus: str = runtime("", FOLDER)
@@ -67,7 +67,7 @@ class CellPaths(Ranged, node="cells"):
     exports: list[str] = field(default_factory=list, metadata={"identity": False})
     """Scores of the model at earlier steps of it (runs/scores/…)."""
     seconds: float | None = runtime(None)
-    """Wall time of the runs that made it, as its launch recorded it; what was reused took none."""
+    """Wall time of its runs, as the launch recorded it; reused artefacts took none."""
     gpu_hours: float | None = runtime(None)
     """GPUs × hours of these runs."""
 
@@ -97,7 +97,7 @@ class AnalysisStage:
 
 @dataclass(frozen=True)
 class WandbReport:
-    """A report from what Weights & Biases holds: of a project online, or of a local record."""
+    """A report from Weights & Biases: from a project online, or from a local record."""
 
     runs: str = runtime("runs")
     project: str | None = None

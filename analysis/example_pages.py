@@ -1,4 +1,4 @@
-"""Pages of a cell's examples, token by token, beside its report."""
+"""Pages of a cell's examples, token by token, in the report's folder."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from contamination.detection.viewer.run import run as write_view
 
 FOLDER = "examples"
 STORED = ("name", "seed", "runs", "examples", "masked_lm", "prefix", "detection")
-"""What a page takes from the scores' config as it stands: plain values, and folders to read."""
+"""What a page takes unchanged from the scores' config: plain values, and folders to read."""
 MOST_VALUES = 10_000
 """Of a scores' config; that of all methods and MIMIR has fewer than 1,000."""
 log = logging.getLogger(__name__)
 
 
 def write_examples(folder: Path, cells: Iterable[CellPaths], count: int) -> list[Path]:
-    """A page a cell: `count` members and non-members, the model after the training beside before.
+    """Write a page per cell: `count` members and non-members, scored before and after training.
 
-    The pages read stored passes; a cell whose passes or texts are gone has none, and the log says
-    why. See `detection.viewer.run`.
+    The pages read stored passes; a cell whose passes or texts are gone has none, as the log
+    explains. See `detection.viewer.run`.
     """
     written = []
     for cell in cells if count else ():
@@ -51,11 +51,11 @@ def write_examples(folder: Path, cells: Iterable[CellPaths], count: int) -> list
     return written
 
 
-def _stage(scored: Artifact, before: Artifact, own: Mapping[str, Any]) -> ViewStage:
-    """What the scores' configs say of a page. They may come from elsewhere, and are data.
+def _stage(scored: Artifact, before: Artifact, page_settings: Mapping[str, Any]) -> ViewStage:
+    """Returns the page's config from those of the scores, which may come from elsewhere: data only.
 
-    They don't choose classes but among the project's own, let no model's code run, and send no
-    request to a server. What they name on the hub is read from its cache (`only_cached`).
+    They can choose the project's own classes only, run no model's code and send no request to a
+    server. What they name on the hub is read from its cache (`only_cached`).
 
     Raises:
         ArtifactError: a server ran one of the models.
@@ -83,7 +83,7 @@ def _stage(scored: Artifact, before: Artifact, own: Mapping[str, Any]) -> ViewSt
         )
     paths = {field: {"path": node["path"]} for field, node in models.items()}
     nodes = literal({**stored, **paths, "method": methods})
-    return convert(OmegaConf.create({**nodes, **own}), ViewStage)
+    return convert(OmegaConf.create({**nodes, **page_settings}), ViewStage)
 
 
 def _check_readable(path: Any) -> None:

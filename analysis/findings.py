@@ -1,4 +1,4 @@
-"""All that a report shows, computed once for its charts, its tables and its page."""
+"""Everything that a report shows, computed once for its charts, tables and page."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pandas as pd
 
 from contamination.analysis.conditions import parts_of
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.methods import Entry
-from contamination.analysis.provenance import Facts, Record
+from contamination.analysis.methods import GlossaryEntry
+from contamination.analysis.provenance import CellRecord, Facts
 from contamination.analysis.sweeps import Sweep
 from contamination.core.report.tables import Table
 
@@ -30,15 +30,15 @@ class Findings:
     """`headline.headlines`: the answer, before anything else."""
     controls: str
     """`headline.controls_line`."""
-    records: Mapping[str, Sequence[Record]]
+    records: Mapping[str, Sequence[CellRecord]]
     tables: Mapping[str, Sequence[Table]]
     sentences: Mapping[str, Sequence[str]]
-    """`summary.of_conditions`."""
+    """`summary.sentences_by_condition`."""
     cells: Sequence[Facts]
-    """`facts.cell_facts` of each."""
-    glossary: Sequence[Entry]
+    """`provenance.cell_facts` of each cell."""
+    glossary: Sequence[GlossaryEntry]
     examples: Sequence[str]
-    """Pages beside the report, a cell each, with its examples token by token."""
+    """Pages next to the report, one per cell, with its examples token by token."""
     config: AnalysisConfig
 
     @property
@@ -47,8 +47,8 @@ class Findings:
         return dict(parts_of(self.pooled))
 
     def rest(self, condition: str) -> list[str]:
-        """What is said of a condition beyond the headline."""
-        return [said for said in self.sentences[condition] if said not in self.headline]
+        """Returns the sentences on a condition beyond the headline."""
+        return [sentence for sentence in self.sentences[condition] if sentence not in self.headline]
 
     def of_condition(self, condition: str) -> Findings:
         """What there is of one condition."""

@@ -1,4 +1,4 @@
-"""The answer first: one sentence a sweep, and one on all controls."""
+"""The report's first sentences: one per sweep, and one on all controls."""
 
 from __future__ import annotations
 
@@ -10,38 +10,50 @@ import pandas as pd
 from contamination.analysis.cells import CLEAN
 from contamination.analysis.methods import label
 from contamination.analysis.statistics.controls import by_control, verdict
-from contamination.analysis.summary import described, jointly, many
+from contamination.analysis.summary import many, trend_clause, with_joint_intervals
 from contamination.analysis.sweeps import Sweep, short, swept
 from contamination.analysis.tables.statistical import in_against_out
 from contamination.detection.baselines.blind import BLIND
 
 MAIN = 2
-"""So many sentences of a condition say what was found: the best method, and the occurrences."""
+"""Number of a condition's sentences with results: the best method, and the occurrences."""
 
 
 def headlines(
     sweeps: Sequence[Sweep], sentences: Mapping[str, Sequence[str]], replicates: pd.DataFrame
 ) -> list[str]:
-    """What was swept, a sentence a sweep; the conditions that are in none; swapped pairs.
+    """Returns a sentence per sweep, per condition outside sweeps, and per swapped pair.
 
     Args:
         sweeps: those of the report.
-        sentences: `summary.of_conditions`.
-        replicates: `statistics.replicates.replicates_table`.
+        sentences: `summary.sentences_by_condition`.
+        replicates: `statistics.counterfactual.replicates_table`.
     """
-    rest = {name: said for name, said in sentences.items() if name not in swept(sweeps)}
+    outside_sweeps = {
+        name: sentences_of_condition
+        for name, sentences_of_condition in sentences.items()
+        if name not in swept(sweeps)
+    }
     if len(sentences) == 1:
-        return [sentence for said in rest.values() for sentence in said[:MAIN]]
-    single = [f"{name}: {said[0]}" for name, said in rest.items() if said]
-    pairs = [_of_pair(str(name), rows) for name, rows in replicates.groupby("condition")]
+        return [
+            sentence
+            for sentences_of_condition in outside_sweeps.values()
+            for sentence in sentences_of_condition[:MAIN]
+        ]
+    single = [
+        f"{name}: {sentences_of_condition[0]}"
+        for name, sentences_of_condition in outside_sweeps.items()
+        if sentences_of_condition
+    ]
+    pairs = [_swapped_pair(str(name), rows) for name, rows in replicates.groupby("condition")]
     return [*(headline(sweep, sweeps) for sweep in sweeps), *single, *pairs]
 
 
 def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
-    """How the AUROC of the best and of the median method changes along the sweep.
+    """Returns how the AUROC of the best and of the median method changes along the sweep.
 
     Both are by the mean AUROC over the sweep, of the methods' default variants. What all
-    sweeps of its factor share is told with the first of them alone.
+    sweeps of its factor share is stated only with the first of them.
     """
     ranking = sweep.ranking
     low, high = (short(level) for level in (sweep.levels[0], sweep.levels[-1]))
@@ -49,67 +61,71 @@ def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     fixed = sweep.fixed if first is sweep else sweep.told_from(sweeps)
     along = f"{sweep.factor.axis} from {low} to {high} ({fixed})"
     if not ranking:
-        return f"Along {along} no method was measured everywhere{_without(sweep)}."
-    best, middle = ranking[0], ranking[len(ranking) // 2]
-    name = label(*best, ranking)
+        return f"Along {along} no method was measured everywhere{_levels_without_number(sweep)}."
+    best_method, median_method = ranking[0], ranking[len(ranking) // 2]
+    name = label(*best_method, ranking)
     if len(ranking) > 1:
         corrected = "(AUROC's intervals corrected for the choice, the slope's not)"
         name += f", the best of {len(ranking)} methods on average {corrected},"
-    said = _moves(sweep, best, name, along)
-    if middle != best:
-        median = f"{label(*middle, ranking)}, the median one,"
-        said += f". {_moves(sweep, middle, median, sweep.factor.axis)}"
-    return f"{said}{_how_many(sweep)}{_without(sweep)}."
+    text = _movement(sweep, best_method, name, along)
+    if median_method != best_method:
+        median_name = f"{label(*median_method, ranking)}, the median one,"
+        text += f". {_movement(sweep, median_method, median_name, sweep.factor.axis)}"
+    return f"{text}{_count_of_slopes(sweep)}{_levels_without_number(sweep)}."
 
 
-def _of_pair(condition: str, replicates: pd.DataFrame) -> str:
-    """What a condition and its swapped replicate say together: each example is its own control."""
-    found = in_against_out(replicates, ["method", "variant"])
-    row = found.sort_values("share_above_0", kind="stable").iloc[-1]
-    most = f", the most of {len(found)} methods (no correction for this choice)"
-    most *= len(found) > 1
+def _swapped_pair(condition: str, replicates: pd.DataFrame) -> str:
+    """Returns the result of two swapped replicates: each example is its own control."""
+    by_method = in_against_out(replicates, ["method", "variant"])
+    row = by_method.sort_values("share_above_0", kind="stable").iloc[-1]
+    note = f", the most of {len(by_method)} methods (no correction for this choice)"
+    note *= len(by_method) > 1
     method, variant = row.name
     examples = many(int(row["examples"]), "example")
     return (
         f"{condition} and its swapped replicate together: of {examples} "
         f"{row['share_above_0']:.0%} score higher by the model that saw them than by the other, "
-        f"with {label(method, variant, found.index)}{most}; the difference is {row['mean']:.2f} "
-        f"(standard error {row['standard_error']:.2f}) standard deviations of the non-members."
+        f"with {label(method, variant, by_method.index)}{note}; the difference is "
+        f"{row['mean']:.2f} (standard error {row['standard_error']:.2f}) standard deviations of "
+        "the non-members."
     )
 
 
 def controls_line(pooled: pd.DataFrame) -> str:
-    """Whether the controls of any condition are off, and where each is worst."""
-    looked = by_control(pooled)
-    if not looked:
+    """Returns whether the controls of any condition are off, and where each is worst."""
+    rows_by_control = by_control(pooled)
+    if not rows_by_control:
         return "Controls: not measured."
     names = {CLEAN: "clean model", BLIND: "blind baseline"}
-    several = pooled["condition"].nunique() > 1
-    said = [
-        f"{names[control]} {verdict(rows)}" + f" in {rows['condition'].iloc[0]}" * several
-        for control, rows in looked.items()
+    several_conditions = pooled["condition"].nunique() > 1
+    verdicts = [
+        f"{names[control]} {verdict(rows)}"
+        + f" in {rows['condition'].iloc[0]}" * several_conditions
+        for control, rows in rows_by_control.items()
     ]
-    return f"Controls: {'; '.join(said)}."
+    return f"Controls: {'; '.join(verdicts)}."
 
 
-def _moves(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) -> str:
+def _movement(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) -> str:
     """How the AUROC of a method moves along the sweep."""
-    line = jointly(sweep.line(*pair))
-    trend = sweep.slopes.get(pair, {"slope": math.nan, "note": "it was not tested"})
-    values = line.assign(at=line[sweep.factor.column].map(short))
-    return described(name, axis, trend, values, None)
+    line = with_joint_intervals(sweep.line(*pair))
+    untested = {"slope": math.nan, "turns": "", "note": "it was not tested"}
+    trend = sweep.slopes.get(pair, untested)
+    levels = line[sweep.factor.column]
+    values = line.assign(at=levels.map(short), level=levels.astype(float))
+    return trend_clause(name, axis, trend, values, None)
 
 
-def _how_many(sweep: Sweep) -> str:
+def _count_of_slopes(sweep: Sweep) -> str:
     """For how many methods the slope's interval excludes 0; nothing where there is one."""
     rows = [sweep.slopes[pair] for pair in sweep.ranking if pair in sweep.slopes]
     rows = [row for row in rows if not math.isnan(row["slope"])]
     rising, falling = sum(r["slope_low"] > 0 for r in rows), sum(r["slope_high"] < 0 for r in rows)
-    below = f", below 0 for {falling}" * (falling > 0)
-    said = f". The slope's interval is above 0 for {rising} of {len(rows)} methods{below}"
-    return said * (len(rows) > 1)
+    falls = f", below 0 for {falling}" * (falling > 0)
+    text = f". The slope's interval is above 0 for {rising} of {len(rows)} methods{falls}"
+    return text * (len(rows) > 1)
 
 
-def _without(sweep: Sweep) -> str:
+def _levels_without_number(sweep: Sweep) -> str:
     """The factor's values without a number, each with the reason."""
     return "".join(f"; no value at {short(at)} ({why})" for at, why in sweep.reasons.items())

@@ -1,6 +1,6 @@
-"""How each method is called and looks, and which of its variants stands for it.
+"""The name, order and style of each method, and the variant that represents it.
 
-Every table and chart asks here, so that a method has one name, one place and one look.
+Every table and chart uses these, so that a method looks the same everywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Methods = Sequence[tuple[str, str]]
 """(method, variant) in the order of tables and legends."""
 
 
-class Look(NamedTuple):
+class MethodStyle(NamedTuple):
     """A line's colour and marker: matplotlib's (a name, or a star's points and turn), plotly's."""
 
     colour: str
@@ -55,24 +55,27 @@ MARKERS: Sequence[tuple[str | tuple[int, int, int], str]] = (
 """matplotlib's and plotly's names: no chart relies on colour alone."""
 
 
-def look(method: str, among: Methods) -> Look:
+def method_style(method: str, among: Methods) -> MethodStyle:
     """The method's colour and marker in a chart of the methods `among`.
 
     A method of `ORDER` has its own everywhere; others take what these leave, in order of names.
     """
     if method == BLIND:
-        return Look("#7F7F7F", "d", "diamond-tall")
-    slot = _slots(among)[method]
+        return MethodStyle("#7F7F7F", "d", "diamond-tall")
+    slot = _colour_indices(among)[method]
     turn = slot // len(COLOURS)  # beyond the last colour each comes again, with another marker
-    return Look(COLOURS[slot % len(COLOURS)], *MARKERS[(slot + turn) % len(MARKERS)])
+    return MethodStyle(COLOURS[slot % len(COLOURS)], *MARKERS[(slot + turn) % len(MARKERS)])
 
 
-def _slots(among: Methods) -> dict[str, int]:
+def _colour_indices(among: Methods) -> dict[str, int]:
     """Method → its place in `COLOURS`."""
-    names = {method for method, _ in among} - {BLIND}
-    known = {name: ORDER.index(name) for name in names if name in ORDER}
-    free = (slot for slot in count() if slot not in known.values())
-    return {**known, **dict(zip(sorted(names - known.keys()), free, strict=False))}
+    detectors = {method for method, _ in among} - {BLIND}
+    fixed_indices = {name: ORDER.index(name) for name in detectors if name in ORDER}
+    free_indices = (slot for slot in count() if slot not in fixed_indices.values())
+    return {
+        **fixed_indices,
+        **dict(zip(sorted(detectors - fixed_indices.keys()), free_indices, strict=False)),
+    }
 
 
 def in_order(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -92,12 +95,12 @@ def methods_of(rows: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def checkpoint_of(method: str) -> str:
-    """Where the method stands in the results: the blind baseline reads no model, a control."""
+    """Returns the checkpoint of a method's rows: the blind baseline's are under "clean"."""
     return CLEAN if method == BLIND else CONTAMINATED
 
 
 def label(method: str, variant: str, among: Iterable[tuple[str, str]]) -> str:
-    """The method's name, with its variant where `among` holds several of them."""
+    """Returns the method's name, with its variant if `among` contains several of them."""
     variants = {v for m, v in among if m == method}
     return f"{method} ({variant})" if len(variants) > 1 else method
 
@@ -112,7 +115,7 @@ def default_variants(cells: Sequence[Cell]) -> dict[str, str]:
     return {**dict(reversed(scored)), **dict(pair for cell in cells for pair in cell.defaults)}
 
 
-class Entry(NamedTuple):
+class GlossaryEntry(NamedTuple):
     """A method, the first sentence of its docstring (with the paper), and the rest (how it scores).
 
     Both are empty where its class is neither the project's own nor imported.
@@ -123,26 +126,26 @@ class Entry(NamedTuple):
     equation: str
 
 
-def glossary(methods: Iterable[str], classes: Mapping[str, str]) -> list[Entry]:
-    """An entry a method, in their order.
+def glossary(methods: Iterable[str], classes: Mapping[str, str]) -> list[GlossaryEntry]:
+    """Returns an entry per method, in their order.
 
     Args:
         methods: the names in the scores.
         classes: name → dotted path of its class, as the scores' config has it.
     """
-    return [_entry(name, classes.get(name.removesuffix(UPPER_BOUND))) for name in methods]
+    return [_glossary_entry(name, classes.get(name.removesuffix(UPPER_BOUND))) for name in methods]
 
 
-def _entry(method: str, target: str | None) -> Entry:
-    kind = _class(target or "")
+def _glossary_entry(method: str, target: str | None) -> GlossaryEntry:
+    kind = _method_class(target or "")
     summary, _, rest = (inspect.getdoc(kind) or "" if kind else "").partition("\n\n")
-    return Entry(method, " ".join(summary.split()), rest.strip())
+    return GlossaryEntry(method, " ".join(summary.split()), rest.strip())
 
 
-def _class(target: str) -> type[Method] | None:
+def _method_class(target: str) -> type[Method] | None:
     """The method's class, if it is known without the scores' config."""
     module, _, name = target.rpartition(".")
-    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
-    if isinstance(found, type) and issubclass(found, Method):
-        return found
+    candidate = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    if isinstance(candidate, type) and issubclass(candidate, Method):
+        return candidate
     return registered_class("method", target, Method)

@@ -1,4 +1,4 @@
-"""What a cell is and how it was made, in words; and what wrote the report."""
+"""Facts of a cell and of its training, in words; and what wrote the report."""
 
 from __future__ import annotations
 
@@ -36,18 +36,23 @@ LOSSES = {
 """A line of the loss chart → its column of the evaluations."""
 
 
+PACKAGES = ("contamination-testbed", "torch", "transformers", "deepspeed", "numpy", "scikit-learn")
+
+Facts = Mapping[str, str]
+
+
 @dataclass(frozen=True)
-class Record:
+class CellRecord:
     """One cell's record, found again by its `model` (the artefact's digest)."""
 
     model: str
     evaluations: pd.DataFrame
-    """One row an evaluation: step and the losses; empty where none were asked for."""
+    """One row per evaluation: step and the losses; empty where none were asked for."""
     exposures: NDArray[np.int64]
     """The optimizer step at which each inserted copy was seen."""
     ledger: Mapping[str, int]
     """Counts of the corpus in words → number."""
-    made: Mapping[str, str]
+    training: Mapping[str, str]
     """How it was trained (`training_facts`), and what its launch took, where that is known."""
     settings: Mapping[str, Any]
     """Those that name the corpus's and the model's folders."""
@@ -55,26 +60,26 @@ class Record:
     """Each scored method's class, by its name."""
 
 
-def open_record(paths: CellPaths) -> Record:
+def open_record(paths: CellPaths) -> CellRecord:
     """Read a cell's record through its artefacts' owners."""
     with reading(paths.corpus, paths.model, paths.contaminated):
         corpus, model = open_corpus(paths.corpus), open_trained("cells.model", paths.model)
-        return Record(
+        return CellRecord(
             model=model.artifact.digest,
             evaluations=model.evaluations,
             exposures=model.exposures["step"].to_numpy(np.int64),
             ledger=ledger_counts(corpus.ledger, corpus.artifact.counts),
-            made={**training_facts(model), **_cost(paths)},
-            settings={**_settings(corpus.artifact), **_settings(model.artifact)},
-            methods=_classes(open_scores(paths.contaminated)),
+            training={**training_facts(model), **_cost_facts(paths)},
+            settings={**_identity_settings(corpus.artifact), **_identity_settings(model.artifact)},
+            methods=_class_by_method(open_scores(paths.contaminated)),
         )
 
 
 def training_facts(model: Checkpoint) -> dict[str, str]:
     """How a model was trained, from its manifest and its metrics.
 
-    The time is that of its optimizer steps, as each one's tokens a second say; evaluations, saves
-    and what was repeated after a stop are not in it.
+    The time is that of its optimizer steps, from each one's tokens per second, without
+    evaluations, saves and steps repeated after a stop.
     """
     folder, metrics = model.artifact.path, model.metrics
     tokens = metrics["tokens"].diff().fillna(metrics["tokens"])
@@ -87,15 +92,15 @@ def training_facts(model: Checkpoint) -> dict[str, str]:
 
 
 def ledger_counts(ledger: pd.DataFrame, counts: Mapping[str, Any]) -> dict[str, int]:
-    """What the ledger holds, in words → number."""
-    known = {
+    """Returns the ledger's counts: words → number."""
+    columns_by_words = {
         "members": "members",
         "non-members": "nonmembers",
         "members never inserted": "unexposed_members",
         "inserted tokens": "inserted_tokens",
     }
     return {
-        **{words: int(counts[name]) for words, name in known.items() if name in counts},
+        **{words: int(counts[name]) for words, name in columns_by_words.items() if name in counts},
         "inserted copies": len(ledger),
         "examples inserted": int(ledger["example_id"].nunique()),
         "documents that carry a copy": int(ledger["document_id"].nunique()),
@@ -109,43 +114,40 @@ def utc(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _cost(paths: CellPaths) -> dict[str, str]:
+def _cost_facts(paths: CellPaths) -> dict[str, str]:
     if paths.seconds is None:
         return {}
     hours = {"GPU hours": f"{paths.gpu_hours:.2f}"} if paths.gpu_hours else {}
     return {"wall time": duration(paths.seconds), **hours}
 
 
-def _settings(artifact: Artifact) -> dict[str, Any]:
+def _identity_settings(artifact: Artifact) -> dict[str, Any]:
     return dict(read_manifest(artifact.path).get("identity") or {})
 
 
-def _classes(scores: Scores) -> dict[str, str]:
+def _class_by_method(scores: Scores) -> dict[str, str]:
     nodes = scores.artifact.config().get("method") or {}
     return {name: str(node.get("_target_", "")) for name, node in nodes.items()}
 
 
-def loss_table(records: Sequence[Record]) -> pd.DataFrame:
+def loss_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     """Rows side, step, loss (mean over the records' seeds), low and high (their range)."""
-    wanted = {"step": "step", **{column: side for side, column in LOSSES.items()}}
-    parts = [record.evaluations.rename(columns=wanted) for record in records]
-    wide = pd.concat([part[[c for c in wanted.values() if c in part]] for part in parts])
+    new_names = {"step": "step", **{column: side for side, column in LOSSES.items()}}
+    parts = [record.evaluations.rename(columns=new_names) for record in records]
+    wide = pd.concat(
+        [evaluations[[c for c in new_names.values() if c in evaluations]] for evaluations in parts]
+    )
     long = wide.melt("step", var_name="side", value_name="loss").dropna()
     grouped = long.groupby(["side", "step"], sort=True)["loss"]
     return grouped.agg(loss="mean", low="min", high="max").reset_index()
 
 
-def has_losses(records: Sequence[Record]) -> bool:
+def has_losses(records: Sequence[CellRecord]) -> bool:
     """Whether losses were evaluated at least twice during some training."""
     return any(len(record.evaluations) > 1 for record in records)
 
 
-PACKAGES = ("contamination-testbed", "torch", "transformers", "deepspeed", "numpy", "scikit-learn")
-
-Facts = Mapping[str, str]
-
-
-def cell_facts(cell: Cell, record: Record | None) -> Facts:
+def cell_facts(cell: Cell, record: CellRecord | None) -> Facts:
     """A cell's facts in words; those of its training need its record."""
     members = cell.examples[cell.examples["member"]]
     numbers = sorted(set(members["occurrences"]) - {0})
@@ -160,12 +162,12 @@ def cell_facts(cell: Cell, record: Record | None) -> Facts:
         **({"members in": PLACES[cell.stage], "scored": cell.scope} if cell.stage else {}),
         **({"epochs": str(cell.epochs)} if cell.epochs > 1 else {}),
         "seed": str(cell.seed),
-        **(record.made if record else {}),
+        **(record.training if record else {}),
     }
 
 
 def provenance() -> Facts:
-    """The command, the code and the machine that write the report, and when."""
+    """Returns the command, code and machine that write the report, and the time."""
     command = [Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]
     versions = [f"{name} {metadata.version(name)}" for name in PACKAGES]
     host = f"{socket.gethostname()}: {platform.system()} {platform.machine()}"

@@ -1,9 +1,13 @@
-"""The files that people read: charts, tables, report.md and report.html."""
+"""Gathers what a report shows and writes it: charts, tables, report.md and report.html."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
 
 from contamination.analysis.cells import Cell, series_of
 from contamination.analysis.charts.gallery import save_charts
@@ -11,15 +15,15 @@ from contamination.analysis.conditions import parts_of
 from contamination.analysis.config import AnalysisStage
 from contamination.analysis.findings import Findings
 from contamination.analysis.headline import controls_line, headlines
-from contamination.analysis.markdown_report import OVER_CONDITIONS, Picture, Section, markdown
 from contamination.analysis.methods import glossary, methods_of
 from contamination.analysis.page.build import page
-from contamination.analysis.provenance import Record, cell_facts, provenance
+from contamination.analysis.provenance import CellRecord, cell_facts, provenance
 from contamination.analysis.report_folder import CHARTS, PAGE, REPORT, TABLES
+from contamination.analysis.statistics.controls import LEVEL, control_warning, tested_controls
 from contamination.analysis.statistics.curves import histogram_table, roc_table, samples
 from contamination.analysis.statistics.pooled import by_condition
 from contamination.analysis.statistics.tidy_tables import Statistics
-from contamination.analysis.summary import of_conditions
+from contamination.analysis.summary import reading_guide, sentences_by_condition
 from contamination.analysis.sweeps import Sweep, sweeps_of
 from contamination.analysis.tables.estimates import cell_tables, sweep_table
 from contamination.analysis.tables.paper_tables import learning_rate_table
@@ -28,36 +32,65 @@ from contamination.core.files import write_text
 from contamination.core.report.tables import Table, write_tables
 from contamination.detection.baselines.blind import BLIND
 
+ON_CONTROLS = (
+    f"A control is off where p ≤ {LEVEL:g}: how likely chance has one AUROC as far from 0.5 in any "
+    "benchmark (or in their mean), by any method, in any condition of this report. So the clean "
+    f"model is off in {LEVEL:.0%} of the reports in which nothing is wrong, and so is the blind "
+    "baseline."
+)
+OVER_CONDITIONS = ""
+"""The condition of what spans several: it comes first."""
+
+
+class Picture(NamedTuple):
+    """A chart's file, relative to the report, its title and its caption."""
+
+    path: str
+    title: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One condition's part of the report, or what spans several (without results of its own)."""
+
+    condition: str
+    results: pd.DataFrame | None
+    tables: Sequence[Table]
+    charts: Sequence[Picture]
+    sentences: Sequence[str] = ()
+    """The sentences on the condition beyond the headline."""
+
 
 def gather(
     stage: AnalysisStage,
     cells: Sequence[Cell],
-    made: Statistics,
-    records: Sequence[Record],
+    tables: Statistics,
+    records: Sequence[CellRecord],
     examples: Sequence[str] = (),
 ) -> Findings:
     """All that is shown. `records` are found by their models; a cell may have none."""
-    found = samples(cells, stage.seed)
+    score_samples = samples(cells, stage.seed)
     by_model = {record.model: record for record in records}
-    own = {
-        name: [by_model[c.digests["model"]] for c in some if c.digests["model"] in by_model]
-        for name, some in by_condition(cells).items()
+    records_by_condition = {
+        name: [by_model[c.digests["model"]] for c in members if c.digests["model"] in by_model]
+        for name, members in by_condition(cells).items()
     }
     confidence = stage.analysis.confidence
-    sweeps = sweeps_of(made.pooled, made.trends, series_of(cells))
-    sentences = of_conditions(made, confidence)
-    scored = made.pooled[made.pooled["method"] != BLIND]
+    sweeps = sweeps_of(tables.pooled, tables.trends, series_of(cells))
+    sentences = sentences_by_condition(tables, confidence)
+    scored = tables.pooled[tables.pooled["method"] != BLIND]
     classes = {name: path for record in records for name, path in record.methods.items()}
     return Findings(
         title=stage.name,
-        pooled=made.pooled,
-        curves=roc_table(found, stage.analysis, stage.seed),
-        bins=histogram_table(found),
+        pooled=tables.pooled,
+        curves=roc_table(score_samples, stage.analysis, stage.seed),
+        bins=histogram_table(score_samples),
         sweeps=sweeps,
-        headline=headlines(sweeps, sentences, made.replicates),
-        controls=controls_line(made.pooled),
-        records=own,
-        tables=_tables(made, sweeps),
+        headline=headlines(sweeps, sentences, tables.replicates),
+        controls=controls_line(tables.pooled),
+        records=records_by_condition,
+        tables=_tables(tables, sweeps),
         sentences=sentences,
         cells=[cell_facts(cell, by_model.get(cell.digests["model"])) for cell in cells],
         glossary=glossary(dict.fromkeys(method for method, _ in methods_of(scored)), classes),
@@ -79,15 +112,23 @@ def publish(folder: Path, stage: AnalysisStage, findings: Findings) -> list[Path
     return [*written, folder / REPORT]
 
 
-def _tables(made: Statistics, sweeps: Sequence[Sweep]) -> dict[str, list[Table]]:
+def _tables(statistics: Statistics, sweeps: Sequence[Sweep]) -> dict[str, list[Table]]:
     """Under OVER_CONDITIONS those over all conditions, the sweeps' first; then by condition."""
-    tables = {
-        name: [*cell_tables(rows), *condition_tables(made, name)]
-        for name, rows in parts_of(made.pooled).items()
+    tables_by_condition = {
+        name: [*cell_tables(rows), *condition_tables(statistics, name)]
+        for name, rows in parts_of(statistics.pooled).items()
     }
-    rates = learning_rate_table(made.pooled)
-    over = [*map(sweep_table, sweeps), *([rates] if rates else []), *series_tables(made.trends)]
-    return {OVER_CONDITIONS: over, **tables} if over else tables
+    learning_rates = learning_rate_table(statistics.pooled)
+    over_conditions = [
+        *map(sweep_table, sweeps),
+        *([learning_rates] if learning_rates else []),
+        *series_tables(statistics.trends),
+    ]
+    return (
+        {OVER_CONDITIONS: over_conditions, **tables_by_condition}
+        if over_conditions
+        else tables_by_condition
+    )
 
 
 def _sections(findings: Findings, pictures: Mapping[str, Sequence[Picture]]) -> list[Section]:
@@ -95,5 +136,40 @@ def _sections(findings: Findings, pictures: Mapping[str, Sequence[Picture]]) -> 
         Section(name, rows, findings.tables[name], pictures.get(name, ()), findings.rest(name))
         for name, rows in findings.conditions.items()
     ]
-    over = findings.tables.get(OVER_CONDITIONS, ()), pictures.get(OVER_CONDITIONS, ())
-    return [Section(OVER_CONDITIONS, None, *over), *sections] if any(over) else sections
+    over_conditions = findings.tables.get(OVER_CONDITIONS, ()), pictures.get(OVER_CONDITIONS, ())
+    return (
+        [Section(OVER_CONDITIONS, None, *over_conditions), *sections]
+        if any(over_conditions)
+        else sections
+    )
+
+
+def markdown(findings: Findings, sections: Sequence[Section]) -> str:
+    """Returns report.md: the answer first, then the controls, the charts and the tables."""
+    config = findings.config
+    parts = [f"# {findings.title}: detection of contamination", *findings.headline]
+    parts.append(findings.controls)
+    for section in sections:
+        parts += _markdown_section(section)
+    if findings.examples:
+        links = "\n".join(f"- [{Path(path).stem}]({path})" for path in findings.examples)
+        parts += ["## Examples, token by token", links]
+    return "\n\n".join([*parts, "## How to read this", reading_guide(config)]) + "\n"
+
+
+def _markdown_section(section: Section) -> list[str]:
+    charts_and_tables = [
+        *(f"![{chart.title}]({chart.path})\n\n*{chart.caption}*" for chart in section.charts),
+        *(f"### {table.title}\n\n{table.markdown()}" for table in section.tables),
+    ]
+    results = section.results
+    if results is None:
+        return ["## Over all conditions", *charts_and_tables]
+    warning = control_warning(results)
+    return [
+        f"## {section.condition}",
+        *([f"> **{warning}**"] if warning else []),
+        "\n".join(f"- {sentence}" for sentence in section.sentences),
+        *charts_and_tables,
+        *([ON_CONTROLS] if len(tested_controls(results)) else []),
+    ]

@@ -6,13 +6,13 @@
     ├── latest.json             {"folder": "<slug>-<hash>"}: the newest report
     └── <slug>-<hash>/
         ├── config.yaml         the resolved config
-        ├── results.parquet     tidy, one row an estimate of a cell (statistics/results.py)
+        ├── results.parquet     tidy, one row per estimate of a cell (statistics/results.py)
         ├── pooled.parquet      the same over the seeds of each condition (statistics/pooled.py)
         ├── comparisons.parquet every two methods, with p-values (statistics/paired.py)
         ├── trends.parquet      over occurrences and along conditions (statistics/trends.py)
-        ├── replicates.parquet  each example in against out (statistics/replicates.py)
-        ├── flags.parquet       scores that are out of the ordinary (statistics/flags.py)
-        ├── unflagged.parquet   without examples that a corpus holds (statistics/unflagged.py)
+        ├── replicates.parquet  each example in against out (statistics/counterfactual.py)
+        ├── flags.parquet       scores that are out of the ordinary (statistics/flagged.py)
+        ├── unflagged.parquet   without examples that a corpus contains (statistics/flagged.py)
         ├── tables/*.md *.csv
         ├── charts/*.png *.svg
         ├── report.md
@@ -35,9 +35,8 @@ KIND = "report"
 RESULTS = "results.parquet"
 STATISTICS = ("results", "pooled", "comparisons", "trends", "replicates", "flags", "unflagged")
 """The tidy tables: `<name>.parquet`, and a property of `Report`."""
-REVISION = "2"
-"""Of the tables' columns and statistics: where these change, it does, so that a report of before is
-not taken for one of now."""
+REVISION = "3"
+"""Changes with the tables' columns and statistics, so that an older report is not reused."""
 REPORT = "report.md"
 PAGE = "report.html"
 TABLES = "tables"
@@ -58,27 +57,27 @@ class Report:
 
     @cached_property
     def results(self) -> pd.DataFrame:
-        """One row an estimate of a cell; the columns are `analysis.statistics.results.COLUMNS`."""
+        """One row per estimate of a cell; the columns are `analysis.statistics.results.COLUMNS`."""
         return self._table("results")
 
     @cached_property
     def pooled(self) -> pd.DataFrame:
-        """One row an estimate of a condition; the columns are `statistics.pooled.COLUMNS`."""
+        """One row per estimate of a condition; the columns are `statistics.pooled.COLUMNS`."""
         return self._table("pooled")
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:
-        """One row a pair of methods; the columns are `analysis.statistics.paired.COLUMNS`."""
+        """One row per pair of methods; the columns are `analysis.statistics.paired.COLUMNS`."""
         return self._table("comparisons")
 
     @cached_property
     def trends(self) -> pd.DataFrame:
-        """One row a trend; the columns are `analysis.statistics.trends.COLUMNS`."""
+        """One row per trend; the columns are `analysis.statistics.trends.COLUMNS`."""
         return self._table("trends")
 
     @cached_property
     def replicates(self) -> pd.DataFrame:
-        """One row an example and method; the columns are `statistics.replicates.COLUMNS`."""
+        """One row per example and method; the columns are `statistics.counterfactual.COLUMNS`."""
         return self._table("replicates")
 
     @cached_property
@@ -88,8 +87,8 @@ class Report:
 
     @cached_property
     def unflagged(self) -> pd.DataFrame:
-        """AUROC without flagged examples; the columns are `statistics.unflagged.COLUMNS`."""
-        if "unflagged.parquet" not in self.artifact.files:  # made before there were flags
+        """AUROC without flagged examples; the columns are `statistics.flagged.COLUMNS`."""
+        if "unflagged.parquet" not in self.artifact.files:  # written before flags were added
             return pd.DataFrame({"condition": [], "benchmark": []})
         return self._table("unflagged")
 

@@ -11,7 +11,7 @@ from contamination.analysis.cells import Cell, name_apart, open_cell, series_of
 from contamination.analysis.config import AnalysisStage
 from contamination.analysis.example_pages import write_examples
 from contamination.analysis.headline import controls_line, headlines
-from contamination.analysis.provenance import Record, open_record
+from contamination.analysis.provenance import CellRecord, open_record
 from contamination.analysis.report_folder import (
     KIND,
     LATEST,
@@ -24,7 +24,7 @@ from contamination.analysis.report_folder import (
 )
 from contamination.analysis.statistics.flagged import notes, unflagged_sentence
 from contamination.analysis.statistics.tidy_tables import statistics
-from contamination.analysis.summary import of_conditions
+from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.sweeps import sweeps_of
 from contamination.analysis.tables.estimates import cell_tables, sweep_table
 from contamination.analysis.wandb.runs import mirror
@@ -47,7 +47,7 @@ def run(stage: AnalysisStage) -> Artifact:
 
 
 def write_report(
-    stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[Record] = ()
+    stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[CellRecord] = ()
 ) -> Artifact:
     """Make the report of cells that are already open; their order doesn't matter.
 
@@ -62,33 +62,33 @@ def write_report(
     artifact = build(folder, stage, inputs, lambda folder: _make(folder, stage, cells, records))
     if writable(runs / KIND):  # a read-only runs folder serves what is finished
         write_text(runs / KIND / LATEST, json.dumps({"folder": folder.name}) + "\n")
-    _show(open_report(artifact.path), cells, stage.analysis.confidence)
+    _log_answer(open_report(artifact.path), cells, stage.analysis.confidence)
     if new:
         mirror(stage, cells, open_report(artifact.path))
     return artifact
 
 
 def _make(
-    folder: Path, stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[Record]
+    folder: Path, stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[CellRecord]
 ) -> Built:
     from contamination.analysis.publish import gather, publish
 
-    found = statistics(stage.name, stage.seed, cells, stage.analysis)
+    tables = statistics(stage.name, stage.seed, cells, stage.analysis)
     tidy = [folder / f"{name}.parquet" for name in STATISTICS]
     for path in tidy:
-        getattr(found, path.stem).to_parquet(path, index=False)
+        getattr(tables, path.stem).to_parquet(path, index=False)
     views = write_examples(folder, stage.cells, stage.analysis.examples)
     pages = [str(path.relative_to(folder)) for path in views]
-    written = publish(folder, stage, gather(stage, cells, found, records, pages))
+    written = publish(folder, stage, gather(stage, cells, tables, records, pages))
     content = [str(path.relative_to(folder)) for path in [*tidy, *written]]
-    counts = {"cells": len(cells), "estimates": len(found.results)}
+    counts = {"cells": len(cells), "estimates": len(tables.results)}
     return Built(content, counts, [PAGE, *pages])
 
 
-def _show(report: Report, cells: Sequence[Cell], confidence: float) -> None:
+def _log_answer(report: Report, cells: Sequence[Cell], confidence: float) -> None:
     """The answer for whoever watches the terminal; the rest is in the report."""
     sweeps = sweeps_of(report.pooled, report.trends, series_of(cells))
-    sentences = of_conditions(report, confidence)
+    sentences = sentences_by_condition(report, confidence)
     tables = [sweep_table(sweep) for sweep in sweeps]
     tables = tables or [cell_tables(part)[0] for part in [report.pooled] if len(sentences) == 1]
     for sentence in headlines(sweeps, sentences, report.replicates):
@@ -101,14 +101,14 @@ def _show(report: Report, cells: Sequence[Cell], confidence: float) -> None:
     flagged = {
         name: unflagged_sentence(report.pooled, report.unflagged, name) for name in sentences
     }
-    odd = [
+    notes_on_scores = [
         f"{name}: {note}"
         for name in sentences
         for note in (*flagged[name], *notes(report.flags, name))
     ]
-    for note in odd[:MOST_NOTES]:
+    for note in notes_on_scores[:MOST_NOTES]:
         log.info("%s", wrapped(note))
-    if odd[MOST_NOTES:]:
-        log.info("Notes in the report alone: %d.", len(odd) - MOST_NOTES)
+    if notes_on_scores[MOST_NOTES:]:
+        log.info("Notes in the report alone: %d.", len(notes_on_scores) - MOST_NOTES)
     path = report.artifact.path
     log.info("\nreport: %s\nin a browser: %s", path / REPORT, path / PAGE)

@@ -1,4 +1,4 @@
-"""How to read the numbers, and the findings in words, made from those of one condition."""
+"""The findings of one condition in sentences, and how to read the numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
-from statistics import NormalDist
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -22,7 +21,7 @@ from contamination.analysis.statistics.groups import ANY, occurrences_order
 from contamination.analysis.statistics.results import lacks
 from contamination.analysis.statistics.tidy_tables import Statistics
 from contamination.analysis.statistics.trends import NO_SLOPE, OCCURRENCES, ONE_DOSE
-from contamination.core.statistics.bootstrap import Scores
+from contamination.analysis.statistics.turning_points import rows_of_levels
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import ALARMS, AUROC
 from contamination.detection.baselines.blind import BLIND
@@ -44,33 +43,37 @@ class Direction(Enum):
 
 
 def direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> Direction:
-    """The direction of one method's AUROC.
+    """Returns the direction of one method's AUROC.
 
-    AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, no
-    part of the way clearly goes the other way, and the last value is not on the other side of the
-    first.
+    AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, AUROC
+    clearly moves the other way between no two levels, and the last value is not on the wrong side
+    of the first. Where no slope could be estimated, a single clear move decides.
 
     Args:
         trend: the method's row of the trends (`statistics.trends`).
-        values: the method's AUROCs (value, ci_low, ci_high), in order of what varies.
+        values: the method's AUROCs (level, value, ci_low, ci_high), in order of the level.
         alpha: the level at which τ's own one-sided test must agree (over occurrences). None: τ is
             descriptive, and its sign must agree.
     """
-    turns = _legs(values)
-    if len(turns) > 1:
-        several = Direction.PEAKS if turns[0] > 0 else Direction.DIPS
-        return several if len(turns) == 2 else Direction.ZIGZAGS
+    moves = _clear_moves(trend, values)
+    if len(moves) > 1:
+        turning = Direction.PEAKS if moves[0] > 0 else Direction.DIPS
+        return turning if len(moves) == 2 else Direction.ZIGZAGS
     if math.isnan(trend["slope"]):
-        return Direction.UNKNOWN
+        if not moves:
+            return Direction.UNKNOWN
+        return Direction.RISES if moves[0] > 0 else Direction.FALLS
     rises, falls = trend["slope_low"] > 0, trend["slope_high"] < 0
     if not rises and not falls:
         return Direction.FLAT
-    if _objection(trend, values, alpha):
+    if _contradiction(trend, values, alpha):
         return Direction.DISPUTED
     return Direction.RISES if rises else Direction.FALLS
 
 
-def described(name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
+def trend_clause(
+    name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: float | None
+) -> str:
     """A clause on one method, such as "AUROC of loss rises with occurrences: its log-odds …".
 
     `values` has the column `at` too: what varies, in words. It may be empty.
@@ -79,15 +82,20 @@ def described(name: str, axis: str, trend: Row, values: pd.DataFrame, alpha: flo
     start = f"AUROC of {name} {which.value} with {axis}"
     if which is Direction.UNKNOWN:
         why = str(trend["note"]).removeprefix(NO_SLOPE)
-        return f"{start}: {why}{_ends(values, '; it goes')}"
+        return f"{start}: {why}{_from_first_to_last(values, '; it goes')}"
+    if math.isnan(trend["slope"]) and which in (Direction.RISES, Direction.FALLS):
+        why = str(trend["note"]).removeprefix(NO_SLOPE)
+        ends = _from_first_to_last(values.iloc[_turning_rows(trend, values)], "")
+        return f"{start}{ends}; no slope can be estimated: {why}"
     if which is Direction.ZIGZAGS:
-        return f"{start}, in no steady direction: {_list(values)}"
+        return f"{start}, in no steady direction: {_every_value(values)}"
     if which in (Direction.PEAKS, Direction.DIPS):
-        return f"{start}: {_list(values.iloc[_turning_points(values)])}"
-    said = f"{start}: its log-odds {_change(trend)} per doubling{_ends(values, ',')}"
+        return f"{start}: {_every_value(values.iloc[_turning_rows(trend, values)])}"
+    ends = _from_first_to_last(values, ",")
+    sentence = f"{start}{ends}: its log-odds {_slope_in_words(trend)} per doubling"
     if which is Direction.DISPUTED:
-        said += f"; but {_objection(trend, values, alpha)}"
-    return said
+        sentence += f"; but {_contradiction(trend, values, alpha)}"
+    return sentence
 
 
 def in_words(row: Row | pd.Series[Any]) -> str:
@@ -95,20 +103,20 @@ def in_words(row: Row | pd.Series[Any]) -> str:
     return f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
 
 
-def _objection(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
-    """What contradicts the sign of the slope, in words; empty where nothing does."""
+def _contradiction(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
+    """Returns what contradicts the sign of the slope, in words; empty if nothing does."""
     sign = 1 if trend["slope"] > 0 else -1
-    if not _confirmed(trend, sign, alpha):
-        return f"Kendall's τ does not confirm it ({_tau(trend, alpha)})"
+    if not _confirmed_by_tau(trend, sign, alpha):
+        return f"Kendall's τ does not confirm it ({_tau_in_words(trend, alpha)})"
     if len(values) and sign * (values["value"].iloc[-1] - values["value"].iloc[0]) < 0:
-        return "the last AUROC is on the other side of the first"
-    if -sign in _legs(values):
-        return "part of the way clearly goes the other way"
+        return f"the last AUROC is {'below' if sign > 0 else 'above'} the first"
+    if -sign in _clear_moves(trend, values):
+        return f"AUROC clearly {'falls' if sign > 0 else 'rises'} between some levels"
     return ""
 
 
-def _confirmed(trend: Row, sign: int, alpha: float | None) -> bool:
-    """Whether τ says the same; it says nothing where it could not be computed."""
+def _confirmed_by_tau(trend: Row, sign: int, alpha: float | None) -> bool:
+    """Returns whether τ confirms the sign; it does not where it could not be computed."""
     if not sign * trend["tau"] > 0:
         return False
     if alpha is None:
@@ -117,53 +125,18 @@ def _confirmed(trend: Row, sign: int, alpha: float | None) -> bool:
     return bool(p_value < alpha)
 
 
-def _legs(values: pd.DataFrame) -> list[int]:
-    """The clear moves between turning points: 1 up, -1 down."""
+def _clear_moves(trend: Row, values: pd.DataFrame) -> list[int]:
+    """The clear moves between turning points, in order: 1 is up, -1 is down."""
     column = values["value"].to_numpy()
-    return [1 if column[b] > column[a] else -1 for a, b in pairwise(_turning_points(values))]
+    return [1 if column[b] > column[a] else -1 for a, b in pairwise(_turning_rows(trend, values))]
 
 
-def _turning_points(values: pd.DataFrame) -> list[int]:
-    """The rows between which AUROC clearly moves: a start, the turns and an end; else none.
-
-    A move is clear where intervals are apart. A rise ends at the row whose interval starts highest,
-    a fall at the one whose interval ends lowest: wide intervals tell of no move.
-    """
-    if len(values) < 3:
-        return []
-    low, high = _widened(values)
-    points: list[int] = []
-    lowest = highest = move = 0
-    for place in range(1, len(values)):
-        if low[place] > high[lowest] and move != 1:
-            points.append(lowest)
-            highest, move = place, 1
-        elif high[place] < low[highest] and move != -1:
-            points.append(highest)
-            lowest, move = place, -1
-        highest = max(highest, place, key=lambda row: float(low[row]))
-        lowest = min(lowest, place, key=lambda row: float(high[row]))
-    return [*points, highest if move > 0 else lowest] if points else []
+def _turning_rows(trend: Row, values: pd.DataFrame) -> list[int]:
+    return rows_of_levels(trend["turns"], values["level"].tolist()) if len(values) else []
 
 
-def _widened(values: pd.DataFrame) -> tuple[Scores, Scores]:
-    """The ends of the intervals, corrected for the number of pairs of values (Bonferroni).
-
-    Two 95% intervals are apart by chance in 0.6% of pairs, so that few values need no correction.
-    """
-    pairs = len(values) * (len(values) - 1) / 2
-    factor = max(1.0, _normal(0.05 / pairs) / (2**0.5 * _normal(0.05)))
-    middle, low, high = (values[name].to_numpy(float) for name in ("value", "ci_low", "ci_high"))
-    return middle - factor * (middle - low), middle + factor * (high - middle)
-
-
-def _normal(alpha: float) -> float:
-    """How many standard deviations a two-sided test at this level asks for."""
-    return NormalDist().inv_cdf(1 - alpha / 2)
-
-
-def _change(trend: Row) -> str:
-    """Such as "increase by 0.71 [0.60, 0.82]"; a fall is told as a positive decrease."""
+def _slope_in_words(trend: Row) -> str:
+    """Such as "increase by 0.71 [0.60, 0.82]"; a fall is written as a positive decrease."""
     numbers: Sequence[float] = [trend[name] for name in ("slope", "slope_low", "slope_high")]
     verb = "change"
     if numbers[1] > 0:
@@ -173,7 +146,7 @@ def _change(trend: Row) -> str:
     return f"{verb} by {numbers[0]:.2f} [{numbers[1]:.2f}, {numbers[2]:.2f}]"
 
 
-def _ends(values: pd.DataFrame, lead: str) -> str:
+def _from_first_to_last(values: pd.DataFrame, lead: str) -> str:
     """Such as ", from 0.55 [0.50, 0.60] at 1 to 0.94 [0.90, 0.97] at 8"; empty without values."""
     if len(values) < 2:
         return ""
@@ -181,11 +154,11 @@ def _ends(values: pd.DataFrame, lead: str) -> str:
     return f"{lead} from {in_words(first)} at {first['at']} to {in_words(last)} at {last['at']}"
 
 
-def _list(values: pd.DataFrame) -> str:
+def _every_value(values: pd.DataFrame) -> str:
     return ", ".join(f"{in_words(row)} at {row['at']}" for row in values.to_dict("records"))
 
 
-def _tau(trend: Row, alpha: float | None) -> str:
+def _tau_in_words(trend: Row, alpha: float | None) -> str:
     """τ, with the p-value of its test where there is one."""
     if math.isnan(trend["tau"]):
         return "it could not be computed"
@@ -200,59 +173,72 @@ def reading_guide(config: AnalysisConfig) -> str:
     """How to read the numbers."""
     return (
         "Scores are compared between members (inserted into the training corpus) and non-members "
-        "(drawn from the same pool, never inserted); a higher score says member, and 0.5 is the "
-        f"AUROC of a guess. In brackets: {config.confidence:.0%} intervals from a bootstrap over "
-        f"examples, and over seeds where there are several ({config.draws:,} draws; for AUROC "
+        "(drawn from the same pool, never inserted); a higher score indicates a member, and 0.5 is "
+        f"the AUROC of a guess. In brackets: {config.confidence:.0%} intervals from a bootstrap "
+        f"over examples, and over seeds where there are several ({config.draws:,} draws; for AUROC "
         "Wilson's interval with the draws' variance). A rate is shown where at least "
-        f"{ALARMS} false alarms are expected at its level in each benchmark; else it says what it "
-        "needs. A column with a number holds the members "
-        "with so many occurrences, `any` all of them; `all` is the mean over benchmarks, and has a "
-        "number where each of them does."
+        f"{ALARMS} false alarms are expected at its level in each benchmark; otherwise the table "
+        "states what is missing. A column with a number contains the members with this many "
+        "occurrences, `any` all of them; `all` is the mean over benchmarks, and has a number where "
+        "each of them does. Rises, falls and turns between levels are judged by paired "
+        "differences, corrected for the number of pairs."
     )
 
 
 def sentences(
     pooled: pd.DataFrame, comparisons: pd.DataFrame, trends: pd.DataFrame, confidence: float
 ) -> list[str]:
-    """The best method, the effect of occurrences, and the two controls, of one condition.
+    """Returns sentences on a condition's best method, its occurrences and its two controls.
 
-    Methods are compared by their default variants. A claim needs its own test: "strongest" the
-    paired one against every other method, corrected; "rises" the slope's interval and τ's test.
+    Methods are compared by their default variants. "Strongest" needs the corrected paired test
+    against every other method, "rises" the slope's interval and τ's test.
     """
-    shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
-    detectors = shown[(shown["checkpoint"] == CONTAMINATED) & shown["default"]]
+    mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
+    detectors = mean_aurocs[(mean_aurocs["checkpoint"] == CONTAMINATED) & mean_aurocs["default"]]
     over_all = detectors[detectors["occurrences"] == ANY]
     best = over_all.sort_values("value", ascending=False, kind="stable").iloc[0]
-    name = label(best["method"], best["variant"], methods_of(shown[shown["method"] != BLIND]))
-    looked = by_control(pooled)
+    name = label(
+        best["method"], best["variant"], methods_of(mean_aurocs[mean_aurocs["method"] != BLIND])
+    )
+    rows_by_control = by_control(pooled)
     if best["needs"]:
-        found = [_unmeasured(best)]
+        main_sentences = [_why_unmeasured(best)]
     else:
-        best_of = _best(name, best, methods_of(detectors), comparisons, confidence)
-        found = [best_of, _trend(name, best, detectors, trends, confidence)]
+        best_sentence = _best_method(name, best, methods_of(detectors), comparisons, confidence)
+        main_sentences = [
+            best_sentence,
+            _over_occurrences(name, best, detectors, trends, confidence),
+        ]
     return [
-        *found,
-        _control("Clean control (the model before the contaminated training)", looked.get(CLEAN)),
-        _control("Blind baseline (a text classifier without the model)", looked.get(BLIND)),
+        *main_sentences,
+        _control_sentence(
+            "Clean control (the model before the contaminated training)", rows_by_control.get(CLEAN)
+        ),
+        _control_sentence(
+            "Blind baseline (a text classifier without the model)", rows_by_control.get(BLIND)
+        ),
     ]
 
 
-def of_conditions(made: Statistics | Report, confidence: float) -> dict[str, list[str]]:
+def sentences_by_condition(tables: Statistics | Report, confidence: float) -> dict[str, list[str]]:
     """The sentences on each condition, in their order; flags on its scores are last."""
-    found = {}
-    for condition, part in parts_of(made.pooled).items():
+    by_condition = {}
+    for condition, rows in parts_of(tables.pooled).items():
         comparisons, trends = (
-            table[table["condition"] == condition] for table in (made.comparisons, made.trends)
+            table[table["condition"] == condition] for table in (tables.comparisons, tables.trends)
         )
-        odd = [
-            *unflagged_sentence(made.pooled, made.unflagged, condition),
-            *notes(made.flags, condition),
+        notes_on_scores = [
+            *unflagged_sentence(tables.pooled, tables.unflagged, condition),
+            *notes(tables.flags, condition),
         ]
-        found[condition] = [*sentences(part, comparisons, trends, confidence), *odd]
-    return found
+        by_condition[condition] = [
+            *sentences(rows, comparisons, trends, confidence),
+            *notes_on_scores,
+        ]
+    return by_condition
 
 
-def _unmeasured(row: pd.Series[Any]) -> str:
+def _why_unmeasured(row: pd.Series[Any]) -> str:
     """Why a condition has no number over its benchmarks."""
     why = lacks(row)
     if row["n_members"] and row["n_nonmembers"]:
@@ -260,20 +246,20 @@ def _unmeasured(row: pd.Series[Any]) -> str:
     return f"{why[0].upper()}{why[1:]}."
 
 
-def _best(
+def _best_method(
     name: str, best: pd.Series[Any], methods: Methods, comparisons: pd.DataFrame, confidence: float
 ) -> str:
-    members, others = best["n_members"], best["n_nonmembers"]
+    members, nonmembers = best["n_members"], best["n_nonmembers"]
     measured = (
-        f"AUROC {in_words(jointly(best))} over {'all ' if members > 1 else ''}"
-        f"{many(members, 'member')} and {many(others, 'non-member')}, mean over benchmarks"
+        f"AUROC {in_words(with_joint_intervals(best))} over {'all ' if members > 1 else ''}"
+        f"{many(members, 'member')} and {many(nonmembers, 'non-member')}, mean over benchmarks"
     )
     if len(methods) == 1:
         return f"The only method: {name}, {measured}."
     measured += f" (interval corrected for the choice among {len(methods)} methods)"
-    like = _not_beaten(str(best["method"]), comparisons, confidence)
-    rivals = ", ".join(method for method, _ in methods if method in like)
-    if not like:
+    not_beaten = _not_beaten(str(best["method"]), comparisons, confidence)
+    rivals = ", ".join(method for method, _ in methods if method in not_beaten)
+    if not not_beaten:
         level = f"p < {1 - confidence:.2g}"
         return (
             f"Strongest of {len(methods)} methods: {name}, {measured}; it is above each of the "
@@ -286,21 +272,21 @@ def _best(
 
 
 def _not_beaten(best: str, comparisons: pd.DataFrame, confidence: float) -> set[str]:
-    """The methods from which the test can't tell the best one."""
+    """Returns the methods from which the test cannot distinguish the best one."""
     rows = comparisons[(comparisons["metric"] == AUROC.name) & (comparisons["benchmark"] == ALL)]
     unsure = rows[~(rows["p_max_t"] < 1 - confidence)]
     pairs = zip(unsure["method_a"], unsure["method_b"], strict=True)
     return {method for pair in pairs if best in pair for method in pair if method != best}
 
 
-def _trend(
+def _over_occurrences(
     name: str,
     best: pd.Series[Any],
     detectors: pd.DataFrame,
     trends: pd.DataFrame,
     confidence: float,
 ) -> str:
-    """What each doubling does to the best method's AUROC, and for how many methods it rises."""
+    """Returns how the best method's AUROC follows the occurrences, and how many methods' rise."""
     slopes = trends[(trends["over"] == OCCURRENCES) & (trends["benchmark"] == ALL)]
     if slopes.empty:
         return "Occurrences: no trend was measured."
@@ -310,23 +296,25 @@ def _trend(
         return "Occurrences: no slope, since all members of a benchmark have the same number."
     values = detectors[detectors["method"].eq(best["method"]) & detectors["occurrences"].ne(ANY)]
     values = values.sort_values("occurrences", key=lambda column: column.map(occurrences_order))
-    values = jointly(values).assign(at=values["occurrences"])
-    said = described(name, "occurrences", row, values, 1 - confidence)
+    values = with_joint_intervals(values).assign(
+        at=values["occurrences"], level=values["occurrences"].astype(float)
+    )
+    sentence = trend_clause(name, "occurrences", row, values, 1 - confidence)
     measured = slopes[slopes["slope"].notna()]
     if measured.empty:
-        return f"{said}."
+        return f"{sentence}."
     rising = int((measured["slope_low"] > 0).sum())
     methods = many(len(measured), "method")
-    return f"{said}. The slope's interval is above 0 for {rising} of {methods}."
+    return f"{sentence}. The slope's interval is above 0 for {rising} of {methods}."
 
 
-def _control(name: str, rows: pd.DataFrame | None) -> str:
+def _control_sentence(name: str, rows: pd.DataFrame | None) -> str:
     """Whether a control is off, by the rows of `by_control`."""
     return f"{name}: {'not measured' if rows is None else verdict(rows)}."
 
 
-def jointly(estimates: Estimates) -> Estimates:
-    """A row, or rows, of the pooled table with intervals that hold for any choice of a method."""
+def with_joint_intervals(estimates: Estimates) -> Estimates:
+    """Returns a row, or rows, of the pooled table with the joint intervals of all methods."""
     corrected = estimates.copy()
     corrected[["ci_low", "ci_high"]] = estimates[["joint_low", "joint_high"]].to_numpy()
     return corrected

@@ -1,15 +1,16 @@
-"""What was swept: conditions that differ in one fact alone, in its order."""
+"""Sweeps: conditions that differ in one factor only, in its order."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
-from contamination.analysis.cells import Series, Shared
+from contamination.analysis.cells import Series, SharedSettings
+from contamination.analysis.factors import FACTORS, Factor
 from contamination.analysis.methods import Methods, checkpoint_of, in_order
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.statistics.results import lacks
@@ -19,26 +20,6 @@ from contamination.detection.baselines.blind import BLIND
 from contamination.injection.finetuning.config import PLACES
 
 log = logging.getLogger(__name__)
-
-
-class Factor(NamedTuple):
-    """A column that conditions may differ in."""
-
-    column: str
-    title: str
-    axis: str
-    bound: tuple[str, ...] = ()
-    """Columns that change with it."""
-
-
-FACTORS = (
-    Factor("learning_rate", "Detection by learning rate", "peak learning rate"),
-    Factor("budget_tokens", "Detection by corpus size", "tokens of the training corpus"),
-    Factor("parameters", "Detection by model size", "parameters of the model", ("model",)),
-    Factor("example_max_tokens", "Detection by text length", "most tokens of an example"),
-    Factor("epochs", "Detection by epochs", "epochs of the last training"),
-    Factor("mean_occurrences", "Detection by mean occurrences", "mean occurrences of a member"),
-)
 
 
 @dataclass(frozen=True)
@@ -51,11 +32,11 @@ class Sweep:
     rows: pd.DataFrame
     """AUROC of all members, mean over benchmarks: pooled rows of both checkpoints."""
     trends: pd.DataFrame
-    """Those of `statistics.trends` along it, of the mean over benchmarks, one row a method."""
+    """The rows of `statistics.trends` along it: mean over benchmarks, one row per method."""
     unmeasured: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """A row a condition of the series that has no number: without members, say."""
+    """One row per condition of the series without a number, for example without members."""
     apart: Sequence[str] = ()
-    """What its conditions share and those of other series don't, in words."""
+    """What its conditions share, unlike those of other series, in words."""
 
     @property
     def conditions(self) -> list[str]:
@@ -66,8 +47,8 @@ class Sweep:
     def reasons(self) -> dict[float, str]:
         """The factor's values that have no number, ascending, with the reason."""
         rows = self.unmeasured.to_dict("records")
-        found = {float(row[self.factor.column]): lacks(row) for row in rows}
-        return dict(sorted(found.items()))
+        reason_by_level = {float(row[self.factor.column]): lacks(row) for row in rows}
+        return dict(sorted(reason_by_level.items()))
 
     @property
     def levels(self) -> list[float]:
@@ -81,13 +62,12 @@ class Sweep:
 
     @property
     def shared(self) -> list[str]:
-        """The same word by word."""
+        """The same as separate phrases."""
         first = self.rows.iloc[0]
-        words = {
-            "model": str(first["model"]),
-            "learning_rate": f"learning rate {first['learning_rate']:g}",
-            "budget_tokens": f"{first['budget_tokens']:,} tokens",
-        }
+        words = {"model": str(first["model"])}
+        for factor in FACTORS:
+            if factor.shared_as and pd.notna(first.get(factor.column)):
+                words[factor.column] = factor.shared_as.format(first[factor.column])
         if pd.notna(first.get("stage")):
             words["stage"] = f"members in {PLACES[first['stage']]}"
             words["scope"] = f"{first['scope']} scored"
@@ -97,11 +77,13 @@ class Sweep:
             words.pop(varies, None)
         return [*words.values(), *self.apart]
 
-    def told_from(self, others: Iterable[Sweep]) -> str:
-        """Of `fixed` what the factor's other series don't all share; if that is nothing, all."""
-        alike = [set(other.shared) for other in others if other.factor == self.factor]
-        own = (word for word in self.shared if not all(word in words for words in alike))
-        return ", ".join(own) or self.fixed
+    def told_from(self, sweeps: Iterable[Sweep]) -> str:
+        """Returns the part of `fixed` that not all series of the factor share, or all of it."""
+        shared_words = [set(other.shared) for other in sweeps if other.factor == self.factor]
+        distinguishing = (
+            word for word in self.shared if not all(word in words for words in shared_words)
+        )
+        return ", ".join(distinguishing) or self.fixed
 
     @property
     def line_rows(self) -> pd.DataFrame:
@@ -111,8 +93,8 @@ class Sweep:
     def line(self, method: str, variant: str) -> pd.DataFrame:
         """A method's rows in the factor's order."""
         rows = self.line_rows
-        own = rows[(rows["method"] == method) & (rows["variant"] == variant)]
-        return own.sort_values(self.factor.column)
+        of_method = rows[(rows["method"] == method) & (rows["variant"] == variant)]
+        return of_method.sort_values(self.factor.column)
 
     @property
     def slopes(self) -> dict[Any, dict[Any, Any]]:
@@ -132,17 +114,24 @@ class Sweep:
 def sweeps_of(pooled: pd.DataFrame, trends: pd.DataFrame, series: Series) -> list[Sweep]:
     """Every series of at least two conditions, factor by factor."""
     return [
-        Sweep(factor, _name(factor, i), rows, _own(trends, factor, rows), unmeasured, tuple(apart))
+        Sweep(
+            factor,
+            _file_stem(factor, i),
+            rows,
+            _trends_of_series(trends, factor, rows),
+            unmeasured,
+            tuple(apart),
+        )
         for factor in FACTORS
-        for i, (shared, rows, unmeasured) in enumerate(_groups(pooled, factor, series))
-        for apart in [_apart(shared, rows, pooled)]
+        for i, (shared, rows, unmeasured) in enumerate(_series(pooled, factor, series))
+        for apart in [_distinguishing_words(shared, rows, pooled)]
     ]
 
 
 def swept(sweeps: Iterable[Sweep]) -> set[str]:
     """The conditions that are in some sweep, measured or not."""
-    parts = [part for sweep in sweeps for part in (sweep.rows, sweep.unmeasured) if len(part)]
-    return {condition for part in parts for condition in part["condition"]}
+    tables = [rows for sweep in sweeps for rows in (sweep.rows, sweep.unmeasured) if len(rows)]
+    return {condition for rows in tables for condition in rows["condition"]}
 
 
 def short(value: float) -> str:
@@ -156,18 +145,20 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _name(factor: Factor, place: int) -> str:
+def _file_stem(factor: Factor, place: int) -> str:
     return f"auroc_by_{factor.column}" + f"-{place + 1}" * (place > 0)
 
 
-def _own(trends: pd.DataFrame, factor: Factor, rows: pd.DataFrame) -> pd.DataFrame:
+def _trends_of_series(trends: pd.DataFrame, factor: Factor, rows: pd.DataFrame) -> pd.DataFrame:
     """The trends of the series with these rows: it is named by one of its conditions."""
     along = (trends["over"] == factor.column) & (trends["benchmark"] == ALL)
     return trends[along & trends["condition"].isin(rows["condition"])]
 
 
-def _apart(shared: Shared, rows: pd.DataFrame, pooled: pd.DataFrame) -> Iterator[str]:
-    """What tells the series from others of its factor, beyond what `Sweep.fixed` always says."""
+def _distinguishing_words(
+    shared: SharedSettings, rows: pd.DataFrame, pooled: pd.DataFrame
+) -> Iterator[str]:
+    """Yields what distinguishes the series from others of its factor, beyond `Sweep.shared`."""
     if shared.swapped:
         yield "members and non-members swapped"
     level = "mean_occurrences"
@@ -175,19 +166,19 @@ def _apart(shared: Shared, rows: pd.DataFrame, pooled: pd.DataFrame) -> Iterator
         yield f"mean occurrences {short(float(rows[level].iloc[0]))}"
 
 
-def _groups(
+def _series(
     pooled: pd.DataFrame, factor: Factor, series: Series
-) -> Iterator[tuple[Shared, pd.DataFrame, pd.DataFrame]]:
+) -> Iterator[tuple[SharedSettings, pd.DataFrame, pd.DataFrame]]:
     """Conditions that differ in the factor alone, where several of its values were measured.
 
     What they share, their AUROC rows, and one row for each that has no number.
     """
-    if factor.column not in pooled:  # a report of before it was a fact
+    if factor.column not in pooled:  # an older report, without this factor
         return
-    shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)]
-    shown = shown[(shown["benchmark"] == ALL) & shown[factor.column].notna()]
-    keys = shown["condition"].map(lambda condition: series.get((condition, factor.column)))
-    for shared, rows in shown.groupby(keys, sort=False):
+    aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)]
+    aurocs = aurocs[(aurocs["benchmark"] == ALL) & aurocs[factor.column].notna()]
+    keys = aurocs["condition"].map(lambda condition: series.get((condition, factor.column)))
+    for shared, rows in aurocs.groupby(keys, sort=False):
         conditions = rows.drop_duplicates("condition")
         measured = rows[rows["needs"] == ""]
         unmeasured = conditions[~conditions["condition"].isin(measured["condition"])]

@@ -24,8 +24,8 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from contamination.analysis.cells import CLEAN, CONTAMINATED, Cell
-from contamination.analysis.conditions import FACTORS
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+from contamination.analysis.factors import FACTORS
 from contamination.analysis.run import write_report
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.core.statistics import bootstrap
@@ -112,7 +112,9 @@ def cell(place: int, seed: int) -> Cell:
         learning_rate=1e-5 * 2**place, budget_tokens=400_000, example_max_tokens=None,
         last_tokens=None, parameters=225_600, swapped=False, mean_occurrences=None,
         stage=None, scope="whole", epochs=1, seed=seed, recipe=condition, chosen={},
-        series={factor: "grid" if factor == "learning_rate" else condition for factor in FACTORS},
+        series={
+            f.column: "grid" if f.column == "learning_rate" else condition for f in FACTORS
+        },
         digests={n: f"{n}{place}-{seed}" for n in ("corpus", "model", CLEAN, CONTAMINATED)},
         examples=table,
         scores={CLEAN: scores(table, 0, 99), CONTAMINATED: scores(table, 0.1 * place, place)},

@@ -1,11 +1,11 @@
-"""Do the corrected statements keep their word: controls, the best of several methods, short books?
+"""Error rates of corrected statements: controls, the best of several methods, short books.
 
     python -m perf.corrections [controls] [best] [books] [repetitions, 2000]
 
-- *controls*: how often a report says that its clean model, or its blind baseline, is off. In null
+- *controls*: how often a report finds its clean model, or its blind baseline, off. In null
   reports nothing tells members from non-members: wanted are 5%, over all benchmarks and methods.
-  `apart` is what a report would say that looks at the mean over benchmarks alone, method by method,
-  each at 5%. Below, what both say where a clean model is off.
+  `apart` is the rate if only the mean over benchmarks is tested, method by method,
+  each at 5%. Below, both rates where a clean model is off.
 - *best*: how often the interval of the method with the highest AUROC lies above the AUROC that this
   method has in truth (wanted: at most 2.5%), or below it; `alone` is the method's own interval.
 - *books*: how often the rank p-value of a suspect is at most 0.05, by its number of snippets and
@@ -30,11 +30,11 @@ from scipy.stats import norm
 from contamination.analysis.cells import CLEAN, Cell
 from contamination.analysis.statistics.controls import (
     LEVEL,
-    Look,
-    Looks,
+    ControlAurocs,
+    ControlKey,
+    control_aurocs,
     distances,
-    looks,
-    mean_looks,
+    mean_control_aurocs,
     with_p_values,
 )
 from contamination.analysis.statistics.results import blind_of
@@ -105,76 +105,92 @@ def cells(rng: Rng, design: Design, reports: int) -> list[Cell]:
     texts = design.texts
     benchmark = np.repeat(np.arange(design.benchmarks), texts)
     number = len(benchmark)
-    own = rng.normal(size=(number, reports, 1))
+    hardness = rng.normal(size=(number, reports, 1))
     if design.cluster > 1:
         of = [k * number + np.arange(texts) // design.cluster for k in range(design.benchmarks)]
         _, of_text = np.unique(np.concatenate(of), return_inverse=True)
         shared = rng.normal(size=(of_text.max() + 1, reports, 1))[of_text]
-        own = 0.9**0.5 * shared + 0.1**0.5 * own
+        hardness = 0.9**0.5 * shared + 0.1**0.5 * hardness
     drawn = _members(rng, design)
     columns = [(f"{m}-{r}", "") for r in range(reports) for m in range(METHODS)]
-    found = []
+    simulated_cells = []
     for _ in range(design.seeds):
         drawn = drawn if design.shared else _members(rng, design)
         copies = rng.poisson(1, number) if design.seeds > 1 else 1
-        scores = 0.75**0.5 * own + 0.25**0.5 * rng.normal(size=(number, reports, METHODS))
+        scores = 0.75**0.5 * hardness + 0.25**0.5 * rng.normal(size=(number, reports, METHODS))
         shift = np.resize(design.shifts, design.benchmarks)[benchmark] * drawn
         scores += shift[:, None, None]
         rows = pd.DataFrame({"example_id": np.arange(number).astype(str), "member": drawn})
         rows["benchmark"] = [f"b{k}" for k in benchmark]
         rows["occurrences"] = drawn * copies
         table = pd.DataFrame(scores.reshape(number, -1), columns=pd.MultiIndex.from_tuples(columns))
-        found.append(cast(Cell, SimpleNamespace(examples=rows, scores={CLEAN: table})))
-    return found
+        simulated_cells.append(cast(Cell, SimpleNamespace(examples=rows, scores={CLEAN: table})))
+    return simulated_cells
 
 
 def _members(rng: Rng, design: Design) -> NDArray[np.bool_]:
     """Who is a member of each benchmark, drawn at random."""
-    one = np.arange(design.texts) < design.size
-    return np.concatenate([rng.permutation(one) for _ in range(design.benchmarks)])
+    roles = np.arange(design.texts) < design.size
+    return np.concatenate([rng.permutation(roles) for _ in range(design.benchmarks)])
 
 
-def is_off(found: Looks) -> tuple[bool, bool]:
-    """Whether a report says so, and whether the mean over benchmarks alone would."""
+def is_off(aurocs: ControlAurocs) -> tuple[bool, bool]:
+    """Returns whether a report finds a control off, and whether the mean alone would."""
     facts = {"cell": "", "metric": AUROC.name, "checkpoint": CLEAN, "occurrences": "any"}
-    rows = pd.DataFrame(found.keys(), columns=Look._fields).assign(needs="", **facts)
-    p_control = with_p_values(rows, "cell", {"": distances(found)})["p_control"]
-    whole = ALL if any(look.benchmark == ALL for look in found) else next(iter(found)).benchmark
-    far = [abs(v[0] - 0.5) / v[1:].std() for look, v in found.items() if look.benchmark == whole]
-    return bool((p_control <= LEVEL).any()), max(far) > 1.96
+    rows = pd.DataFrame(aurocs.keys(), columns=ControlKey._fields).assign(needs="", **facts)
+    p_control = with_p_values(rows, "cell", {"": distances(aurocs)})["p_control"]
+    main_benchmark = (
+        ALL if any(key.benchmark == ALL for key in aurocs) else next(iter(aurocs)).benchmark
+    )
+    distances_from_half = [
+        abs(v[0] - 0.5) / v[1:].std()
+        for key, v in aurocs.items()
+        if key.benchmark == main_benchmark
+    ]
+    return bool((p_control <= LEVEL).any()), max(distances_from_half) > 1.96
 
 
 def clean_reports(rng: Rng, design: Design, reports: int) -> tuple[float, float]:
     """The shares of reports whose clean model is off: by the report's test, and `apart`."""
-    said = []
+    verdicts = []
     for seed in range(-(-reports // BATCH)):
-        made = cells(rng, design, BATCH)
-        nothing = Blind(np.full((len(made[0].examples), 1 + NULLS), np.nan))
-        by_report: dict[str, dict[Look, Scores]] = defaultdict(dict)
-        for look, aurocs in mean_looks([looks(cell, nothing, seed) for cell in made]).items():
-            by_report[look.method.partition("-")[2]][look] = aurocs
-        said += [is_off(found) for found in by_report.values()]
-    first, second = np.mean(said, axis=0)
+        seed_cells = cells(rng, design, BATCH)
+        nothing = Blind(np.full((len(seed_cells[0].examples), 1 + NULLS), np.nan))
+        by_report: dict[str, dict[ControlKey, Scores]] = defaultdict(dict)
+        for key, aurocs in mean_control_aurocs(
+            [control_aurocs(cell, nothing, seed) for cell in seed_cells]
+        ).items():
+            by_report[key.method.partition("-")[2]][key] = aurocs
+        verdicts += [is_off(aurocs_by_key) for aurocs_by_key in by_report.values()]
+    first, second = np.mean(verdicts, axis=0)
     return float(first), float(second)
 
 
 def blind_reports(rng: Rng, size: int, number: int) -> None:
-    """The same of the blind baseline, of so many benchmarks of random texts."""
+    """Print the same for the blind baseline, on this many benchmarks of random texts."""
     single = []
     for seed in range(number):
         cell = cells(rng, Design(1, size), 1)[0]
         texts = [" ".join(rng.choice(WORDS, 12)) for _ in range(len(cell.examples))]
-        found = looks(cell, blind_of(cell.examples.assign(text=texts), 5, seed), seed)
-        single += [own for look, own in found.items() if look == Look(BLIND, "", "b0")]
+        aurocs_by_key_of_cell = control_aurocs(
+            cell, blind_of(cell.examples.assign(text=texts), 5, seed), seed
+        )
+        single += [
+            aurocs_by_key
+            for key, aurocs_by_key in aurocs_by_key_of_cell.items()
+            if key == ControlKey(BLIND, "", "b0")
+        ]
     for benchmarks in (1, 4, 8):
-        said = []
+        verdicts = []
         for start in range(0, number - benchmarks + 1, benchmarks):
             group = single[start : start + benchmarks]
-            own = {Look(BLIND, "", f"b{k}"): aurocs for k, aurocs in enumerate(group)}
+            aurocs_by_key = {
+                ControlKey(BLIND, "", f"b{k}"): aurocs for k, aurocs in enumerate(group)
+            }
             if benchmarks > 1:
-                own[Look(BLIND, "", ALL)] = np.mean(group, axis=0)
-            said.append(is_off(own))
-        new, apart = np.mean(said, axis=0)
+                aurocs_by_key[ControlKey(BLIND, "", ALL)] = np.mean(group, axis=0)
+            verdicts.append(is_off(aurocs_by_key))
+        new, apart = np.mean(verdicts, axis=0)
         print(f"  blind {(benchmarks, size, 1)}: {new:.1%}, apart {apart:.1%}", flush=True)
 
 
@@ -213,16 +229,16 @@ def _ends(
     rng: Rng, number: int, size: Sequence[int], common: float, aurocs: Sequence[float], plan: int
 ) -> list[bool]:
     truth = np.resize(aurocs, number)
-    members, others = size
-    shared, own = rng.normal(size=sum(size)), rng.normal(size=(number, sum(size)))
-    scores = common**0.5 * shared + (1 - common) ** 0.5 * own
+    members, nonmembers = size
+    shared, noise = rng.normal(size=sum(size)), rng.normal(size=(number, sum(size)))
+    scores = common**0.5 * shared + (1 - common) ** 0.5 * noise
     scores[:, :members] += 2**0.5 * norm.ppf(truth)[:, None]
-    drawn = resample(members, others, DRAWS, plan % PLANS)
-    found: list[Estimate] = [
+    drawn = resample(members, nonmembers, DRAWS, plan % PLANS)
+    estimates: list[Estimate] = [
         estimate(line[:members], line[members:], drawn, [AUROC])[AUROC.name] for line in scores
     ]
-    winner = int(np.argmax([each.value for each in found]))
-    both = joint_intervals(found, 0.95), intervals(found, 0.95)
+    winner = int(np.argmax([estimate_of_method.value for estimate_of_method in estimates]))
+    both = joint_intervals(estimates, 0.95), intervals(estimates, 0.95)
     return [
         bool(is_wrong)
         for low, high in both
@@ -239,9 +255,9 @@ def books(repetitions: int) -> None:
             for snippets in (4, 6, 10, 20, 50, 100):
                 rng = np.random.default_rng(2)
                 draw = (offset, number, snippets, shares)
-                said = [_p_values(rng, *draw) for _ in range(repetitions)]
-                found = 100 * np.mean(np.less_equal(said, 0.05), axis=0)
-                cells = "  ".join(f"{new:5.1f} ({old:5.1f})" for new, old in found)
+                p_values = [_p_values(rng, *draw) for _ in range(repetitions)]
+                percentages = 100 * np.mean(np.less_equal(p_values, 0.05), axis=0)
+                cells = "  ".join(f"{new:5.1f} ({old:5.1f})" for new, old in percentages)
                 print(f"  offset {offset}, {number} negatives, {snippets:3}: {cells}", flush=True)
 
 
@@ -251,8 +267,10 @@ def _p_values(
     """Of a suspect of each share: by the median, and by the mean."""
     above = rng.binomial(100, norm.sf(1 - rng.normal(0, offset, number)))
     negatives, fold = Rates(above / 100, np.full(number, 100.0)), np.zeros(number, np.intp)
-    own = rng.normal(0, offset, len(shares))
-    rates = np.array(shares) * norm.sf(-1 - own) + (1 - np.array(shares)) * norm.sf(1 - own)
+    suspect_offsets = rng.normal(0, offset, len(shares))
+    rates = np.array(shares) * norm.sf(-1 - suspect_offsets) + (1 - np.array(shares)) * norm.sf(
+        1 - suspect_offsets
+    )
     suspects = rng.binomial(snippets, rates) / snippets
     counts: NDArray[Any] = np.full(len(shares), float(snippets))
     medians = rank_p_values(suspects[:, None], counts, negatives, fold)

@@ -44,9 +44,9 @@ def scored(members: Scores, nonmembers: Scores, drawn: Resample) -> Estimate:
     return estimate(members, nonmembers, drawn, [AUROC])[AUROC.name]
 
 
-def holds(found: Estimate, truth: float) -> bool:
+def holds(estimate_of_auroc: Estimate, truth: float) -> bool:
     """Whether the 95% interval does."""
-    low, high = interval(found, 0.95)
+    low, high = interval(estimate_of_auroc, 0.95)
     return low <= truth <= high
 
 
@@ -55,8 +55,8 @@ def one_cell(auroc: float, size: int, repetitions: int) -> float:
     rng, held = np.random.default_rng(0), 0
     for i in range(repetitions):
         drawn = bootstrap.resample(size, size, DRAWS, i)
-        found = scored(rng.normal(d_prime(auroc), 1, size), rng.normal(size=size), drawn)
-        held += holds(found, auroc)
+        auroc_estimate = scored(rng.normal(d_prime(auroc), 1, size), rng.normal(size=size), drawn)
+        held += holds(auroc_estimate, auroc)
     return held / repetitions
 
 
@@ -65,33 +65,33 @@ def over_seeds(seeds: int, spread: float, size: int, repetitions: int) -> float:
     rng, held, centre = np.random.default_rng(1), 0, d_prime(0.75)
     truth = float(norm.cdf(centre / (2 + spread**2) ** 0.5))  # the mean over all seeds
     for i in range(repetitions):
-        found = []
+        estimates = []
         for seed in range(seeds):
             drawn = bootstrap.resample(size, size, DRAWS, 100 * i + seed)
             members = rng.normal(centre + spread * rng.normal(), 1, size)
-            found.append(scored(members, rng.normal(size=size), drawn))
-        held += holds(pooled_estimate(found, i), truth)
+            estimates.append(scored(members, rng.normal(size=size), drawn))
+        held += holds(pooled_estimate(estimates, i), truth)
     return held / repetitions
 
 
 def correlated(methods: int, size: int, shift: float, rng: np.random.Generator) -> Scores:
     """Scores of equally good methods that share half of their noise (methods × examples)."""
-    shared, own = rng.normal(size=size), rng.normal(size=(methods, size))
-    return shift + (shared + own) / 2**0.5
+    shared, noise = rng.normal(size=size), rng.normal(size=(methods, size))
+    return shift + (shared + noise) / 2**0.5
 
 
 def paired_test(methods: int, size: int, seeds: int, repetitions: int) -> tuple[float, ...]:
     """False positives at 5%: one pair; any pair uncorrected, by Holm and by max-T."""
     rng, shift = np.random.default_rng(2), d_prime(0.75)
     first, second = np.triu_indices(methods, 1)
-    found = np.zeros(4)
+    rejections = np.zeros(4)
     for i in range(repetitions):
         value, drawn = np.zeros(methods), []
         for seed in range(seeds):
             plan = bootstrap.resample(size, size, DRAWS, 100 * i + seed)
             members = correlated(methods, size, shift, rng)
-            others = correlated(methods, size, 0, rng)
-            pairs = list(zip(members, others, strict=True))
+            nonmembers = correlated(methods, size, 0, rng)
+            pairs = list(zip(members, nonmembers, strict=True))
             value += [AUROC.value(m, n) / seeds for m, n in pairs]
             drawn.append([draws(m, n, plan) for m, n in pairs])
         by_method = np.array(drawn).swapaxes(0, 1)
@@ -99,8 +99,8 @@ def paired_test(methods: int, size: int, seeds: int, repetitions: int) -> tuple[
         pairs_found = Differences(value[first] - value[second], joint[first] - joint[second])
         p = p_values(pairs_found)
         families = p[:1], p, holm(p), max_t(pairs_found)
-        found += [bool((family <= 0.05).any()) for family in families]
-    return tuple(found / repetitions)
+        rejections += [bool((family <= 0.05).any()) for family in families]
+    return tuple(rejections / repetitions)
 
 
 def dose_trend(size: int, repetitions: int) -> float:
@@ -108,7 +108,7 @@ def dose_trend(size: int, repetitions: int) -> float:
     rng, members = np.random.default_rng(3), np.arange(size)
     dose = np.repeat([1, 2, 4, 8], size // 4)
     strata = (stratum(members, dose, rng.normal(size=size)) for _ in range(repetitions))
-    return float(np.mean([joint_test([one])[1] <= 0.05 for one in strata]))
+    return float(np.mean([joint_test([single_stratum])[1] <= 0.05 for single_stratum in strata]))
 
 
 def main() -> int:

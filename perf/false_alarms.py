@@ -25,7 +25,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.analysis.statistics.dose_response import Sample, dose_response, interval
+from contamination.analysis.statistics.dose_response import BenchmarkScores, dose_response, interval
 from contamination.analysis.statistics.dose_test import Stratum, joint_test, stratum
 from contamination.analysis.statistics.paired import Differences, max_t
 from contamination.analysis.statistics.trends import mean_response
@@ -69,14 +69,16 @@ class Seed:
         ids = self.order[: len(self.dose)][inserted]
         return stratum(ids, self.dose[inserted], self.members[inserted])
 
-    def sample(self) -> Sample:
+    def sample(self) -> BenchmarkScores:
         """Its part of the slope."""
         inserted = self.dose > 0
         drawn = Resample(
             draw_counts(int(inserted.sum()), DRAWS, derive(self.draws, "members")),
             draw_counts(len(self.nonmembers), DRAWS, self.draws),
         )
-        return Sample(np.log2(self.dose[inserted]), self.members[inserted], self.nonmembers, drawn)
+        return BenchmarkScores(
+            np.log2(self.dose[inserted]), self.members[inserted], self.nonmembers, drawn
+        )
 
 
 def dose_claims(

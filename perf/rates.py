@@ -57,8 +57,8 @@ class Shape(NamedTuple):
     def _quantiles(self, rng: np.random.Generator, size: int) -> Scores:
         if self.seeds == 1:
             return rng.random((1, size))
-        shared, own = rng.normal(size=size), rng.normal(size=(self.seeds, size))
-        quantiles: Scores = norm.cdf((shared + own) / 2**0.5)
+        shared, noise = rng.normal(size=size), rng.normal(size=(self.seeds, size))
+        quantiles: Scores = norm.cdf((shared + noise) / 2**0.5)
         return quantiles
 
     def truth(self, metric: Metric) -> float:
@@ -109,12 +109,12 @@ def simulate(shape: Shape, repetitions: int) -> dict[str, list[Estimate]]:
     """The estimates of every rate that the shape's sizes carry, benchmark by benchmark."""
     rng, wanted = np.random.default_rng(4), [m for m in RATES if not m.needs(*shape.sizes)]
     plans = [resample(*shape.sizes, DRAWS, i) for i in range(PLANS)]
-    found: dict[str, list[Estimate]] = {metric.name: [] for metric in wanted}
+    estimates_by_metric: dict[str, list[Estimate]] = {metric.name: [] for metric in wanted}
     singles = repetitions * SINGLES // (2 if sum(shape.sizes) > MANY else 1)
     for i in range(singles):
         for name, value in _one(shape, rng, plans[i % PLANS], wanted).items():
-            found[name].append(value)
-    return found
+            estimates_by_metric[name].append(value)
+    return estimates_by_metric
 
 
 def _one(
@@ -168,7 +168,7 @@ def rates(repetitions: int) -> int:
             truth = shape.truth(next(m for m in RATES if m.name == name))
             shares = [coverage(single, truth, many) for many in MEANS]
             wrong = [off(share, shape, truth, k) for share, k in zip(shares, MEANS, strict=True)]
-            bias = np.mean([each.value for each in single]) - truth
+            bias = np.mean([estimate_of_rate.value for estimate_of_rate in single]) - truth
             marked = "  ".join(f"{s:.1%}{'!' * w}" for s, w in zip(shares, wrong, strict=True))
             print(f"{where} {name:<16} {truth:.3f} ({bias:+.3f}): {marked}", flush=True)
             bad += sum(wrong)

@@ -1,4 +1,4 @@
-"""Does the slope over occurrences keep its word? Simulated scores whose slope is known.
+"""Coverage of the slope over occurrences, and of its sentences, on simulated scores.
 
     python -m perf.slope_coverage [reports] [members …] [part of a design's name …]
     python -m perf.slope_coverage unequal [reports]
@@ -7,31 +7,30 @@
 Non-members score N(0, 1). A member with n copies scores N(d, 1), with d such that the AUROC's
 log-odds are a + b·log2(n). The AUROC in the table is that of a member with the design's mean
 log2(n); with b = 0 it is that of all. As many members as non-members are drawn, per benchmark.
-Each report is fitted by `dose_response`, tested by `dose_test`, and told by `direction`, as in
-the analysis.
+Each report is fitted by `dose_response`, tested by `dose_test` and put into words by `direction`,
+as in the analysis.
 
 Columns: the share of the reports whose data are too few for a slope; the mean and median of the
-others' estimates, and how many of their 95% intervals lie above the truth, below it, and hold it;
-and in how many of all reports the AUROC is said to rise, to fall, or to turn (rise and then fall,
-fall and then rise, zigzag). A row is OFF where the coverage leaves 93 to 97%, or where false words
-exceed 5%, by more than three standard errors of so many reports; coverage is not judged in rows
-where most data are too few. The exit status is 1 where one is off.
+others' estimates, and how many of their 95% intervals lie above the truth, below it, and include
+it; and in how many of all reports the AUROC is reported to rise, to fall, or to turn (rise and then
+fall, fall and then rise, zigzag). A row is OFF where the coverage leaves 93 to 97%, or where false
+words exceed 5%, by more than three standard errors of that many reports; coverage is not judged in
+rows where most data are too few. The exit status is 1 where one is off.
 
 `unequal`: two benchmarks, of 100 and of 20 members, with the same AUROC for all numbers of copies:
 how many of the intervals of the mean AUROC at one number of copies miss the truth, and in how many
-reports the AUROC is said to rise, to fall, or to turn.
+reports the AUROC is reported to rise, to fall, or to turn.
 
 `sweeps`: conditions that insert the same texts 1, 2, 4 and 8 times, or that draw Poisson numbers
-with means 1, 2 and 4 for them, and where the AUROC is the same in all of them: how often the slope
-along the sweep is told apart from 0.
+with means 1, 2 and 4 for them. The AUROC is the same in all of them, or rises, or zigzags: how
+often the slope along the sweep is told apart from 0, and what is stated.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -39,16 +38,23 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from contamination.analysis.statistics.dose_response import (
-    Sample,
+    BenchmarkScores,
     dose_response,
     interval,
     logistic,
 )
 from contamination.analysis.statistics.dose_test import joint_test, stratum
-from contamination.analysis.statistics.trends import _series_test, shape
+from contamination.analysis.statistics.trends import _series_tests, shape
+from contamination.analysis.statistics.turning_points import as_text, turning_levels
 from contamination.analysis.summary import Direction, direction
 from contamination.core.statistics import bootstrap
-from contamination.core.statistics.bootstrap import Resample, Scores, draw_named_counts
+from contamination.core.statistics.bootstrap import (
+    Resample,
+    Scores,
+    draw_named_counts,
+    joined,
+    ranked_side,
+)
 from contamination.core.statistics.estimates import Estimate, estimate_ranked, mean
 from contamination.core.statistics.estimates import interval as interval_of
 from contamination.core.statistics.metrics import AUROC
@@ -64,23 +70,33 @@ UNEQUAL = (100, 20)
 """Members of the benchmarks of `unequal`."""
 DRAWS = 20
 """Of a slope: they are scaled to its interval, so that few are enough here."""
+LEVEL_DRAWS = 200
+"""Of the AUROC at one number of copies."""
 COLUMNS = (
     *("occurrences", "members", "benchmarks", "AUROC", "slope", "too few", "mean", "median"),
     *("above", "below", "coverage", "rises", "falls", "turns"),
 )
 SWEEP_DRAWS = 400
+NOISE = 0.5
+"""Of a text's scores by different models, in standard deviations of the texts' own."""
+SHIFTS: dict[str, Sequence[float]] = {
+    "flat": (1.2, 1.2, 1.2, 1.2),
+    "rise": (0.3, 0.6, 1.0, 1.4),
+    "zigzag": (0.3, 1.0, 0.5, 1.3),
+}
+"""How much higher members score at each level of a sweep."""
 TURNS = [Direction.PEAKS, Direction.DIPS, Direction.ZIGZAGS]
 CONFIDENCE = 0.95
 Rng = np.random.Generator
 
 
 class Report(NamedTuple):
-    """What one simulated report says."""
+    """The outcome of one simulated report."""
 
     slope: float
     low: float
     high: float
-    said: Direction
+    stated: Direction
     missed: float
     """The share of the intervals at one number of copies that miss the truth."""
 
@@ -98,12 +114,12 @@ class Rare(NamedTuple):
     share: float
 
     def draw(self, tokens: NDArray[np.int_], budget: int, rng: Rng) -> NDArray[np.int_]:
-        """As of `injection.occurrences`; the first members are the rare ones."""
+        """Returns the copies per member; the first members are the rare ones."""
         return np.where(np.arange(len(tokens)) < round(self.share * len(tokens)), 8, 1)
 
 
 def designs(members: int) -> dict[str, Occurrences | Rare]:
-    """Occurrences of so many members; a share fills one and a half rounds over them."""
+    """Returns the designs for this many members; `share` fills one and a half rounds over them."""
     share = 1.5 * members * LENGTH / BUDGET
     return {
         "fixed (2)": Fixed(2),
@@ -131,48 +147,51 @@ def report(
     `level` is the AUROC's log-odds at one copy.
     """
     samples, strata, first = [], [], 0
-    for numbers, others in zip(counts, nonmembers, strict=True):
+    for numbers, n_nonmembers in zip(counts, nonmembers, strict=True):
         x, n = np.log2(numbers), len(numbers)
         scores = rng.normal(2**0.5 * norm.ppf(logistic(level + slope * x)))
-        drawn = bootstrap.resample(n, others, DRAWS, int(rng.integers(1 << 40)))
-        samples.append(Sample(x, scores, rng.normal(size=others), drawn))
+        drawn = bootstrap.resample(n, n_nonmembers, DRAWS, int(rng.integers(1 << 40)))
+        samples.append(BenchmarkScores(x, scores, rng.normal(size=n_nonmembers), drawn))
         if n > 2 and np.ptp(numbers) > 0:
             strata.append(stratum(np.arange(first, first + n), numbers, scores))
         first += n
     slopes = dose_response(samples, CONFIDENCE).curves.slope
     low, high = interval(slopes, CONFIDENCE)
     tau, p_value = joint_test(strata) if strata else (np.nan, np.nan)
-    row = {"slope": slopes[0], "slope_low": low, "slope_high": high, "tau": tau, "p_value": p_value}
-    values = values_of(samples)
+    row: dict[str, Any] = {"slope": slopes[0], "slope_low": low, "slope_high": high}
+    row |= {"tau": tau, "p_value": p_value}
+    aurocs = aurocs_of(samples, rng)
+    values = values_of(aurocs)
+    row["turns"] = as_text(turning_levels({2**x: auroc for x, auroc in aurocs.items()}))
     truth = logistic(level + slope * values["log_occurrences"].to_numpy())
     missed = float(np.mean((values["ci_low"] > truth) | (values["ci_high"] < truth)))
     return Report(slopes[0], low, high, direction(row, values, 1 - CONFIDENCE), missed)
 
 
-def values_of(samples: Sequence[Sample]) -> pd.DataFrame:
-    """The mean AUROC of each number of copies that all benchmarks have, as in a report's table.
-
-    The draws are two with the variance of a bootstrap (of members and of non-members).
-    """
-    rows = []
-    shared = set.intersection(*(set(sample.log_occurrences.tolist()) for sample in samples))
-    for x in sorted(shared):
-        found = [_auroc(s.members[s.log_occurrences == x], s.nonmembers) for s in samples]
-        spread = sum(each.draws.var() for each in found) ** 0.5 / len(found)
-        value = mean(found)
-        low, high = interval_of(
-            replace(value, draws=value.value + spread * np.array([-1.0, 1.0])), CONFIDENCE
-        )
-        rows.append((x, value.value, low, high))
-    return pd.DataFrame(rows, columns=["log_occurrences", "value", "ci_low", "ci_high"])
+def aurocs_of(samples: Sequence[BenchmarkScores], rng: Rng) -> dict[float, Estimate]:
+    """The mean AUROC of each log2 number of copies that all benchmarks have, as in a report."""
+    by_benchmark = [_aurocs(sample, int(rng.integers(1 << 40))) for sample in samples]
+    shared = set.intersection(*(set(aurocs) for aurocs in by_benchmark))
+    return {x: mean([aurocs[x] for aurocs in by_benchmark]) for x in sorted(shared)}
 
 
-def _auroc(members: Scores, nonmembers: Scores) -> Estimate:
-    won = members[:, None] > nonmembers
-    spread = sum(won.mean(axis=side).var() / won.shape[1 - side] for side in (0, 1)) ** 0.5
-    value, sizes = float(won.mean()), (len(members), len(nonmembers))
-    assert AUROC.trials is not None
-    return Estimate(*sizes, value, value + spread * np.array([-1.0, 1.0]), AUROC.trials(*sizes))
+def _aurocs(sample: BenchmarkScores, seed: int) -> dict[float, Estimate]:
+    """One benchmark's; all numbers of copies are compared with the same non-members."""
+    rng, size = np.random.default_rng(seed), len(sample.nonmembers)
+    nonmembers = ranked_side(sample.nonmembers, bootstrap.draw_counts(size, LEVEL_DRAWS, seed))
+    aurocs = {}
+    for x in np.unique(sample.log_occurrences):
+        scores = sample.members[sample.log_occurrences == x]
+        drawn = bootstrap.draw_counts(len(scores), LEVEL_DRAWS, int(rng.integers(1 << 40)))
+        ranked = joined(ranked_side(scores, drawn), nonmembers)
+        aurocs[float(x)] = estimate_ranked(ranked, [AUROC])[AUROC.name]
+    return aurocs
+
+
+def values_of(aurocs: Mapping[float, Estimate]) -> pd.DataFrame:
+    """The AUROCs as in a report's table."""
+    rows = [(2**x, x, auroc.value, *interval_of(auroc, CONFIDENCE)) for x, auroc in aurocs.items()]
+    return pd.DataFrame(rows, columns=["level", "log_occurrences", "value", "ci_low", "ci_high"])
 
 
 def row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
@@ -181,17 +200,18 @@ def row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
     few = 1 - len(measured) / len(reports)
     rises, falls, turns = _words(reports)
     wrong = falls + rises * (slope == 0) + turns
-    words = f"{rises:.1%} | {falls:.1%} | {turns:.1%}"
+    word_shares = f"{rises:.1%} | {falls:.1%} | {turns:.1%}"
     too_many = wrong > 0.05 + 3 * (0.05 * 0.95 / len(reports)) ** 0.5
     if few > 0.5:
-        return f"{few:.0%} | – | – | – | – | – | {words}", bool(too_many)
+        return f"{few:.0%} | – | – | – | – | – | {word_shares}", bool(too_many)
     value, low, high = measured.T
-    over, under = np.mean(low > slope), np.mean(high < slope)
-    held = 1 - over - under
+    share_above, share_below = np.mean(low > slope), np.mean(high < slope)
+    held = 1 - share_above - share_below
     slack = [3 * (p * (1 - p) / len(measured)) ** 0.5 for p in (0.93, 0.97)]
-    off = not 0.93 - slack[0] <= held <= 0.97 + slack[1] or too_many
-    text = f"{few:.0%} | {value.mean():.2f} | {np.median(value):.2f} | {over:.1%} | {under:.1%}"
-    return f"{text} | {held:.1%} | {words}", bool(off)
+    is_off = not 0.93 - slack[0] <= held <= 0.97 + slack[1] or too_many
+    estimates = f"{few:.0%} | {value.mean():.2f} | {np.median(value):.2f}"
+    text = f"{estimates} | {share_above:.1%} | {share_below:.1%}"
+    return f"{text} | {held:.1%} | {word_shares}", bool(is_off)
 
 
 def slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> int:
@@ -200,26 +220,28 @@ def slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> int:
     bad = 0
     for members in sizes:
         for name, design in designs(members).items():
-            if names and not any(part in name for part in names):
+            if names and not any(part_of_name in name for part_of_name in names):
                 continue
             for setting in _settings():
                 benchmarks, auroc, slope = setting
                 rng = np.random.default_rng([members, benchmarks, round(100 * auroc)])
                 centre = _mean_log(design, members, rng)
                 level = float(np.log(auroc / (1 - auroc))) - slope * centre
-                made = []
+                simulated_reports = []
                 for _ in range(reports):
                     counts = [occurrences(design, members, rng) for _ in range(benchmarks)]
-                    made.append(report(counts, [members] * benchmarks, level, slope, rng))
-                text, off = row_of(made, slope)
-                place = f"{name} | {members} | {benchmarks} | {auroc} | {slope}"
-                print(f"| {place} | {text} |{' OFF' * off}", flush=True)
-                bad += off
+                    simulated_reports.append(
+                        report(counts, [members] * benchmarks, level, slope, rng)
+                    )
+                text, is_off = row_of(simulated_reports, slope)
+                setting_text = f"{name} | {members} | {benchmarks} | {auroc} | {slope}"
+                print(f"| {setting_text} | {text} |{' OFF' * is_off}", flush=True)
+                bad += is_off
     return bad
 
 
 def unequal(reports: int) -> int:
-    """Print what reports on benchmarks of unequal size say; how many rows are off."""
+    """Print the outcomes for benchmarks of unequal size; return how many rows are off."""
     names = "| occurrences | AUROC | intervals that miss | rises | falls | turns |"
     print(f"{reports} reports per row\n\n{names}\n|{'---|' * 6}")
     bad = 0
@@ -227,22 +249,25 @@ def unequal(reports: int) -> int:
         for auroc in LEVELS:
             rng = np.random.default_rng([*UNEQUAL, round(100 * auroc)])
             level = float(np.log(auroc / (1 - auroc)))
-            made = []
+            simulated_reports = []
             for _ in range(reports):
                 counts = [occurrences(designs(size)[name], size, rng) for size in UNEQUAL]
-                made.append(report(counts, UNEQUAL, level, 0.0, rng))
-            missed, words = float(np.mean([r.missed for r in made])), _words(made)
-            off = sum(words) > 0.05 + 3 * (0.05 * 0.95 / reports) ** 0.5
-            shares = " | ".join(f"{share:.1%}" for share in (missed, *words))
-            print(f"| {name} | {auroc} | {shares} |{' OFF' * off}", flush=True)
-            bad += off
+                simulated_reports.append(report(counts, UNEQUAL, level, 0.0, rng))
+            missed, word_shares = (
+                float(np.mean([r.missed for r in simulated_reports])),
+                _words(simulated_reports),
+            )
+            is_off = sum(word_shares) > 0.05 + 3 * (0.05 * 0.95 / reports) ** 0.5
+            shares = " | ".join(f"{share:.1%}" for share in (missed, *word_shares))
+            print(f"| {name} | {auroc} | {shares} |{' OFF' * is_off}", flush=True)
+            bad += is_off
     return bad
 
 
 def _words(reports: Sequence[Report]) -> tuple[float, float, float]:
-    """The shares of reports that say that the AUROC rises, falls, and turns."""
-    ways = ([Direction.RISES], [Direction.FALLS], TURNS)
-    rises, falls, turns = (float(np.mean([r.said in way for r in reports])) for way in ways)
+    """Returns the shares of reports in which the AUROC rises, falls and turns."""
+    groups = ([Direction.RISES], [Direction.FALLS], TURNS)
+    rises, falls, turns = (float(np.mean([r.stated in g for r in reports])) for g in groups)
     return rises, falls, turns
 
 
@@ -259,54 +284,72 @@ def _settings() -> Iterator[tuple[int, float, float]]:
                 yield benchmarks, auroc, slope
 
 
-def sweep(levels: Sequence[float], sets: Sequence[Sequence[Drawn]], rng: Rng) -> tuple[bool, bool]:
-    """One sweep without a trend: whether its p is below 5%, and its interval excludes 0.
+def sweep(
+    levels: Sequence[float], sets: Sequence[Sequence[Drawn]], shifts: Sequence[float], rng: Rng
+) -> tuple[float, ...]:
+    """One sweep: whether p < 5%, the interval excludes 0, and which direction is stated.
 
-    `sets` has what each benchmark inserts at each level.
+    Args:
+        levels: those of the sweep.
+        sets: what each benchmark inserts at each level.
+        shifts: how much higher members score at each level.
+        rng: draws the scores.
     """
     parts: dict[float, list[Estimate]] = {level: [] for level in levels}
     for of_benchmark in sets:
         size = of_benchmark[0].drawn.nonmembers.shape[1]
         hard = rng.normal(size=2 * size)
-        for level, (inserted, drawn) in zip(levels, of_benchmark, strict=True):
-            scores = hard + 0.5 * rng.normal(size=2 * size)
-            ranked = bootstrap.rank(scores[inserted] + 1.2, scores[size:], drawn)
+        for level, shift, (inserted, drawn) in zip(levels, shifts, of_benchmark, strict=True):
+            scores = hard + NOISE * rng.normal(size=2 * size)
+            ranked = bootstrap.rank(scores[inserted] + shift, scores[size:], drawn)
             parts[level].append(estimate_ranked(ranked, [AUROC])[AUROC.name])
-    line = {level: mean(own) for level, own in parts.items()}
-    found = shape(line, CONFIDENCE)
-    excludes = found["slope_low"] > 0 or found["slope_high"] < 0
-    return _series_test(line)["p_value"] < 0.05, bool(excludes)
+    line = {level: mean(of_benchmarks) for level, of_benchmarks in parts.items()}
+    row = {**_series_tests(line), **shape(line, CONFIDENCE)}
+    excludes = row["slope_low"] > 0 or row["slope_high"] < 0
+    values = values_of({float(np.log2(level)): auroc for level, auroc in line.items()})
+    stated = direction(row, values)
+    words = ([Direction.RISES], [Direction.FALLS], TURNS)
+    return row["p_value"] < 0.05, bool(excludes), *(stated in group for group in words)
 
 
 def drawn_sets(poisson: bool, levels: Sequence[float], members: int, rng: Rng) -> list[Drawn]:
     """Which members of one benchmark each level inserts, and the resamples of both sides."""
-    seed, found = int(rng.integers(1 << 40)), []
-    others = draw_named_counts([str(-i - 1) for i in range(members)], SWEEP_DRAWS, seed)
+    seed, sets = int(rng.integers(1 << 40)), []
+    nonmember_counts = draw_named_counts([str(-i - 1) for i in range(members)], SWEEP_DRAWS, seed)
     for level in levels:
         copies = rng.poisson(level, members) if poisson else np.ones(members)
         inserted = np.flatnonzero(copies)
         drawn = draw_named_counts([str(i) for i in inserted], SWEEP_DRAWS, seed)
-        found.append(Drawn(inserted, Resample(drawn, others)))
-    return found
+        sets.append(Drawn(inserted, Resample(drawn, nonmember_counts)))
+    return sets
 
 
 def sweeps(reports: int) -> int:
-    """Print how often a sweep without a trend shows one; how many rows are off."""
-    names = "| sweep | members | benchmarks | p < 0.05 | interval excludes 0 |"
-    print(f"{reports} sweeps per row\n\n{names}\n|{'---|' * 5}")
+    """Print what is stated of sweeps without a trend, and with one; how many rows are off."""
+    columns = ("sweep", "members", "benchmarks", "AUROC", "p < 0.05", "interval excludes 0")
+    header = " | ".join([*columns, "rises", "falls", "turns"])
+    print(f"{reports} sweeps per row\n\n| {header} |\n|{'---|' * 9}")
     bad = 0
     for design, levels in (("fixed", (1.0, 2.0, 4.0, 8.0)), ("Poisson", (1.0, 2.0, 4.0))):
         for members, benchmarks in ((30, 1), (30, 4), (100, 1), (100, 4)):
             rng = np.random.default_rng([members, benchmarks])
             sets = [drawn_sets(design == "Poisson", levels, members, rng) for _ in range(40)]
-            picked = (rng.choice(len(sets), benchmarks, replace=False) for _ in range(reports))
-            found = [sweep(levels, [sets[i] for i in own], rng) for own in picked]
-            shares = np.mean(found, axis=0)
-            slack = 3 * (0.05 * 0.95 / reports) ** 0.5
-            off = bool((np.abs(shares - 0.05) > 0.02 + slack).any())
-            text = f"{shares[0]:.1%} | {shares[1]:.1%} |{' OFF' * off}"
-            print(f"| {design} | {members} | {benchmarks} | {text}", flush=True)
-            bad += off
+            for name, shifts in SHIFTS.items():
+                shifts = shifts[: len(levels)]
+                picked = (rng.choice(len(sets), benchmarks, replace=False) for _ in range(reports))
+                stated = [
+                    sweep(levels, [sets[i] for i in chosen_sets], shifts, rng)
+                    for chosen_sets in picked
+                ]
+                shares = np.mean(stated, axis=0)
+                slack = 3 * (0.05 * 0.95 / reports) ** 0.5
+                is_off = name == "flat" and bool((np.abs(shares[:2] - 0.05) > 0.02 + slack).any())
+                wrong_words = shares[4] + shares[3] + shares[2] * (name == "flat")
+                is_off |= name != "zigzag" and bool(wrong_words > 0.05 + slack)
+                text = " | ".join(f"{share:.1%}" for share in shares)
+                print(f"| {design} | {members} | {benchmarks} | {name} | {text} |{' OFF' * is_off}")
+                sys.stdout.flush()
+                bad += is_off
     return bad
 
 

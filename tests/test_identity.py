@@ -392,7 +392,7 @@ PINNED = {
     "model": "80442f0133cf",
     "passes": "d32bc60b7fd0",
     "scores": "f25d210bb306",
-    "report": "8a1dac815f00",
+    "report": "9b0bd8b3d6c5",
 }
 
 

@@ -1,4 +1,4 @@
-"""What all charts share: the style, a method's line, interval bars, captions, deterministic files.
+"""Shared parts of charts: style, lines of methods, interval bars, captions, deterministic files.
 
 Files are a function of the results alone (no dates, no random ids), and figures are made without
 pyplot, so that nothing global changes and no display is needed.
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.methods import Methods, checkpoint_of, label, look
+from contamination.analysis.methods import Methods, checkpoint_of, label, method_style
 from contamination.analysis.statistics.curves import MOST_DRAWS
 from contamination.analysis.summary import many
 from contamination.core.statistics.metrics import AUROC
@@ -36,7 +36,7 @@ STAMP: dict[str, Any] = {
 CAPTION_WIDTH = 124
 """Characters of a caption's line that fit a figure 9 inches wide."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
-"""Line styles that tell a method's variants apart."""
+"""Line styles of a method's variants."""
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -51,7 +51,7 @@ STYLE: dict[Any, Any] = {
 
 
 def style() -> AbstractContextManager[None]:
-    """The context in which charts are drawn and saved."""
+    """Returns the context in which charts are drawn and saved."""
     return mpl.rc_context(STYLE)
 
 
@@ -66,7 +66,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
 
 def line_style(method: str, variant: str, methods: Methods) -> dict[str, Any]:
-    """How a method's line is drawn, the same in every chart; variants differ by their dashes."""
+    """Returns a method's line style, the same in every chart; variants differ in their dashes."""
     variants = [v for m, v in methods if m == method]
     return {
         **_marker(method, methods),
@@ -76,69 +76,69 @@ def line_style(method: str, variant: str, methods: Methods) -> dict[str, Any]:
     }
 
 
-def interval_bar(axes: Axes, place: float, row: Any, methods: Methods) -> None:
-    """A value with its interval (`row` of the results) at a place on the x axis."""
+def interval_bar(axes: Axes, x: float, row: Any, methods: Methods) -> None:
+    """Draws a value with its interval (`row` of the results) at one x."""
     marker = _marker(row["method"], methods)
     ends = row["ci_low"], row["ci_high"]
-    axes.plot([place, place], ends, color=marker["color"], linewidth=1.6)
-    axes.plot([place], [row["value"]], **marker)
+    axes.plot([x, x], ends, color=marker["color"], linewidth=1.6)
+    axes.plot([x], [row["value"]], **marker)
 
 
 def line_of(rows: pd.DataFrame, method: str, variant: str, column: str) -> pd.DataFrame:
-    """A method's rows in order of a column's numbers, which are `x`."""
-    own = (rows["method"] == method) & (rows["variant"] == variant)
-    line = rows[own & (rows["checkpoint"] == checkpoint_of(method))]
+    """Returns a method's rows in order of a column, which becomes `x`."""
+    of_method = (rows["method"] == method) & (rows["variant"] == variant)
+    line = rows[of_method & (rows["checkpoint"] == checkpoint_of(method))]
     return line.assign(x=line[column].astype(float)).sort_values("x")
 
 
 def draw_lines(axes: Axes, rows: pd.DataFrame, column: str, methods: Methods) -> None:
-    """Each method's values along a column's numbers, on a log axis, with their intervals.
+    """Draws each method's values and intervals along a column's numbers, on a log axis.
 
-    The intervals are bars, one method's beside the other's: bands would cover each other. The blind
-    baseline has a band, and none stands in its place.
+    The intervals are bars, side by side: bands would cover each other. The blind baseline has a
+    band.
     """
     levels = np.unique(rows[column].to_numpy(np.float64))
     detectors = [pair for pair in methods if pair[0] != BLIND]
-    beside = dict(zip(detectors, _beside(np.log(levels), len(detectors)), strict=True))
+    offset_of_method = dict(zip(detectors, _beside(np.log(levels), len(detectors)), strict=True))
     for pair in methods:
         line, style = line_of(rows, *pair, column), line_style(*pair, methods)
-        x, ends = line["x"] * beside.get(pair, 1.0), (line["ci_low"], line["ci_high"])
-        if pair in beside or len(levels) == 1:  # a band needs two places
+        x, ends = line["x"] * offset_of_method.get(pair, 1.0), (line["ci_low"], line["ci_high"])
+        if pair in offset_of_method or len(levels) == 1:  # a band needs two places
             axes.vlines(x, *ends, color=style["color"], linewidth=1.4)
         else:
             axes.fill_between(x, *ends, color=style["color"], alpha=0.14, linewidth=0)
         axes.plot(x, line["value"], **style)
-    edge = max(beside.values(), default=1.0) * np.exp(0.04 * _span(np.log(levels)))
-    axes.set_xlim(levels[0] / edge, levels[-1] * edge)
+    margin = max(offset_of_method.values(), default=1.0) * np.exp(0.04 * _span(np.log(levels)))
+    axes.set_xlim(levels[0] / margin, levels[-1] * margin)
 
 
-def _beside(places: NDArray[np.float64], number: int) -> NDArray[np.float64]:
-    """Factors that set so many bars beside each other at places of a log axis."""
-    span = _span(places)
-    gap = np.diff(places).min(initial=span)
+def _beside(log_levels: NDArray[np.float64], number: int) -> NDArray[np.float64]:
+    """Returns factors that place this many bars side by side on a log axis."""
+    span = _span(log_levels)
+    gap = np.diff(log_levels).min(initial=span)
     step = min(0.02 * span, 0.08 * gap, 0.44 * gap / max(1, number))
     factors: NDArray[np.float64] = np.exp((np.arange(number) - (number - 1) / 2) * step)
     return factors
 
 
-def _span(places: NDArray[np.float64]) -> float:
-    """What a log axis spans, in powers of e; around a single place 1."""
-    return float(np.ptp(places)) or 1.0
+def _span(log_levels: NDArray[np.float64]) -> float:
+    """Returns the span of a log axis, in powers of e; 1 for a single level."""
+    return float(np.ptp(log_levels)) or 1.0
 
 
 def chance_line(axes: Axes) -> None:
-    """AUROC of a detector that knows nothing."""
+    """Draws the AUROC of a guess."""
     axes.axhline(AUROC.guess, color=GREY, linewidth=0.9, linestyle=(0, (2, 2)), zorder=1)
 
 
 def auroc_axis(axes: Axes, rows: pd.DataFrame) -> None:
-    """AUROC upwards: from below all intervals, and 0.4 at most, to 1."""
+    """Sets the AUROC axis: from below all intervals, at most 0.4, to 1."""
     axes.set_ylim(max(0.0, min(rows["ci_low"].min(), 0.4) - 0.03), 1.02)
     axes.set_ylabel(AUROC.title)
 
 
 def with_controls() -> tuple[Figure, Axes, Axes]:
-    """A figure with a narrow panel for the controls, and the panel of the lines beside it."""
+    """Returns a figure with a narrow panel for the controls and one for the lines."""
     figure = Figure(figsize=(9, 5.6), dpi=160)
     grid = figure.add_gridspec(
         1, 2, width_ratios=(1, 4), wspace=0.04, left=0.08, right=0.76, top=0.86, bottom=0.25
@@ -151,11 +151,11 @@ def with_controls() -> tuple[Figure, Axes, Axes]:
 
 
 def draw_controls(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
-    """The clean model's AUROC by each method, and the blind baseline's."""
+    """Draws the clean model's AUROC by each method, and the blind baseline's."""
     chance_line(axes)
-    place = {pair: i for i, pair in enumerate(methods)}
+    x_of_method = {pair: i for i, pair in enumerate(methods)}
     for _, row in rows.iterrows():
-        interval_bar(axes, place[row["method"], row["variant"]], row, methods)
+        interval_bar(axes, x_of_method[row["method"], row["variant"]], row, methods)
     axes.set_xlim(-0.9, len(methods) - 0.1)
     axes.set_xticks([])
     axes.set_xlabel("controls: clean\nmodel, and blind")
@@ -164,9 +164,9 @@ def draw_controls(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
 def write_words(
     figure: Figure, title: str, subtitle: str, caption: str, stamped: bool, inch: float = 1 / 5.6
 ) -> None:
-    """Title, subtitle and caption; the stamp says that a control is off.
+    """Writes title, subtitle and caption, and a stamp if a control is off.
 
-    `inch` is an inch's part of the figure's height.
+    `inch` is one inch as a share of the figure's height.
     """
     figure.text(0.08, 1 - 0.28 * inch, title, size=14, weight="bold")
     figure.text(0.08, 1 - 0.53 * inch, subtitle, size=10, color=GREY)
@@ -176,10 +176,10 @@ def write_words(
         figure.text(0.98, 1 - 0.22 * inch, "CONTROL OFF: see the report", **STAMP)
 
 
-def side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, place: str) -> None:
-    """Beside the lines, in the order of their last values; those without one come last.
+def side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, right_end: str) -> None:
+    """Draws a legend next to the lines, in order of their last values; those without one are last.
 
-    `last` are the rows at the right end, `place` says where that is.
+    `last` are the rows at the right end, `right_end` is its level in words.
     """
     top = last[last["checkpoint"] == CONTAMINATED]
     value = {(row.method, row.variant): row.value for row in top.itertuples()}
@@ -187,29 +187,29 @@ def side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, place: str) ->
     ordered = sorted(methods, key=lambda pair: -float(value.get(pair, 0.0)))
     names = [name(*pair, methods) for pair in ordered]
     axes.legend(
-        [lines[each] for each in names],
+        [lines[label_text] for label_text in names],
         names,
         loc="upper left",
         bbox_to_anchor=(1.02, 1.0),
         frameon=False,
-        title=f"in order at {place}",
+        title=f"in order at {right_end}",
         alignment="left",
         fontsize=10 if len(names) <= 14 else 8.5,
     )
 
 
 def seeds(rows: pd.DataFrame) -> str:
-    """How many seeds are in the rows, in words; a results table also says which."""
+    """Returns the number of seeds in words, or the seed of a results table."""
     if "n_seeds" not in rows:
         return f"Seed {rows['seed'].iloc[0]}"
     return many(int(rows["n_seeds"].max()), "seed")
 
 
 def band(rows: pd.DataFrame, config: AnalysisConfig) -> str:
-    """What a band is: over examples, and over seeds where several were pooled."""
-    several = "n_seeds" in rows and rows["n_seeds"].max() > 1
-    over = "seeds and examples" if several else "examples"
-    return f"{config.confidence:.0%} bootstrap intervals over {over} ({config.draws:,} draws)"
+    """Returns what a band is: over examples, and over seeds if several were pooled."""
+    pooled_seeds = "n_seeds" in rows and rows["n_seeds"].max() > 1
+    resampled = "seeds and examples" if pooled_seeds else "examples"
+    return f"{config.confidence:.0%} bootstrap intervals over {resampled} ({config.draws:,} draws)"
 
 
 def band_of_curves(rows: pd.DataFrame, config: AnalysisConfig) -> str:
@@ -218,7 +218,7 @@ def band_of_curves(rows: pd.DataFrame, config: AnalysisConfig) -> str:
 
 
 def subtitle(rows: pd.DataFrame) -> str:
-    """The condition in words."""
+    """Returns the condition in words."""
     first = rows.iloc[0]
     return (
         f"{first['experiment']}: {first['model']}, learning rate {first['learning_rate']:g}, "
@@ -227,12 +227,12 @@ def subtitle(rows: pd.DataFrame) -> str:
 
 
 def name(method: str, variant: str, methods: Methods) -> str:
-    """The method's name in a legend."""
+    """Returns the method's name in a legend."""
     return "blind (no model)" if method == BLIND else label(method, variant, methods)
 
 
 def _marker(method: str, methods: Methods) -> dict[str, Any]:
-    colour, marker, _ = look(method, methods)
+    colour, marker, _ = method_style(method, methods)
     white = {"markeredgecolor": "white", "markeredgewidth": 0.8}
     thin = not isinstance(marker, str) or marker in "*PX"  # covers less of its box
     size = 9 if thin else 6.5

@@ -1,4 +1,4 @@
-"""ROC curves on log axes and score histograms: a small panel a method."""
+"""ROC curves on log axes and score histograms: a small panel per method."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from contamination.analysis.cells import CLEAN, CONTAMINATED
 from contamination.analysis.charts import base
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.methods import look, methods_of
-from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.methods import method_style, methods_of
+from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.curves import EDGES
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.summary import many
@@ -28,28 +28,30 @@ SIDES = {"members": "#D55E00", "non-members": "#0072B2"}
 
 def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
     """TPR against FPR, both logarithmic; grey: the clean model. `rows`: pooled, one condition."""
-    shown = curves[curves["benchmark"] == ALL]
-    methods = methods_of(shown)
-    least = float(shown["fpr"].min())
-    steps = (0.001, 0.01, 0.1, 1) if least < 0.02 else (0.02, 0.05, 0.1, 0.2, 0.5, 1)
-    ticks = [step for step in steps if step >= least]
+    mean_curves = curves[curves["benchmark"] == ALL]
+    methods = methods_of(mean_curves)
+    lowest_fpr = float(mean_curves["fpr"].min())
+    steps = (0.001, 0.01, 0.1, 1) if lowest_fpr < 0.02 else (0.02, 0.05, 0.1, 0.2, 0.5, 1)
+    ticks = [step for step in steps if step >= lowest_fpr]
 
     def draw(axes: Axes, method: tuple[str, str]) -> None:
-        axes.plot([least, 1], [least, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2)))
-        colour = look(method[0], methods).colour
+        axes.plot(
+            [lowest_fpr, 1], [lowest_fpr, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2))
+        )
+        colour = method_style(method[0], methods).colour
         for checkpoint, tone in ((CLEAN, "#9A9A9A"), (CONTAMINATED, colour)):
-            line = _of(shown, method, checkpoint=checkpoint)
-            fpr, tpr, low, high = (line[name].clip(lower=least / 2) for name in POINTS)
+            line = _rows_of_method(mean_curves, method, checkpoint=checkpoint)
+            fpr, tpr, low, high = (line[name].clip(lower=lowest_fpr / 2) for name in POINTS)
             axes.fill_between(fpr, low, high, color=tone, alpha=0.2, linewidth=0, step="post")
             axes.plot(fpr, tpr, color=tone, linewidth=1.7, drawstyle="steps-post")
-        axes.set(xscale="log", yscale="log", xlim=(least, 1), ylim=(least, 1.05))
+        axes.set(xscale="log", yscale="log", xlim=(lowest_fpr, 1), ylim=(lowest_fpr, 1.05))
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
 
     labels = "false-positive rate", "true-positive rate"
     words = "ROC on log axes", base.subtitle(rows), roc_caption(rows, config)
-    return _panels(draw, shown, labels, words, stamp(rows) is not None)
+    return _panels(draw, mean_curves, labels, words, control_warning(rows) is not None)
 
 
 def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
@@ -64,11 +66,11 @@ def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
 
 def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
     """Scores of members and non-members on the contaminated model."""
-    shown = bins[(bins["benchmark"] == ALL) & (bins["checkpoint"] == CONTAMINATED)]
+    mean_bins = bins[(bins["benchmark"] == ALL) & (bins["checkpoint"] == CONTAMINATED)]
 
     def draw(axes: Axes, method: tuple[str, str]) -> None:
         for side, colour in SIDES.items():
-            line = _of(shown, method, side=side)
+            line = _rows_of_method(mean_bins, method, side=side)
             low, high = (line[name].where(line["share"] > 0) for name in POINTS[2:])
             band = [[*end, end.iloc[-1]] for end in (low, high)]  # the last bin has a width too
             axes.fill_between(
@@ -79,8 +81,8 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
         axes.set(xlim=(EDGES[0], EDGES[-1]), ylim=(0, None))
 
     labels = "score, in standard deviations of the non-members", "share"
-    words = "Scores of members and non-members", base.subtitle(rows), histogram_caption(rows)
-    return _panels(draw, shown, labels, words, stamp(rows) is not None)
+    texts = "Scores of members and non-members", base.subtitle(rows), histogram_caption(rows)
+    return _panels(draw, mean_bins, labels, texts, control_warning(rows) is not None)
 
 
 def histogram_caption(rows: pd.DataFrame) -> str:
@@ -88,18 +90,21 @@ def histogram_caption(rows: pd.DataFrame) -> str:
     return (
         f"Orange: members; blue, dashed: non-members; {_sizes(rows)}. Mean over benchmarks of "
         "the share in each bin; seeds put together. Scores are standardised within each benchmark "
-        "and seed; the outermost bins hold all beyond. "
-        "Bands: 95% Wilson intervals of a bin's share. Higher says member."
+        "and seed; the outermost bins include all scores beyond. "
+        "Bands: 95% Wilson intervals of a bin's share. Higher scores indicate members."
     )
 
 
 def _sizes(rows: pd.DataFrame) -> str:
-    shown = rows[(rows["benchmark"] == ALL) & (rows["occurrences"] == ANY)].iloc[0]
-    members, others = many(shown["n_members"], "member"), many(shown["n_nonmembers"], "non-member")
-    return f"{members} and {others} of all benchmarks, {base.seeds(rows).lower()}"
+    over_all = rows[(rows["benchmark"] == ALL) & (rows["occurrences"] == ANY)].iloc[0]
+    members, nonmembers = (
+        many(over_all["n_members"], "member"),
+        many(over_all["n_nonmembers"], "non-member"),
+    )
+    return f"{members} and {nonmembers} of all benchmarks, {base.seeds(rows).lower()}"
 
 
-def _of(table: pd.DataFrame, method: tuple[str, str], **equal: str) -> pd.DataFrame:
+def _rows_of_method(table: pd.DataFrame, method: tuple[str, str], **equal: str) -> pd.DataFrame:
     """The rows of one method (name, variant) and of other columns' values."""
     for column, value in {"method": method[0], "variant": method[1], **equal}.items():
         table = table[table[column] == value]
@@ -108,13 +113,13 @@ def _of(table: pd.DataFrame, method: tuple[str, str], **equal: str) -> pd.DataFr
 
 def _panels(
     draw: Callable[[Axes, tuple[str, str]], None],
-    shown: pd.DataFrame,
+    rows: pd.DataFrame,
     labels: tuple[str, str],
-    words: tuple[str, str, str],
+    texts: tuple[str, str, str],
     stamped: bool,
 ) -> Figure:
-    """A panel a method, in the order of the tables, with axes shared."""
-    methods = methods_of(shown)
+    """Draws a panel per method, in the order of the tables, with shared axes."""
+    methods = methods_of(rows)
     lines = ceil(len(methods) / COLUMNS)
     height = 2.4 + 1.9 * lines
     with base.style():
@@ -126,12 +131,12 @@ def _panels(
         for axes, method in zip(panels, methods, strict=False):
             draw(axes, method)
             name = base.name(*method, methods)
-            size, colour = 9 if len(name) < 24 else 7, look(method[0], methods).colour
+            size, colour = 9 if len(name) < 24 else 7, method_style(method[0], methods).colour
             axes.set_title(name, size=size, color=colour, loc="left")
-        for place, axes in enumerate(panels):
-            axes.set_visible(place < len(methods))
-            axes.tick_params(labelbottom=place >= len(methods) - COLUMNS, labelsize=8)
+        for index, axes in enumerate(panels):
+            axes.set_visible(index < len(methods))
+            axes.tick_params(labelbottom=index >= len(methods) - COLUMNS, labelsize=8)
         figure.text(0.535, bottom - 0.45 / height, labels[0], ha="center")
         figure.text(0.02, (top + bottom) / 2, labels[1], va="center", rotation=90)
-        base.write_words(figure, *words, stamped, 1.0 / height)
+        base.write_words(figure, *texts, stamped, 1.0 / height)
     return figure

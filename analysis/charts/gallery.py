@@ -27,7 +27,7 @@ from contamination.analysis.charts.occurrences import factor_caption, factor_cha
 from contamination.analysis.charts.stages import families, has_stages, stage_caption, stage_chart
 from contamination.analysis.findings import Findings
 from contamination.analysis.provenance import has_losses
-from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.statistics.controls import control_warning
 from contamination.core.artifacts import file_name
 from contamination.core.statistics.estimates import ALL
 
@@ -36,7 +36,7 @@ FEW = 3
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedChart:
     """A chart's files (PNG first) and words; `condition` is "" where it spans several."""
 
     paths: Sequence[Path]
@@ -46,7 +46,7 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Chart:
+class DrawnChart:
     """A drawn chart; `condition` is "" where it spans several."""
 
     name: str
@@ -55,59 +55,61 @@ class Chart:
     caption: str
     figure: Figure
 
-    def save(self, folder: Path) -> Saved:
+    def save(self, folder: Path) -> SavedChart:
         """Write its PNG and SVG."""
         paths = save(self.figure, folder, self.name)
-        return Saved(paths, self.condition, self.title, self.caption)
+        return SavedChart(paths, self.condition, self.title, self.caption)
 
 
-def save_charts(findings: Findings, folder: Path) -> list[Saved]:
+def save_charts(findings: Findings, folder: Path) -> list[SavedChart]:
     """Draw and write every chart, the conditions side by side on this machine's cores."""
-    parts = [findings.of_condition(condition) for condition in findings.conditions]
-    over = [chart.save(folder) for chart in charts_over(findings)]
-    workers = min(len(os.sched_getaffinity(0)), len(parts))
-    if len(parts) <= FEW or workers == 1:
-        drawn = [_save_condition(part, folder) for part in parts]
+    by_condition = [findings.of_condition(condition) for condition in findings.conditions]
+    over_conditions = [chart.save(folder) for chart in charts_over(findings)]
+    workers = min(len(os.sched_getaffinity(0)), len(by_condition))
+    if len(by_condition) <= FEW or workers == 1:
+        drawn = [_save_condition(condition_findings, folder) for condition_findings in by_condition]
     else:
         fresh = get_context("spawn")  # a fork would copy the locks of this process's threads
         with ProcessPoolExecutor(workers, fresh) as pool:
-            drawn = list(pool.map(_save_condition, parts, [folder] * len(parts)))
-    return [*(saved for some in drawn for saved in some), *over]
+            drawn = list(pool.map(_save_condition, by_condition, [folder] * len(by_condition)))
+    return [*(saved for charts in drawn for saved in charts), *over_conditions]
 
 
-def _save_condition(findings: Findings, folder: Path) -> list[Saved]:
+def _save_condition(findings: Findings, folder: Path) -> list[SavedChart]:
     return [chart.save(folder) for chart in charts_of_condition(findings)]
 
 
-def charts_over(findings: Findings) -> Iterator[Chart]:
+def charts_over(findings: Findings) -> Iterator[DrawnChart]:
     """The charts that span conditions."""
     yield from _by_stage(findings)
     for sweep in findings.sweeps:
         figure = factor_chart(sweep, findings.config)
         caption = factor_caption(sweep, findings.config)
         title = f"AUROC against the {sweep.factor.axis}"
-        yield Chart(sweep.name, "", title, caption, figure)
+        yield DrawnChart(sweep.name, "", title, caption, figure)
 
 
-def _by_stage(findings: Findings) -> Iterator[Chart]:
+def _by_stage(findings: Findings) -> Iterator[DrawnChart]:
     """A chart of each family of conditions of two stages."""
-    found = {name: rows for name, rows in families(findings.pooled).items() if has_stages(rows)}
-    for family, rows in found.items():
-        own = family if len(found) > 1 else ""
-        figure = stage_chart(rows, findings.config, own)
+    rows_by_family = {
+        name: rows for name, rows in families(findings.pooled).items() if has_stages(rows)
+    }
+    for family, rows in rows_by_family.items():
+        suffix = family if len(rows_by_family) > 1 else ""
+        figure = stage_chart(rows, findings.config, suffix)
         caption = stage_caption(rows, findings.config)
         name, title = "auroc_by_stage", "AUROC by stage, scope and epochs"
-        yield Chart(f"{name}-{_stem(own)}" if own else name, "", title, caption, figure)
+        yield DrawnChart(f"{name}-{_stem(suffix)}" if suffix else name, "", title, caption, figure)
 
 
-def charts_of_condition(findings: Findings) -> Iterator[Chart]:
+def charts_of_condition(findings: Findings) -> Iterator[DrawnChart]:
     """The charts of findings that are of one condition."""
     ((condition, rows),) = findings.conditions.items()
     curves, bins, config = findings.curves, findings.bins, findings.config
     records = findings.records.get(condition, ())
 
-    def chart(name: str, title: str, caption: str, figure: Figure) -> Chart:
-        return Chart(f"{name}-{_stem(condition)}", condition, title, caption, figure)
+    def chart(name: str, title: str, caption: str, figure: Figure) -> DrawnChart:
+        return DrawnChart(f"{name}-{_stem(condition)}", condition, title, caption, figure)
 
     if by_occurrences.has_occurrences(rows):
         figure = by_occurrences.occurrences_chart(rows, config)
@@ -116,14 +118,14 @@ def charts_of_condition(findings: Findings) -> Iterator[Chart]:
     if rows["value"].notna().any():
         figure = heat_map(rows, config)
         yield chart("auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure)
-    if (curves["benchmark"] == ALL).any():  # else some benchmark can carry no rate
+    if (curves["benchmark"] == ALL).any():  # else some benchmark has too few examples for any rate
         figure = roc_chart(curves, rows, config)
         yield chart("roc", "ROC on log axes", roc_caption(rows, config), figure)
     if (bins["benchmark"] == ALL).any():  # else some benchmark lacks members or non-members
         figure = histogram_chart(bins, rows)
         yield chart("scores", "Score histograms", histogram_caption(rows), figure)
     if has_losses(records):
-        figure = loss_chart(records, rows, stamp(rows) is not None)
+        figure = loss_chart(records, rows, control_warning(rows) is not None)
         yield chart("losses", "Loss during training", loss_caption(records), figure)
 
 

@@ -15,7 +15,7 @@ from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.charts import base
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
-from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC, Metric
@@ -49,18 +49,18 @@ def scale_words(metric: Metric) -> str:
 
 def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
     """AUROC over all members of one condition, its interval in small print; blind is last."""
-    shown = rows[(rows["metric"] == AUROC.name) & (rows["occurrences"] == ANY)]
-    shown = shown[(shown["checkpoint"] == CONTAMINATED) | (shown["method"] == BLIND)]
-    methods = methods_of(shown)
-    benchmarks = sorted(shown["benchmark"].unique(), key=lambda name: (name == ALL, name))
+    aurocs = rows[(rows["metric"] == AUROC.name) & (rows["occurrences"] == ANY)]
+    aurocs = aurocs[(aurocs["checkpoint"] == CONTAMINATED) | (aurocs["method"] == BLIND)]
+    methods = methods_of(aurocs)
+    benchmarks = sorted(aurocs["benchmark"].unique(), key=lambda name: (name == ALL, name))
     height = 1.85 + 0.36 * len(methods)
     with base.style():
         figure = Figure(figsize=(9, height), dpi=130)
         axes = figure.add_axes((0.2, 0.95 / height, 0.68, 0.36 * len(methods) / height))
-        values = _values(shown, methods, benchmarks)
+        values = _values(aurocs, methods, benchmarks)
         colours = LinearSegmentedColormap.from_list("guess", colour_scale(AUROC))
         image = axes.imshow(values[..., 0], cmap=colours, vmin=0, vmax=1, aspect="auto")
-        _write(axes, values)
+        _write_values(axes, values)
         axes.set_xticks(range(len(benchmarks)), benchmarks)
         axes.set_yticks(range(len(methods)), [base.name(*pair, methods) for pair in methods])
         axes.tick_params(length=0)
@@ -69,36 +69,38 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
         if benchmarks[1:] and benchmarks[-1] == ALL:
             axes.axvline(len(benchmarks) - 1.5, color="white", linewidth=5)
         box = axes.get_position()
-        beside = figure.add_axes((0.9, box.y0, 0.014, box.height))
-        bar = figure.colorbar(image, cax=beside, label=AUROC.title)
+        colour_bar_axes = figure.add_axes((0.9, box.y0, 0.014, box.height))
+        bar = figure.colorbar(image, cax=colour_bar_axes, label=AUROC.title)
         bar.outline.set_visible(False)
-        words = "Detection by benchmark", base.subtitle(rows), heat_caption(shown, config)
-        base.write_words(figure, *words, stamp(rows) is not None, 1.0 / height)
+        texts = "Detection by benchmark", base.subtitle(rows), heat_caption(aurocs, config)
+        base.write_words(figure, *texts, control_warning(rows) is not None, 1.0 / height)
     return figure
 
 
 def heat_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the map shows: sizes, seeds, and what the brackets are."""
-    shown = rows[(rows["metric"] == AUROC.name) & (rows["occurrences"] == ANY)]
-    sizes = shown.drop_duplicates("benchmark").set_index("benchmark")[["n_members", "n_nonmembers"]]
+    aurocs = rows[(rows["metric"] == AUROC.name) & (rows["occurrences"] == ANY)]
+    sizes = aurocs.drop_duplicates("benchmark").set_index("benchmark")[
+        ["n_members", "n_nonmembers"]
+    ]
     sizes = sizes.drop(index=ALL, errors="ignore")
     parts = ", ".join(f"{name} {m}/{n}" for name, m, n in sizes.itertuples(name=None))
     return (
         f"AUROC of all members against non-members ({parts}), contaminated model. "
-        f"{base.seeds(shown)}. In brackets: {base.band(shown, config)}. "
+        f"{base.seeds(aurocs)}. In brackets: {base.band(aurocs, config)}. "
         f"{scale_words(AUROC)}"
     )
 
 
-def _values(shown: pd.DataFrame, methods: Methods, benchmarks: list[str]) -> Values:
+def _values(aurocs: pd.DataFrame, methods: Methods, benchmarks: list[str]) -> Values:
     """Methods × benchmarks × (value, low, high); NaN where there is nothing."""
-    numbers = shown.set_index(["method", "variant", "benchmark"])[["value", "ci_low", "ci_high"]]
+    numbers = aurocs.set_index(["method", "variant", "benchmark"])[["value", "ci_low", "ci_high"]]
     index = [(*pair, benchmark) for pair in methods for benchmark in benchmarks]
-    found: Values = numbers.reindex(index).to_numpy(np.float64)
-    return found.reshape(len(methods), len(benchmarks), 3)
+    estimates: Values = numbers.reindex(index).to_numpy(np.float64)
+    return estimates.reshape(len(methods), len(benchmarks), 3)
 
 
-def _write(axes: Axes, values: Values) -> None:
+def _write_values(axes: Axes, values: Values) -> None:
     for row, column in np.ndindex(values.shape[:2]):
         value, low, high = values[row, column]
         if np.isnan(value):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from contamination.analysis.charts import base
 from contamination.analysis.charts.curves import SIDES
-from contamination.analysis.provenance import LOSSES, Record, loss_table
+from contamination.analysis.provenance import LOSSES, CellRecord, loss_table
 from contamination.analysis.summary import many
 
 COLOURS = {**SIDES, "validation": "#4D4D4D"}
@@ -19,7 +19,7 @@ DASHES = {"members": "-", "non-members": (0, (4, 1.5)), "validation": (0, (1.5, 
 MARKERS = {"members": "o", "non-members": "s", "validation": "^"}
 
 
-def loss_chart(records: Sequence[Record], rows: pd.DataFrame, stamped: bool) -> Figure:
+def loss_chart(records: Sequence[CellRecord], rows: pd.DataFrame, stamped: bool) -> Figure:
     """The mean loss a token by optimizer step; below, how many copies each step saw."""
     table = loss_table(records)
     with base.style():
@@ -35,12 +35,12 @@ def loss_chart(records: Sequence[Record], rows: pd.DataFrame, stamped: bool) -> 
         losses.set_ylabel("loss a token")
         losses.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
         _draw_exposures(copies, records, losses.get_xlim())
-        words = "Loss during training", base.subtitle(rows), loss_caption(records)
-        base.write_words(figure, *words, stamped)
+        texts = "Loss during training", base.subtitle(rows), loss_caption(records)
+        base.write_words(figure, *texts, stamped)
     return figure
 
 
-def loss_caption(records: Sequence[Record]) -> str:
+def loss_caption(records: Sequence[CellRecord]) -> str:
     """What the chart shows: seeds, exposures and what the bands are."""
     several = len(records) > 1
     band = "Bands: from the lowest to the highest seed. " if several else "No bands: one seed. "
@@ -61,7 +61,7 @@ def _draw(axes: Axes, line: pd.DataFrame, side: str) -> None:
     axes.plot(line["step"], line["loss"], label=side, **style)
 
 
-def _draw_exposures(axes: Axes, records: Sequence[Record], limits: tuple[float, float]) -> None:
+def _draw_exposures(axes: Axes, records: Sequence[CellRecord], limits: tuple[float, float]) -> None:
     last = max(limits[1], float(records[0].exposures.max(initial=1)))
     bins = min(60, max(1, int(last)))
     axes.hist(records[0].exposures, bins=bins, range=(0, last), color="#999999", rwidth=0.85)

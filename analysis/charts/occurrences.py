@@ -11,7 +11,7 @@ from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.charts import base
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
-from contamination.analysis.statistics.controls import control_rows, stamp
+from contamination.analysis.statistics.controls import control_rows, control_warning
 from contamination.analysis.statistics.groups import ANY, occurrences_order
 from contamination.analysis.sweeps import Sweep, short
 from contamination.core.statistics.estimates import ALL
@@ -20,18 +20,18 @@ from contamination.core.statistics.metrics import AUROC
 
 def has_occurrences(results: pd.DataFrame) -> bool:
     """Whether some number of occurrences was measured on every benchmark."""
-    return bool((_shown(results)["occurrences"] != ANY).any())
+    return bool((_mean_aurocs(results)["occurrences"] != ANY).any())
 
 
 def occurrences_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
-    """AUROC against occurrences of one condition, mean over benchmarks, one line a method.
+    """AUROC against occurrences of one condition, mean over benchmarks, one line per method.
 
     `results` are rows of one condition of the pooled table (or of one cell of the results).
 
     The narrow panel on the left is the clean model on the same examples: no occurrence yet. The
     blind baseline is the grey dashed line.
     """
-    rows = _shown(results)
+    rows = _mean_aurocs(results)
     methods = methods_of(rows)
     with base.style():
         figure, clean, numbered = base.with_controls()
@@ -39,25 +39,31 @@ def occurrences_chart(results: pd.DataFrame, config: AnalysisConfig) -> Figure:
         _draw_numbers(numbered, by_number, methods)
         base.draw_controls(clean, control_rows(rows), methods)
         base.auroc_axis(clean, rows)
-        most = max(by_number["occurrences"], key=occurrences_order)
-        last = by_number[by_number["occurrences"] == most]
-        base.side_legend(numbered, last, methods, f"{most} ×")
+        highest_number = max(by_number["occurrences"], key=occurrences_order)
+        last = by_number[by_number["occurrences"] == highest_number]
+        base.side_legend(numbered, last, methods, f"{highest_number} ×")
         caption = occurrences_caption(results, config)
-        off = stamp(results) is not None
-        base.write_words(figure, "Detection by occurrences", base.subtitle(results), caption, off)
+        is_off = control_warning(results) is not None
+        base.write_words(
+            figure, "Detection by occurrences", base.subtitle(results), caption, is_off
+        )
     return figure
 
 
 def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
-    rows = _shown(results)
+    rows = _mean_aurocs(results)
     sizes = rows.drop_duplicates("occurrences").set_index("occurrences")["n_members"]
     numbers = [number for number in sorted(sizes.index, key=occurrences_order) if number != ANY]
     members = ", ".join(f"{sizes[number]} at {number} ×" for number in numbers)
-    names = sorted(set(results["benchmark"]) - {ALL})
-    over = f"mean over {len(names)} benchmarks ({', '.join(names)})" if names[1:] else names[0]
+    benchmarks = sorted(set(results["benchmark"]) - {ALL})
+    mean_over = (
+        f"mean over {len(benchmarks)} benchmarks ({', '.join(benchmarks)})"
+        if benchmarks[1:]
+        else benchmarks[0]
+    )
     return (
-        f"AUROC of members against non-members, {over}. Members: {members}; non-members: "
+        f"AUROC of members against non-members, {mean_over}. Members: {members}; non-members: "
         f"{rows['n_nonmembers'].iloc[0]}. {base.seeds(rows)}. "
         f"Bars and band: {base.band(rows, config)}. Left: the model before the contaminated "
         "training, on all members. Grey: a text classifier that never sees the model (its "
@@ -65,9 +71,9 @@ def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
     )
 
 
-def _shown(results: pd.DataFrame) -> pd.DataFrame:
-    shown = results[(results["metric"] == AUROC.name) & (results["benchmark"] == ALL)]
-    return shown[shown["needs"] == ""]
+def _mean_aurocs(results: pd.DataFrame) -> pd.DataFrame:
+    mean_aurocs = results[(results["metric"] == AUROC.name) & (results["benchmark"] == ALL)]
+    return mean_aurocs[mean_aurocs["needs"] == ""]
 
 
 def _draw_numbers(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
@@ -85,8 +91,8 @@ def _draw_numbers(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
 
 def _draw_number(axes: Axes, rows: pd.DataFrame, number: int, methods: Methods) -> None:
     """No line to see: points side by side."""
-    for place, (method, variant) in enumerate(methods):
-        x = number * 2 ** (0.04 * (place - (len(methods) - 1) / 2))
+    for index, (method, variant) in enumerate(methods):
+        x = number * 2 ** (0.04 * (index - (len(methods) - 1) / 2))
         for _, row in base.line_of(rows, method, variant, "occurrences").iterrows():
             base.interval_bar(axes, x, row, methods)
         axes.plot([], [], **base.line_style(method, variant, methods))
@@ -94,7 +100,7 @@ def _draw_number(axes: Axes, rows: pd.DataFrame, number: int, methods: Methods) 
 
 
 def factor_chart(sweep: Sweep, config: AnalysisConfig) -> Figure:
-    """One line a method along the sweep; log x, bars = intervals; the controls on the left."""
+    """Draws one line per method along the sweep; bars are intervals, controls are on the left."""
     rows, factor = sweep.rows, sweep.factor
     methods = methods_of(rows)
     with base.style():
@@ -102,15 +108,18 @@ def factor_chart(sweep: Sweep, config: AnalysisConfig) -> Figure:
         base.chance_line(axes)
         base.draw_lines(axes, rows, factor.column, methods)
         base.draw_controls(clean, once(control_rows(rows)), methods)
-        _dress(axes, sweep)
+        _label_axes(axes, sweep)
         base.auroc_axis(clean, rows)
         highest = rows[factor.column].max()
         last = rows[rows[factor.column] == highest]
         base.side_legend(axes, last, methods, short(float(highest)))
         caption = factor_caption(sweep, config)
-        off = any(stamp(part) is not None for _, part in rows.groupby("condition"))
+        is_off = any(
+            control_warning(condition_rows) is not None
+            for _, condition_rows in rows.groupby("condition")
+        )
         subtitle = f"{rows['experiment'].iloc[0]}: {sweep.fixed}"
-        base.write_words(figure, factor.title, subtitle, caption, off)
+        base.write_words(figure, factor.title, subtitle, caption, is_off)
     return figure
 
 
@@ -120,7 +129,7 @@ def factor_caption(sweep: Sweep, config: AnalysisConfig) -> str:
     members, nonmembers = (span(line[name]) for name in ("n_members", "n_nonmembers"))
     return (
         f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
-        f"benchmarks, contaminated model. {base.seeds(line)} a point. "
+        f"benchmarks, contaminated model. {base.seeds(line)} per point. "
         f"Bars and band: {base.band(line, config)}. Left: the models before the contaminated "
         f"training. Grey: a text classifier that never sees the model.{without(sweep)}"
     )
@@ -142,7 +151,7 @@ def span(sizes: pd.Series[int]) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _dress(axes: Axes, sweep: Sweep) -> None:
+def _label_axes(axes: Axes, sweep: Sweep) -> None:
     values = sweep.levels
     axes.set_xscale("log")
     axes.set_xticks(values, [short(value) for value in values])

@@ -14,7 +14,7 @@ from contamination.analysis.charts import base
 from contamination.analysis.charts.occurrences import span
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
-from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
@@ -27,9 +27,9 @@ PANEL = 2.75
 
 def stage_rows(pooled: pd.DataFrame) -> pd.DataFrame:
     """The AUROCs of all members, mean over benchmarks, of conditions of two stages."""
-    own = (pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)
-    own &= (pooled["benchmark"] == ALL) & pooled["stage"].notna() & pooled["value"].notna()
-    return pooled[own]
+    selected = (pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)
+    selected &= (pooled["benchmark"] == ALL) & pooled["stage"].notna() & pooled["value"].notna()
+    return pooled[selected]
 
 
 def families(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
@@ -49,9 +49,9 @@ def has_stages(pooled: pd.DataFrame) -> bool:
 
 
 def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") -> Figure:
-    """A row a scope, a column a stage; in each panel a line a method along the epochs.
+    """Draws a row per scope and a column per stage; panels have a line per method over epochs.
 
-    `family` names what tells it from charts of other families; empty: there are none.
+    `family` distinguishes it from charts of other families; empty: there are none.
     """
     rows = stage_rows(pooled)
     methods = methods_of(rows)
@@ -71,30 +71,36 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
         )
         for i, scope in enumerate(scopes):
             for j, stage in enumerate(stages):
-                own = rows[(rows["scope"] == scope) & (rows["stage"] == stage)]
-                _panel(panels[i, j], own, methods, f"members in {PLACES[stage]}\n{scope} scored")
+                panel_rows = rows[(rows["scope"] == scope) & (rows["stage"] == stage)]
+                _panel(
+                    panels[i, j], panel_rows, methods, f"members in {PLACES[stage]}\n{scope} scored"
+                )
                 panels[i, j].tick_params(labelbottom=True)
         base.auroc_axis(panels[0, 0], rows)
         for left in panels[:, 0]:
             left.set_ylabel(AUROC.title)
         panels[-1, len(stages) // 2].set_xlabel("epochs of fine-tuning")
         _legend(panels[0, -1], methods)
-        off = any(stamp(part) is not None for _, part in rows.groupby("condition"))
+        is_off = any(
+            control_warning(condition_rows) is not None
+            for _, condition_rows in rows.groupby("condition")
+        )
         title = "Detection by stage, scope and epochs"
-        of = f"{rows['experiment'].iloc[0]}{family and f', {family}'}"
-        subtitle = f"{of}: where the members were, and what was scored"
-        base.write_words(figure, title, subtitle, stage_caption(pooled, config), off, 1 / height)
+        experiment = f"{rows['experiment'].iloc[0]}{family and f', {family}'}"
+        subtitle = f"{experiment}: where the members were, and what was scored"
+        base.write_words(figure, title, subtitle, stage_caption(pooled, config), is_off, 1 / height)
     return figure
 
 
 def stage_caption(pooled: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bars are."""
     rows = stage_rows(pooled)
-    shown = rows[rows["checkpoint"] == CONTAMINATED]
-    members, others = (span(shown[name]) for name in ("n_members", "n_nonmembers"))
+    contaminated = rows[rows["checkpoint"] == CONTAMINATED]
+    members, nonmembers = (span(contaminated[name]) for name in ("n_members", "n_nonmembers"))
     return (
-        f"AUROC of all members ({members}) against non-members ({others}), mean over benchmarks, "
-        f"the fine-tuned model. {base.seeds(shown)} a point. Bars: {base.band(shown, config)}. "
+        f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
+        f"benchmarks, the fine-tuned model. {base.seeds(contaminated)} per point. "
+        f"Bars: {base.band(contaminated, config)}. "
         "Whole: the mean over all tokens. Output: its tokens given the input. Input: its own "
         "tokens. Grey, with its band: a text classifier that never sees the model."
     )

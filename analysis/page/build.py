@@ -12,10 +12,10 @@ from urllib.parse import quote
 import yaml
 
 from contamination.analysis.findings import Findings
-from contamination.analysis.methods import Entry
+from contamination.analysis.methods import GlossaryEntry
 from contamination.analysis.page.data import page_data
-from contamination.analysis.provenance import Facts, Record
-from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.provenance import CellRecord, Facts
+from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.summary import reading_guide
 from contamination.core.report.html import (
     facts_list,
@@ -31,24 +31,29 @@ SCRIPTS = ("rows.js", "lines.js", "charts.js", "page.js")
 
 
 def page(findings: Findings, written: Facts) -> str:
-    """The whole page. `written` says by what and when: `facts.provenance`."""
+    """Returns the whole page.
+
+    Args:
+        findings: what the report shows.
+        written: what wrote the page, and when (`provenance.provenance`).
+    """
     from plotly.offline import get_plotlyjs
 
     guide = html.escape(reading_guide(findings.config))
     parts = {
         "title": html.escape(findings.title),
         "headline": "\n".join(
-            f'<p class="answer">{unbroken(marked(said))}</p>' for said in findings.headline
+            f'<p class="answer">{unbroken(marked(sentence))}</p>' for sentence in findings.headline
         ),
         "controls": marked(findings.controls),
         "guide": re.sub("`(.+?)`", r"<code>\1</code>", guide),
         "css": stylesheet() + _file("page.css"),
-        "summary": _summary(findings),
-        "tables": _tables(findings),
-        "cells": _cells(findings.cells) + _examples(findings.examples),
-        "ledger": _ledger(findings.records),
-        "glossary": _glossary(findings.glossary),
-        "config": _settings(findings),
+        "summary": _summary_html(findings),
+        "tables": _tables_html(findings),
+        "cells": _cells_html(findings.cells) + _examples_html(findings.examples),
+        "ledger": _ledger_html(findings.records),
+        "glossary": _glossary_html(findings.glossary),
+        "config": _settings_html(findings),
         "run": facts_list(written),
         "plotly": get_plotlyjs(),
         "data": script_json(page_data(findings)),
@@ -61,67 +66,73 @@ def _file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _summary(findings: Findings) -> str:
-    """What is said of each condition, to be opened; that a control is off stands outside."""
+def _summary_html(findings: Findings) -> str:
+    """Returns the sentences on each condition, collapsed; warnings about controls stay visible."""
     parts = []
     for condition, rows in findings.conditions.items():
-        off = stamp(rows)
-        said = "".join(f"<li>{marked(text)}</li>" for text in findings.rest(condition))
-        parts.append(_details(condition, f"<ul>{said}</ul>", len(findings.conditions) == 1))
-        parts += [f'<p class="off">{html.escape(condition)}: {html.escape(off)}</p>'] if off else []
+        warning = control_warning(rows)
+        items = "".join(f"<li>{marked(text)}</li>" for text in findings.rest(condition))
+        parts.append(_collapsible(condition, f"<ul>{items}</ul>", len(findings.conditions) == 1))
+        parts += (
+            [f'<p class="off">{html.escape(condition)}: {html.escape(warning)}</p>']
+            if warning
+            else []
+        )
     return "\n".join(parts)
 
 
-def _tables(findings: Findings) -> str:
+def _tables_html(findings: Findings) -> str:
     """The first place's first table is open: a sweep's, or the only condition's."""
     parts = []
-    shown = {condition: tables for condition, tables in findings.tables.items() if tables}
-    for place, (condition, tables) in enumerate(shown.items()):
+    tables_by_condition = {
+        condition: tables for condition, tables in findings.tables.items() if tables
+    }
+    for index, (condition, tables) in enumerate(tables_by_condition.items()):
         inside = "\n".join(
-            _details(table.title, html_table(table.header, table.lines), place + i == 0)
+            _collapsible(table.title, html_table(table.header, table.lines), index + i == 0)
             for i, table in enumerate(tables)
         )
-        parts.append(_details(condition or "Over all conditions", inside, place == 0))
+        parts.append(_collapsible(condition or "Over all conditions", inside, index == 0))
     return "\n".join(parts)
 
 
-def _details(title: str, inside: str, opened: bool = False) -> str:
+def _collapsible(title: str, inside: str, opened: bool = False) -> str:
     start = "<details open>" if opened else "<details>"
     return f"{start}<summary>{html.escape(title)}</summary>{inside}</details>"
 
 
-def _cells(cells: Sequence[Facts]) -> str:
-    """What all cells share, and a line a cell with what they don't."""
-    names = list(dict.fromkeys(name for facts in cells for name in facts))
-    values = {name: [facts.get(name, "–") for facts in cells] for name in names}
-    shared = [[name, values[name][0]] for name in names if len(set(values[name])) == 1]
-    own = [name for name in names if len(set(values[name])) > 1]
-    lines = list(zip(*(values[name] for name in own), strict=True))
-    parts = [html_table(["all cells" if own else "the cell", ""], shared)]
-    return "\n".join([*parts, html_table(own, lines)] if own else parts)
+def _cells_html(cells: Sequence[Facts]) -> str:
+    """Returns what all cells share, and a table with a line per cell of what differs."""
+    fact_names = list(dict.fromkeys(name for facts in cells for name in facts))
+    values = {name: [facts.get(name, "–") for facts in cells] for name in fact_names}
+    shared = [[name, values[name][0]] for name in fact_names if len(set(values[name])) == 1]
+    varying = [name for name in fact_names if len(set(values[name])) > 1]
+    lines = list(zip(*(values[name] for name in varying), strict=True))
+    parts = [html_table(["all cells" if varying else "the cell", ""], shared)]
+    return "\n".join([*parts, html_table(varying, lines)] if varying else parts)
 
 
-def _examples(pages: Sequence[str]) -> str:
+def _examples_html(pages: Sequence[str]) -> str:
     """Links to the pages of examples, token by token; nothing where there are none."""
     links = [f'<li><a href="{quote(path)}">{html.escape(path)}</a></li>' for path in pages]
     return f"<h3>Examples, token by token</h3><ul>{''.join(links)}</ul>" if links else ""
 
 
-def _glossary(entries: Sequence[Entry]) -> str:
+def _glossary_html(entries: Sequence[GlossaryEntry]) -> str:
     """Each method with the first sentence of its docstring, and how it scores."""
     parts = []
     for method, summary, equation in entries:
-        said = html.escape(summary or "Its class is not one of this project's.")
-        scored = f"<pre>{html.escape(equation)}</pre>" if equation else ""
-        parts.append(f"<dt>{html.escape(method)}</dt><dd>{said}{scored}</dd>")
+        summary_html = html.escape(summary or "Its class is not one of this project's.")
+        equation_html = f"<pre>{html.escape(equation)}</pre>" if equation else ""
+        parts.append(f"<dt>{html.escape(method)}</dt><dd>{summary_html}{equation_html}</dd>")
     return f"<dl>{''.join(parts)}</dl>"
 
 
-def _settings(findings: Findings) -> str:
+def _settings_html(findings: Findings) -> str:
     """The report's settings, and those of each condition's first cell, as YAML."""
-    parts = [_details("analysis", _yaml(asdict(findings.config)), len(findings.records) < 1)]
+    parts = [_collapsible("analysis", _yaml(asdict(findings.config)), len(findings.records) < 1)]
     for condition, records in findings.records.items():
-        parts += [_details(condition, _yaml(record.settings)) for record in records[:1]]
+        parts += [_collapsible(condition, _yaml(record.settings)) for record in records[:1]]
     return "\n".join(parts)
 
 
@@ -130,16 +141,20 @@ def _yaml(settings: Mapping[str, object]) -> str:
     return f"<pre>{html.escape(text)}</pre>"
 
 
-def _ledger(records: Mapping[str, Sequence[Record]]) -> str:
-    """A column a condition with its first seed's counts; seeds differ in the draw alone."""
-    shown = {name: found for name, found in records.items() if found}
-    if not shown:
+def _ledger_html(records: Mapping[str, Sequence[CellRecord]]) -> str:
+    """Returns a table of each condition's first seed's counts, with a column per condition."""
+    records_by_condition = {
+        name: of_condition for name, of_condition in records.items() if of_condition
+    }
+    if not records_by_condition:
         return "<p>The cells' corpora were not at hand when this page was written.</p>"
-    ledgers = [found[0].ledger for found in shown.values()]
+    ledgers = [of_condition[0].ledger for of_condition in records_by_condition.values()]
     facts = list(dict.fromkeys(fact for ledger in ledgers for fact in ledger))
     lines = [
         [fact, *(f"{ledger[fact]:,}" if fact in ledger else "–" for ledger in ledgers)]
         for fact in facts
     ]
-    seeds = ["seeds", *(str(len(found)) for found in shown.values())]
-    return "<p>Counts of the first seed.</p>" + html_table(["", *shown], [seeds, *lines])
+    seeds = ["seeds", *(str(len(of_condition)) for of_condition in records_by_condition.values())]
+    return "<p>Counts of the first seed.</p>" + html_table(
+        ["", *records_by_condition], [seeds, *lines]
+    )

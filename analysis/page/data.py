@@ -14,12 +14,13 @@ from contamination.analysis.charts.heat_map import colour_scale, scale_words
 from contamination.analysis.charts.losses import COLOURS, loss_caption
 from contamination.analysis.charts.occurrences import without
 from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.factors import FACTORS
 from contamination.analysis.findings import Findings
-from contamination.analysis.methods import Methods, look, methods_of
+from contamination.analysis.methods import Methods, method_style, methods_of
 from contamination.analysis.provenance import has_losses, loss_table
-from contamination.analysis.statistics.controls import stamp
+from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY
-from contamination.analysis.sweeps import FACTORS, short
+from contamination.analysis.sweeps import short
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC, chosen_metrics
 from contamination.detection.baselines.blind import BLIND
@@ -51,49 +52,49 @@ def page_data(findings: Findings) -> dict[str, Any]:
     return {
         "highlighted": _highlighted(pooled, methods),
         "summaries": {entry.method: entry.summary for entry in findings.glossary},
-        "methods": [_look(*pair, methods) for pair in methods],
+        "methods": [_method_data(*pair, methods) for pair in methods],
         "scored": [base.name(*pair, methods) for pair in methods if pair[0] != BLIND],
         "benchmarks": benchmarks,
         "conditions": sorted(findings.conditions, key=lambda name: name not in measured),
-        "metrics": _metrics(pooled, config),
-        "estimates": _packed(_labelled(pooled, methods), ESTIMATES),
-        "curves": _packed(curves, CURVES),
-        "bins": _packed(_labelled(findings.bins, methods), BINS),
-        "factors": _factors(findings),
-        "stamps": {name: stamp(rows) for name, rows in findings.conditions.items()},
+        "metrics": _metrics_data(pooled, config),
+        "estimates": _packed_columns(_labelled(pooled, methods), ESTIMATES),
+        "curves": _packed_columns(curves, CURVES),
+        "bins": _packed_columns(_labelled(findings.bins, methods), BINS),
+        "factors": _factors_data(findings),
+        "stamps": {name: control_warning(rows) for name, rows in findings.conditions.items()},
         "band": f"Bars and bands: {base.band(pooled, config)}. {POINT}",
         "curveBand": f"Bars and bands: {base.band_of_curves(pooled, config)}. {POINT}",
         "sides": SIDES,
         "least": float(findings.curves["fpr"].min()) if len(findings.curves) else 0.1,
-        **_losses(findings),
+        **_losses_data(findings),
     }
 
 
 def _highlighted(pooled: pd.DataFrame, methods: Methods) -> list[str]:
     """The labels of the default variants with the highest AUROC over all conditions: coloured."""
-    shown = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
-    shown = shown[(shown["checkpoint"] == CONTAMINATED) & (shown["occurrences"] == ANY)]
-    means = shown[shown["default"]].groupby(["method", "variant"])["value"].mean()
+    aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
+    aurocs = aurocs[(aurocs["checkpoint"] == CONTAMINATED) & (aurocs["occurrences"] == ANY)]
+    means = aurocs[aurocs["default"]].groupby(["method", "variant"])["value"].mean()
     best = means.fillna(0).sort_values(ascending=False, kind="stable").index[:MOST_COLOURED]
     return [base.name(*pair, methods) for pair in methods if pair in best]
 
 
-def _metrics(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
+def _metrics_data(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
     measured = set(pooled["metric"])
     return {
-        each.name: {
-            "title": each.title,
-            "guess": each.guess,
-            "colours": colour_scale(each),
-            "scale": scale_words(each),
+        metric.name: {
+            "title": metric.title,
+            "guess": metric.guess,
+            "colours": colour_scale(metric),
+            "scale": scale_words(metric),
         }
-        for each in chosen_metrics(config.fpr, config.tpr)
-        if each.name in measured
+        for metric in chosen_metrics(config.fpr, config.tpr)
+        if metric.name in measured
     }
 
 
-def _look(method: str, variant: str, methods: Methods) -> dict[str, Any]:
-    colour, _, symbol = look(method, methods)
+def _method_data(method: str, variant: str, methods: Methods) -> dict[str, Any]:
+    colour, _, symbol = method_style(method, methods)
     variants = [v for m, v in methods if m == method]
     return {
         "label": base.name(method, variant, methods),
@@ -110,7 +111,7 @@ def _labelled(table: pd.DataFrame, methods: Methods) -> pd.DataFrame:
     return table.assign(label=[labels[pair] for pair in pairs])
 
 
-def _packed(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, Any]:
+def _packed_columns(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, Any]:
     """Columns of numbers as they are (4 digits), of text as distinct values and codes."""
     packed: dict[str, Any] = {}
     for name in columns:
@@ -129,7 +130,7 @@ def _rounded(number: float) -> float:
     return number if isinstance(number, int) else float(f"{number:.4g}")
 
 
-def _factors(findings: Findings) -> list[dict[str, Any]]:
+def _factors_data(findings: Findings) -> list[dict[str, Any]]:
     times = Counter(sweep.factor for sweep in findings.sweeps)
     return [
         {
@@ -147,18 +148,27 @@ def _factors(findings: Findings) -> list[dict[str, Any]]:
     ]
 
 
-def _losses(findings: Findings) -> dict[str, Any]:
-    shown = {name: found for name, found in findings.records.items() if has_losses(found)}
-    parts = [loss_table(found).assign(condition=name) for name, found in shown.items()]
+def _losses_data(findings: Findings) -> dict[str, Any]:
+    records_by_condition = {
+        name: of_condition
+        for name, of_condition in findings.records.items()
+        if has_losses(of_condition)
+    }
+    parts = [
+        loss_table(of_condition).assign(condition=name)
+        for name, of_condition in records_by_condition.items()
+    ]
     columns = ("condition", "side", "step", "loss", "low", "high")
     table = pd.concat(parts) if parts else pd.DataFrame(columns=list(columns))
     return {
-        "losses": _packed(table, columns),
+        "losses": _packed_columns(table, columns),
         "lossSides": COLOURS,
         "lossDashes": dict(zip(COLOURS, DASHES, strict=False)),
-        "lossCaption": {name: loss_caption(found) for name, found in shown.items()},
+        "lossCaption": {
+            name: loss_caption(of_condition) for name, of_condition in records_by_condition.items()
+        },
         "exposures": {
-            name: sorted(Counter(found[0].exposures.tolist()).items())
-            for name, found in shown.items()
+            name: sorted(Counter(of_condition[0].exposures.tolist()).items())
+            for name, of_condition in records_by_condition.items()
         },
     }

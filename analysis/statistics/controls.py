@@ -1,12 +1,12 @@
-"""The controls beside every figure: the clean checkpoint and the blind baseline.
+"""The controls of every figure: the clean checkpoint and the blind baseline.
 
 Neither can know a member, so the AUROC of each is 0.5 but for chance, in every benchmark and by
 every method. Membership was drawn at random, example by example, and so were the occurrences. So
 what chance does is known: the roles of a benchmark's examples (inserted, never inserted,
 non-member) are permuted RELABELINGS times, the same for all methods (the blind baseline brings its
-own shuffled labels, `detection.blind`). Seeds that share their members share the permutations: the
-non-members stay the same ones in all of them. Where members are drawn apart for each seed, the
-permutations differ.
+own shuffled labels, `results.BlindBaselines`). The permutations are of the texts of all cells
+together (`analysis.statistics.relabelling`), so that relabelled cells share as many members as the
+cells do.
 
 Each AUROC's distance from 0.5, in standard deviations of its relabelings, is compared with the
 largest distance that a relabeling has anywhere in the report: over benchmarks, their mean, methods
@@ -17,7 +17,6 @@ opposite signs do not cancel, and a small one that all benchmarks share shows in
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +26,11 @@ from numpy.typing import NDArray
 
 from contamination.analysis.cells import CLEAN, Cell
 from contamination.analysis.statistics.groups import ANY, groups
+from contamination.analysis.statistics.relabelling import (
+    ExampleIds,
+    ids_by_benchmark,
+    shared_permutations,
+)
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import ALL
@@ -40,77 +44,88 @@ CHUNK = 100
 """Relabelings at a time: those of 20,000 examples are 16 MB."""
 
 
-class Look(NamedTuple):
-    """What a control is looked at by; a benchmark, or the mean over all of them."""
+class ControlKey(NamedTuple):
+    """A tested AUROC of a control: on one benchmark, or the mean over all of them."""
 
     method: str
     variant: str
     benchmark: str
 
 
-Looks = Mapping[Look, Scores]
-"""Look → AUROCs: first by the labels as they are, then by those drawn anew."""
+ControlAurocs = Mapping[ControlKey, Scores]
+"""Key → AUROCs: first with the actual labels, then with each relabelling (1 + RELABELINGS)."""
 
 
-def looks(cell: Cell, blind: Blind, seed: int) -> Looks:
-    """All looks at the clean model of a cell, and at its blind baseline.
+def control_aurocs(
+    cell: Cell, blind: Blind, seed: int, ids: Mapping[str, ExampleIds] | None = None
+) -> ControlAurocs:
+    """The AUROCs of a cell's clean model and of its blind baseline, also with relabelled examples.
 
     Args:
-        cell: with the scores of its clean model; a benchmark without members or non-members has
-            no look.
-        blind: the cell's baseline; a benchmark that it left out has no look.
+        cell: with the scores of its clean model; a benchmark without members or non-members is
+            left out.
+        blind: the cell's baseline; its missing benchmarks are left out.
         seed: draws the labels.
+        ids: `ids_by_benchmark` of all cells that are compared or averaged; None: of this one.
     """
-    found: dict[Look, Scores] = {}
-    parts = [group for group in groups(cell.examples) if group.occurrences == ANY]
-    for group in parts:
+    ids = ids_by_benchmark([cell]) if ids is None else ids
+    aurocs_by_key: dict[ControlKey, Scores] = {}
+    all_members = [group for group in groups(cell.examples) if group.occurrences == ANY]
+    for group in all_members:
         clean = cell.scores.get(CLEAN)
         if clean is not None and clean.shape[1]:
-            rows = _in_order_of_ids(cell.examples, group.benchmark)
-            roles = _roles(cell.examples.iloc[rows], group.benchmark, seed)
-            aurocs = _relabelled(clean.to_numpy(np.float64)[rows], roles)
-            for (method, variant), own in zip(clean.columns, aurocs, strict=True):
-                found[Look(method, variant, group.benchmark)] = own
-        places = blind.placed[group.members].mean(axis=0)
-        if not np.isnan(places).any():
-            found[Look(BLIND, "", group.benchmark)] = places
-    return {**found, **_means(found, set(cell.examples["benchmark"]))}
+            rows = np.flatnonzero(cell.examples["benchmark"] == group.benchmark)
+            label_seed = derive(seed, "relabelings", group.benchmark)
+            roles = _relabelled_roles(cell.examples.iloc[rows], ids[group.benchmark], label_seed)
+            aurocs = _relabelled_aurocs(clean.to_numpy(np.float64)[rows], roles)
+            for (method, variant), aurocs_of_method in zip(clean.columns, aurocs, strict=True):
+                aurocs_by_key[ControlKey(method, variant, group.benchmark)] = aurocs_of_method
+        blind_aurocs = blind.placed[group.members].mean(axis=0)
+        if not np.isnan(blind_aurocs).any():
+            aurocs_by_key[ControlKey(BLIND, "", group.benchmark)] = blind_aurocs
+    return {
+        **aurocs_by_key,
+        **_means_over_benchmarks(aurocs_by_key, set(cell.examples["benchmark"])),
+    }
 
 
-def mean_looks(of_cells: Sequence[Looks]) -> Looks:
-    """The mean over the cells of a condition that have a look."""
-    names = dict.fromkeys(look for own in of_cells for look in own)
-    return {look: np.mean([own[look] for own in of_cells if look in own], axis=0) for look in names}
+def mean_control_aurocs(of_cells: Sequence[ControlAurocs]) -> ControlAurocs:
+    """Returns the mean over the cells of a condition that have the key."""
+    keys = dict.fromkeys(key for of_cell in of_cells for key in of_cell)
+    return {
+        key: np.mean([of_cell[key] for of_cell in of_cells if key in of_cell], axis=0)
+        for key in keys
+    }
 
 
 class Distances(NamedTuple):
-    """How far from 0.5 the AUROCs of one control are, in standard deviations of all labellings."""
+    """Distances of one control's AUROCs from 0.5, in standard deviations over all labellings."""
 
-    by_look: Mapping[Look, float]
+    by_key: Mapping[ControlKey, float]
     largest: Scores
-    """Of any look, by each labelling: first by the labels as they are."""
+    """The largest of any key, for the actual labels and then for each relabelling."""
 
 
-def distances(found: Looks) -> dict[str, Distances]:
-    """Those of the clean model (CLEAN) and of the blind baseline (BLIND), where there are looks."""
-    by_control: dict[str, dict[Look, Scores]] = {}
-    for look, aurocs in found.items():
+def distances(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
+    """Returns those of the clean model (CLEAN) and of the blind baseline (BLIND), where known."""
+    by_control: dict[str, dict[ControlKey, Scores]] = {}
+    for key, aurocs in aurocs_by_key.items():
         spread = aurocs.std()
-        far = np.abs(aurocs - AUROC.guess) / (spread if spread > TINY else np.inf)
-        by_control.setdefault(_control(look.method), {})[look] = far
+        distance = np.abs(aurocs - AUROC.guess) / (spread if spread > TINY else np.inf)
+        by_control.setdefault(_control(key.method), {})[key] = distance
     return {
         control: Distances(
-            {look: float(far[0]) for look, far in by_look.items()},
-            np.max(list(by_look.values()), axis=0),
+            {key: float(distance[0]) for key, distance in by_key.items()},
+            np.max(list(by_key.values()), axis=0),
         )
-        for control, by_look in by_control.items()
+        for control, by_key in by_control.items()
     }
 
 
 def with_p_values(
     results: pd.DataFrame, column: str, by_name: Mapping[str, Mapping[str, Distances]]
 ) -> pd.DataFrame:
-    """The results with `p_control`: each control's p-value, corrected for all looks; NaN elsewhere.
+    """Returns the results with `p_control`, corrected for all keys; NaN without a test.
 
     Args:
         results: rows of the results of cells or conditions.
@@ -119,16 +134,16 @@ def with_p_values(
     """
     p_values: dict[tuple[str, ...], float] = {}
     for control in (CLEAN, BLIND):
-        family = {name: own[control] for name, own in by_name.items() if control in own}
+        family = {name: of_name[control] for name, of_name in by_name.items() if control in of_name}
         if not family:
             continue
-        largest = np.max([own.largest for own in family.values()], axis=0)[1:]
-        for name, own in family.items():
-            for look, far in own.by_look.items():
-                reaching = int((largest >= far - TINY).sum())
-                p_values[name, *look] = (1 + reaching) / (1 + len(largest))
-    names = results[[column, *Look._fields]].itertuples(index=False, name=None)
-    p_control = pd.Series([p_values.get(name, np.nan) for name in names], results.index, float)
+        largest = np.max([of_name.largest for of_name in family.values()], axis=0)[1:]
+        for name, of_name in family.items():
+            for key, distance in of_name.by_key.items():
+                reaching = int((largest >= distance - TINY).sum())
+                p_values[name, *key] = (1 + reaching) / (1 + len(largest))
+    row_names = results[[column, *ControlKey._fields]].itertuples(index=False, name=None)
+    p_control = pd.Series([p_values.get(name, np.nan) for name in row_names], results.index, float)
     tested = _is_control(results) & (results["needs"] == "")
     return results.assign(p_control=p_control.where(tested))
 
@@ -142,8 +157,8 @@ def control_rows(results: pd.DataFrame) -> pd.DataFrame:
     return results[_is_control(results) & means]
 
 
-def looked_at(results: pd.DataFrame) -> pd.DataFrame:
-    """The rows with a p-value, the least likely by chance first."""
+def tested_controls(results: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows with a p-value, the smallest first."""
     rows = results[results["p_control"].notna()]
     is_mean = rows["benchmark"] == ALL  # last: of one benchmark it is the same
     order = rows.assign(near=-(rows["value"] - AUROC.guess).abs(), is_mean=is_mean)
@@ -152,60 +167,63 @@ def looked_at(results: pd.DataFrame) -> pd.DataFrame:
 
 def off_controls(results: pd.DataFrame) -> pd.DataFrame:
     """The rows by which a control is off, the worst first."""
-    rows = looked_at(results)
+    rows = tested_controls(results)
     return rows[rows["p_control"] <= LEVEL]
 
 
 def by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """`looked_at` of the clean models (CLEAN) and of the blind baseline (BLIND), if any."""
-    rows = looked_at(results)
+    """`tested_controls` of the clean models (CLEAN) and of the blind baseline (BLIND), if any."""
+    rows = tested_controls(results)
     control = rows["method"].map(_control)
     return {name: rows[control == name] for name in (CLEAN, BLIND) if (control == name).any()}
 
 
-def stamp(results: pd.DataFrame) -> str | None:
-    """What a figure or report must say where a control is off, or None."""
-    off = {name: rows for name, rows in by_control(results).items() if len(off_controls(rows))}
-    said = []
-    if CLEAN in off:
-        said.append(
-            f"The clean model's AUROC differs from 0.5 ({worst(off[CLEAN])}): by chance, as in "
-            f"{LEVEL:.0%} of sound reports, or because members and non-members differ in "
+def control_warning(results: pd.DataFrame) -> str | None:
+    """Returns the warning of a figure or report whose control is off, else None."""
+    rows_by_control = {
+        name: rows for name, rows in by_control(results).items() if len(off_controls(rows))
+    }
+    warnings = []
+    if CLEAN in rows_by_control:
+        worst = worst_in_words(rows_by_control[CLEAN])
+        warnings.append(
+            f"The clean model's AUROC differs from 0.5 ({worst}): by chance, "
+            f"as in {LEVEL:.0%} of sound reports, or because members and non-members differ in "
             "themselves."
         )
-    if BLIND in off:
-        said.append(texts_tell(f"blind AUROC, {worst(off[BLIND])}"))
-    return " ".join(["CONTROL OFF:", *said]) if said else None
+    if BLIND in rows_by_control:
+        warnings.append(texts_tell(f"blind AUROC, {worst_in_words(rows_by_control[BLIND])}"))
+    return " ".join(["CONTROL OFF:", *warnings]) if warnings else None
 
 
 def verdict(rows: pd.DataFrame) -> str:
-    """Whether a control is off, by the rows of `by_control`; and its worst benchmark."""
+    """Returns whether a control is off, by the rows of `by_control`, and its worst benchmark."""
     if off_controls(rows).empty:
-        return f"within chance of 0.5 ({worst(rows)})"
-    return f"**OFF**, AUROC differs from 0.5 ({worst(rows)})"
+        return f"within chance of 0.5 ({worst_in_words(rows)})"
+    return f"**OFF**, AUROC differs from 0.5 ({worst_in_words(rows)})"
 
 
-def worst(rows: pd.DataFrame) -> str:
-    """The worst benchmark of a control, such as "worst benchmark: imdb, loss 0.06 [0.03, 0.09], …".
+def worst_in_words(rows: pd.DataFrame) -> str:
+    """Returns the worst benchmark, such as "worst benchmark: imdb, loss 0.06 [0.03, 0.09], …".
 
-    Where AUROC is off on average over benchmarks, and in none of them alone, that comes before;
-    rows of the mean alone are told as the mean.
+    Where AUROC is off on average over benchmarks, and in none of them alone, that comes first;
+    rows of the mean alone are reported as the mean.
     """
     means = rows["benchmark"] == ALL
     if means.all():  # such as a sweep's rows
-        return _in_words(rows.iloc[0].to_dict(), "mean over benchmarks: ")
-    single = _in_words(rows[~means].iloc[0].to_dict(), "worst benchmark: {benchmark}, ")
+        return _row_in_words(rows.iloc[0].to_dict(), "mean over benchmarks: ")
+    single = _row_in_words(rows[~means].iloc[0].to_dict(), "worst benchmark: {benchmark}, ")
     if off_controls(rows[~means]).empty and len(off_controls(rows[means])):
-        mean = _in_words(rows[means].iloc[0].to_dict(), "mean over benchmarks: ")
+        mean = _row_in_words(rows[means].iloc[0].to_dict(), "mean over benchmarks: ")
         return f"{mean}; {single}"
     return single
 
 
-def _in_words(row: dict[Any, Any], where: str) -> str:
+def _row_in_words(row: dict[Any, Any], where: str) -> str:
     method = "" if row["method"] == BLIND else f"{row['method']} "
     ends = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
-    place = where.format(benchmark=row["benchmark"])
-    return f"{place}{method}{row['value']:.2f} {ends}, corrected p = {row['p_control']:.3f}"
+    benchmark = where.format(benchmark=row["benchmark"])
+    return f"{benchmark}{method}{row['value']:.2f} {ends}, corrected p = {row['p_control']:.3f}"
 
 
 def _control(method: str) -> str:
@@ -227,44 +245,35 @@ class Roles(NamedTuple):
     nonmember: NDArray[np.bool_]
 
 
-def _in_order_of_ids(examples: pd.DataFrame, benchmark: str) -> NDArray[np.intp]:
-    """A benchmark's rows, in an order that all cells agree on."""
-    rows = np.flatnonzero(examples["benchmark"] == benchmark)
-    ids = examples["example_id"].to_numpy()[rows].astype(str)
-    return rows[np.argsort(ids)]
-
-
-def _roles(examples: pd.DataFrame, benchmark: str, seed: int) -> Iterator[Roles]:
+def _relabelled_roles(examples: pd.DataFrame, ids: ExampleIds, seed: int) -> Iterator[Roles]:
     """The roles of one benchmark's examples, in chunks: first as they are, then permuted.
 
-    The permutations depend on who is a member, not on who was inserted how often: cells that share
-    their members are relabelled together, those that swap them oppositely, and those whose members
-    are drawn apart are relabelled apart.
+    Args:
+        examples: those of one cell.
+        ids: of the examples of all cells (`ids_by_benchmark`).
+        seed: draws the permutations of `ids`.
     """
     member = examples["member"].to_numpy(bool)
     roles = Roles(member & (examples["occurrences"].to_numpy() > 0), ~member)
     yield Roles(*(role[:, None] for role in roles))
-    with_first = (member == member[0]).tolist()  # the same where members change places
-    pairs = zip(examples["example_id"].astype(str), with_first, strict=True)
-    names = "\n".join(f"{name} {side}" for name, side in pairs)
-    digest = hashlib.sha256(names.encode()).hexdigest()
-    rng = np.random.default_rng(derive(seed, "relabelings", benchmark, digest))
-    places = np.arange(len(examples), dtype=np.int32)
+    rng = np.random.default_rng(seed)
     for start in range(0, RELABELINGS, CHUNK):
         number = min(CHUNK, RELABELINGS - start)
-        permuted = rng.permuted(np.tile(places, (number, 1)), axis=1).T
-        yield Roles(*(np.ascontiguousarray(role[permuted]) for role in roles))
+        sources = shared_permutations(examples, ids, number, rng).T
+        yield Roles(*(np.ascontiguousarray(role[sources]) for role in roles))
 
 
-def _relabelled(scores: Scores, roles: Iterator[Roles]) -> Scores:
+def _relabelled_aurocs(scores: Scores, roles: Iterator[Roles]) -> Scores:
     """AUROCs of scores (examples × methods) by each labelling: methods × (1 + RELABELINGS)."""
     orders = np.argsort(scores, axis=0, kind="stable").T
     ordered = np.take_along_axis(scores.T, orders, axis=1)
     methods = list(zip(ordered, orders, strict=True))
-    return np.concatenate([[_aurocs(*own, chunk) for own in methods] for chunk in roles], axis=1)
+    return np.concatenate(
+        [[_aurocs_of_method(*of_method, chunk) for of_method in methods] for chunk in roles], axis=1
+    )
 
 
-def _aurocs(ordered: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
+def _aurocs_of_method(ordered: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
     """Of one method's scores, in ascending order: the share of pairs that an inserted one wins."""
     inserted, nonmember = (role[order] for role in roles)
     lower = np.zeros((len(order) + 1, nonmember.shape[1]), np.int64)
@@ -275,13 +284,13 @@ def _aurocs(ordered: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
     return np.asarray(twice_won / (2 * pairs), np.float64)
 
 
-def _means(found: Looks, benchmarks: set[str]) -> Looks:
+def _means_over_benchmarks(aurocs_by_key: ControlAurocs, benchmarks: set[str]) -> ControlAurocs:
     """The mean over benchmarks, by each method that was looked at in all of them."""
     by_method: dict[tuple[str, str], dict[str, Scores]] = {}
-    for look, own in found.items():
-        by_method.setdefault(look[:2], {})[look.benchmark] = own
+    for key, aurocs in aurocs_by_key.items():
+        by_method.setdefault(key[:2], {})[key.benchmark] = aurocs
     return {
-        Look(*method, ALL): np.mean(list(own.values()), axis=0)
-        for method, own in by_method.items()
-        if own.keys() == benchmarks
+        ControlKey(*method, ALL): np.mean(list(aurocs.values()), axis=0)
+        for method, aurocs in by_method.items()
+        if aurocs.keys() == benchmarks
     }

@@ -1,4 +1,4 @@
-"""Memorisation of single examples: a score when in the corpus against when out.
+"""Memorisation of single examples: the score with the example in the corpus and without it.
 
 A cell and its swapped replicate (`injection.swap_members`) share the pool, the seed and all else:
 who is a member in one is a non-member in the other. So each example is its own control, and its
@@ -6,7 +6,7 @@ difference shows what the training did to it, whatever its difficulty.
 
 Columns (`COLUMNS`):
 
-- `occurrences`: copies of the example in the corpus that holds it.
+- `occurrences`: copies of the example in the corpus that contains it.
 - `difference`: its score by the model that saw it minus its score by the one that did not, each in
   standard deviations of its cell's non-members of that benchmark, from their mean: the two models'
   own levels and scales drop out.
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 def replicates_table(cells: Sequence[Cell]) -> pd.DataFrame:
-    """One row an example, method and pair of swapped cells; none where no cells are a pair."""
+    """Returns one row per example, method and pair of swapped cells; empty without a pair."""
     parts = [_differences(*pair) for pair in swapped_pairs(cells)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
 
@@ -50,27 +50,27 @@ def swapped_pairs(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
 
 
 def _differences(cell: Cell, other: Cell) -> pd.DataFrame:
-    one, two = _tidy(cell), _tidy(other)
+    first, second = _tidy(cell), _tidy(other)
     key = ["example_id", "benchmark", "method", "variant"]
-    both = one.merge(two, on=key, suffixes=("", "_other"))
-    both = both[both["member"] != both["member_other"]]
-    sign = np.where(both["member"], 1.0, -1.0)
-    both["difference"] = sign * (both["standard"] - both["standard_other"])
-    both["occurrences"] = both[["occurrences", "occurrences_other"]].max(axis=1)
-    both = both[both["occurrences"] > 0]  # 0 may be drawn: then it is out in both
-    return both.assign(condition=cell.condition, seed=cell.seed)[list(COLUMNS)]
+    pairs = first.merge(second, on=key, suffixes=("", "_other"))
+    pairs = pairs[pairs["member"] != pairs["member_other"]]
+    sign = np.where(pairs["member"], 1.0, -1.0)
+    pairs["difference"] = sign * (pairs["standard"] - pairs["standard_other"])
+    pairs["occurrences"] = pairs[["occurrences", "occurrences_other"]].max(axis=1)
+    pairs = pairs[pairs["occurrences"] > 0]  # 0 may be drawn: then it is out in both
+    return pairs.assign(condition=cell.condition, seed=cell.seed)[list(COLUMNS)]
 
 
 def _tidy(cell: Cell) -> pd.DataFrame:
-    """One row an example and method: who it is, and its score in its non-members' units."""
+    """Returns one row per example and method; scores are in the non-members' units."""
     examples = cell.examples[["example_id", "benchmark", "member", "occurrences"]]
     scores = cell.scores[CONTAMINATED]
     long = scores.reset_index(drop=True).set_axis(scores.columns.to_flat_index(), axis=1)
     parts = []
     for method, variant in long.columns:
-        part = examples.assign(method=method, variant=variant, score=long[(method, variant)])
-        outside = part[~part["member"]].groupby("benchmark")["score"]
-        level = part["benchmark"].map(outside.mean())
-        spread = part["benchmark"].map(outside.std(ddof=1))
-        parts.append(part.assign(standard=(part["score"] - level) / spread).drop(columns="score"))
+        rows = examples.assign(method=method, variant=variant, score=long[(method, variant)])
+        outside = rows[~rows["member"]].groupby("benchmark")["score"]
+        level = rows["benchmark"].map(outside.mean())
+        spread = rows["benchmark"].map(outside.std(ddof=1))
+        parts.append(rows.assign(standard=(rows["score"] - level) / spread).drop(columns="score"))
     return pd.concat(parts, ignore_index=True)

@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 MOST_DRAWS = 200
-"""Resamples of a band: fewer than a table's, for it is read by eye."""
+"""Resamples of a band: fewer than a table's, since it is read by eye."""
 RATES = np.geomspace(1e-3, 1, 31)
 """The false-positive rates of a ROC curve."""
 EDGES = np.linspace(-4, 6, 21)
@@ -37,8 +37,8 @@ Z = 1.96
 """Of the histograms' 95% Wilson intervals."""
 
 
-class Place(NamedTuple):
-    """Whose curve it is."""
+class CurveKey(NamedTuple):
+    """The condition, model and method of a curve."""
 
     condition: str
     checkpoint: str
@@ -47,65 +47,65 @@ class Place(NamedTuple):
     variant: str
 
 
-class Sample(NamedTuple):
+class ScoreSample(NamedTuple):
     """One cell's scores of members and non-members, of one benchmark."""
 
     members: Floats
     nonmembers: Floats
     seed: int
-    """Draws the resamples; equal where cells hold the same examples."""
+    """Draws the resamples; equal where cells have the same examples."""
 
     @property
     def measurable(self) -> bool:
-        """Whether there are both."""
+        """Whether there are members and non-members."""
         return len(self.members) > 0 and len(self.nonmembers) > 0
 
 
-Samples = Mapping[Place, Sequence[Sample]]
-"""Whose curve it is → the samples that it is made of, one a cell."""
+ScoreSamples = Mapping[CurveKey, Sequence[ScoreSample]]
+"""Curve → its samples, one per cell."""
 
 
-def samples(cells: Sequence[Cell], seed: int) -> dict[Place, list[Sample]]:
-    """The scores that the curves are made of, one sample a cell (a seed) of each condition.
+def samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[ScoreSample]]:
+    """Returns the scores behind the curves: one sample per cell (a seed) of each condition.
 
     It has those of a benchmark that lacks members or non-members too; `measured` leaves them out.
     """
-    by_place: dict[Place, list[Sample]] = defaultdict(list)
+    by_key: dict[CurveKey, list[ScoreSample]] = defaultdict(list)
     for cell in cells:
-        every = [*groups(cell.examples), *lacking(cell.examples)]
-        compared = [group for group in every if group.occurrences == ANY]
+        all_groups = [*groups(cell.examples), *lacking(cell.examples)]
+        compared = [group for group in all_groups if group.occurrences == ANY]
         for checkpoint, table in cell.scores.items():
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)
                 for group in compared:
-                    place = Place(cell.condition, checkpoint, group.benchmark, method, variant)
+                    key = CurveKey(cell.condition, checkpoint, group.benchmark, method, variant)
                     drawn = derive(seed, "curves", cell.examples_digest, group.benchmark)
                     sides = scores[group.members], scores[group.nonmembers]
-                    by_place[place].append(Sample(*sides, drawn))
-    return by_place
+                    by_key[key].append(ScoreSample(*sides, drawn))
+    return by_key
 
 
-def roc_table(by_place: Samples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
-    """One row a point: the place, fpr, tpr, ci_low, ci_high.
+def roc_table(by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
+    """Returns one row per point: the curve's key, fpr, tpr, ci_low, ci_high.
 
     The band resamples seeds (where there are several), then examples within. Rates that the
-    non-members can't carry (`core.statistics.metrics.fewest_examples`) have no point.
+    non-members are too few for (`core.statistics.metrics.fewest_examples`) have no point.
     """
     draws = min(config.draws, MOST_DRAWS)
-    own = derive(seed, "curves")
-    curves = {place: _roc(cells, draws, own) for place, cells in measured(by_place).items()}
-    for place, parts in _by_mean(curves, by_place).items():
-        curves[place] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
+    pool_seed = derive(seed, "curves")
+    curves = {key: _roc(cells, draws, pool_seed) for key, cells in measured(by_key).items()}
+    for key, parts in _mean_curves(curves, by_key).items():
+        curves[key] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
-    for place, line in curves.items():
+    for key, line in curves.items():
         ends = intervals(line, config.confidence)
         for rate, tpr, low, high in zip(RATES, line, *ends, strict=True):
             if not tpr.needs:
-                rows.append((*place, rate, tpr.value, float(low), float(high)))
-    return pd.DataFrame(rows, columns=[*Place._fields, "fpr", "tpr", "ci_low", "ci_high"])
+                rows.append((*key, rate, tpr.value, float(low), float(high)))
+    return pd.DataFrame(rows, columns=[*CurveKey._fields, "fpr", "tpr", "ci_low", "ci_high"])
 
 
-def _roc(cells: Sequence[Sample], draws: int, seed: int) -> list[Estimate]:
+def _roc(cells: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
     """TPR at each of `RATES`, the mean over seeds."""
     metrics, by_cell = [tpr_at_fpr(float(rate)) for rate in RATES], []
     for cell in cells:
@@ -115,31 +115,31 @@ def _roc(cells: Sequence[Sample], draws: int, seed: int) -> list[Estimate]:
     return [pooled_estimate(of_rate, seed, examples) for of_rate in zip(*by_cell, strict=True)]
 
 
-def histogram_table(by_place: Samples) -> pd.DataFrame:
-    """One row a bin and side: the place, side, centre, share, ci_low, ci_high.
+def histogram_table(by_key: ScoreSamples) -> pd.DataFrame:
+    """Returns one row per bin and side: the curve's key, side, centre, share, ci_low, ci_high.
 
     Scores are standardised by the mean and deviation of the benchmark's non-members, so that
     benchmarks and methods share one axis; seeds are put together, and "all" is the mean of the
     benchmarks' shares.
     """
-    counts = {place: [sum(map(_counts, cells))] for place, cells in measured(by_place).items()}
-    for place, parts in _by_mean(counts, by_place).items():
-        counts[place] = [each for (each,) in parts]
-    rows = [row for place, parts in counts.items() for row in _bins(place, np.stack(parts))]
-    names = [*Place._fields, "side", "centre", "share", "ci_low", "ci_high"]
+    counts = {key: [sum(map(_counts, cells))] for key, cells in measured(by_key).items()}
+    for key, parts in _mean_curves(counts, by_key).items():
+        counts[key] = [benchmark_counts for (benchmark_counts,) in parts]
+    rows = [row for key, parts in counts.items() for row in _histogram_rows(key, np.stack(parts))]
+    names = [*CurveKey._fields, "side", "centre", "share", "ci_low", "ci_high"]
     return pd.DataFrame(rows, columns=names)
 
 
-def _counts(cell: Sample) -> Floats:
-    """Members and non-members a bin (2 × bins)."""
+def _counts(cell: ScoreSample) -> Floats:
+    """Returns the numbers of members and of non-members per bin (2 × bins)."""
     centre, spread = cell.nonmembers.mean(), cell.nonmembers.std() or 1.0
     sides = [(scores - centre) / spread for scores in (cell.members, cell.nonmembers)]
     inside = [np.clip(scores, EDGES[0], EDGES[-1]) for scores in sides]
     return np.array([np.histogram(scores, EDGES)[0] for scores in inside], np.float64)
 
 
-def _bins(place: Place, counts: Floats) -> Iterator[tuple[object, ...]]:
-    """The rows of one place from its counts (benchmarks × 2 × bins): each benchmark weighs alike.
+def _histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...]]:
+    """Yields the rows of one curve from its counts (benchmarks × 2 × bins), weighted equally.
 
     The mean of K shares of n_k scores is at least as certain as one of K² / Σ 1/n_k scores: equal
     where the shares are equal.
@@ -153,21 +153,21 @@ def _bins(place: Place, counts: Floats) -> Iterator[tuple[object, ...]]:
         half = Z * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2)) / (1 + Z**2 / n)
         low, high = np.maximum(middle - half, 0), middle + half
         for numbers in zip(centres, share, low, high, strict=True):
-            yield (*place, side, *map(float, numbers))
+            yield (*key, side, *map(float, numbers))
 
 
-def measured(by_place: Samples) -> dict[Place, list[Sample]]:
-    """The samples that have members and non-members."""
-    kept = {place: [cell for cell in cells if cell.measurable] for place, cells in by_place.items()}
-    return {place: cells for place, cells in kept.items() if cells}
+def measured(by_key: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
+    """Returns the samples with members and non-members."""
+    measurable = {key: [cell for cell in cells if cell.measurable] for key, cells in by_key.items()}
+    return {key: cells for key, cells in measurable.items() if cells}
 
 
-def _by_mean(parts: Mapping[Place, T], by_place: Samples) -> dict[Place, list[T]]:
+def _mean_curves(parts: Mapping[CurveKey, T], by_key: ScoreSamples) -> dict[CurveKey, list[T]]:
     """The parts of "all", those of every benchmark; none where a benchmark was not measured."""
-    made: dict[Place, list[T]] = defaultdict(list)
-    for place, part in parts.items():
-        made[place._replace(benchmark=ALL)].append(part)
-    for place, cells in by_place.items():
+    means: dict[CurveKey, list[T]] = defaultdict(list)
+    for key, part in parts.items():
+        means[key._replace(benchmark=ALL)].append(part)
+    for key, cells in by_key.items():
         if not all(cell.measurable for cell in cells):
-            made.pop(place._replace(benchmark=ALL), None)
-    return made
+            means.pop(key._replace(benchmark=ALL), None)
+    return means

@@ -34,24 +34,24 @@ from contamination.core.statistics.bootstrap import Resample, Scores
 from contamination.core.statistics.estimates import Estimate, not_carried
 
 FEWEST = 5
-"""Members among the non-members, at doses above and at doses below the mean, at the least."""
+"""Fewest members among the non-members, at doses above and at doses below the mean."""
 EDGE = 0.01
-"""Members above or below all but so many non-members say too little of the log-odds."""
+"""Members above or below all but this share of the non-members say too little of the log-odds."""
 STEPS = 100
-"""Newton's steps at most; 5 to 14 are usual."""
+"""Most steps of Newton's method; 5 to 14 are usual."""
 FARTHEST = 2
 """Log-odds and slope move no more in one step: from far away, Newton's would overshoot."""
 STEEPEST = 30.0
 """Log-odds within one fit; beyond, the scores separate the doses and b has no finite value."""
 TINY = 1e-12
-"""Below it, a difference is rounding."""
+"""Smaller differences are rounding."""
 VARIED = "members of one benchmark that differ in their occurrences"
 AMONG = "that score between the lowest and the highest 1% of the non-members"
 SEPARATED = f"members {AMONG} at several numbers of occurrences"
 
 
-class Sample(NamedTuple):
-    """One benchmark's scores."""
+class BenchmarkScores(NamedTuple):
+    """The scores of one benchmark."""
 
     log_occurrences: Scores
     """log2 of each member's occurrences (M)."""
@@ -67,10 +67,10 @@ class Curves(NamedTuple):
     slope: Scores
 
     def at(self, log_occurrences: float | Scores) -> Scores:
-        """The mean AUROC over benchmarks at one log2(dose) each (R)."""
+        """Returns the mean AUROC over benchmarks at one log2(dose) per curve (R)."""
         log_odds = self.levels + (self.slope * log_occurrences)[:, None]
-        found: Scores = logistic(log_odds).mean(axis=1)
-        return found
+        mean_auroc: Scores = logistic(log_odds).mean(axis=1)
+        return mean_auroc
 
 
 class DoseResponse(NamedTuple):
@@ -87,7 +87,7 @@ class DoseResponse(NamedTuple):
         return Curves(self.levels, np.r_[self.slope.value, self.slope.draws])
 
 
-class _Part(NamedTuple):
+class _BenchmarkFit(NamedTuple):
     """One benchmark of a fit: K members, or levels of several members."""
 
     share: Scores
@@ -108,10 +108,10 @@ class _Fit(NamedTuple):
     slope: float
     curvature: float
     """A."""
-    parts: Sequence[_Part]
+    parts: Sequence[_BenchmarkFit]
 
 
-class _Spread(NamedTuple):
+class _FitVariances(NamedTuple):
     """Variances of a fit."""
 
     levels: Sequence[float]
@@ -121,11 +121,11 @@ class _Spread(NamedTuple):
     """Covariance of each part's level with the slope (S)."""
 
 
-def dose_response(samples: Sequence[Sample], confidence: float) -> DoseResponse:
-    """The slope that the benchmarks share; the spread of its draws is that of its interval.
+def dose_response(samples: Sequence[BenchmarkScores], confidence: float) -> DoseResponse:
+    """Returns the benchmarks' common slope; its draws are as wide as its interval.
 
     Where the data are too few, `slope.needs` says what is missing and the value is NaN. A benchmark
-    whose members all score above (or below) its non-members says nothing of the slope: its level
+    whose members all score above (or below) its non-members does not inform the slope: its level
     is infinite.
     """
     members = sum(len(sample.members) for sample in samples)
@@ -134,24 +134,26 @@ def dose_response(samples: Sequence[Sample], confidence: float) -> DoseResponse:
     x = [sample.log_occurrences for sample in samples]
     doses = frozenset(np.exp2(np.concatenate(x)).round().tolist())
     placements = [_placements(sample) for sample in samples]
-    mixed = [place for place, p in enumerate(placements) if 0 < p.mean() < 1]
-    needs = _needs([samples[i] for i in mixed], [placements[i] for i in mixed])
-    needs = needs if any(np.ptp(own) > 0 for own in x) else VARIED
-    own = [(x[place], placements[place], np.ones(len(x[place]))) for place in mixed]
-    fit = None if needs else _solve(*zip(*own, strict=True))
+    overlapping = [index for index, p in enumerate(placements) if 0 < p.mean() < 1]
+    needs = _lacking_data([samples[i] for i in overlapping], [placements[i] for i in overlapping])
+    needs = needs if any(np.ptp(log_occurrences) > 0 for log_occurrences in x) else VARIED
+    log_occurrences = [
+        (x[index], placements[index], np.ones(len(x[index]))) for index in overlapping
+    ]
+    fit = None if needs else _solve(*zip(*log_occurrences, strict=True))
     levels = np.full((1 + draws, len(samples)), np.nan)
     if fit is None:
         slope = not_carried((members, nonmembers), draws, needs or SEPARATED)
         return DoseResponse(slope, levels, doses)
     levels[:] = [np.inf if p.mean() > 0.5 else -np.inf for p in placements]
-    curves = _with_draws([samples[i] for i in mixed], fit, confidence)
-    levels[:, mixed] = curves.levels
+    curves = _with_draws([samples[i] for i in overlapping], fit, confidence)
+    levels[:, overlapping] = curves.levels
     slope = Estimate(members, nonmembers, float(curves.slope[0]), curves.slope[1:])
     return DoseResponse(slope, levels, doses)
 
 
 def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
-    """The same regression on the AUROCs of whole groups: the estimate, then its draws.
+    """Returns the same regression on the AUROCs of whole groups: the estimate, then its draws.
 
     Args:
         x: log2 of the levels (K), at least two different ones.
@@ -169,12 +171,12 @@ def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
     moved = (auroc[1:] - auroc[0]) * members
     level, slope = moved.sum(axis=1) / part.weight.sum(), moved @ part.away / fit.curvature
     (level_variance, together), (_, slope_variance) = np.cov([level, slope], bias=True)
-    fit = _unbiased(fit, _Spread([level_variance], slope_variance, [together]))
-    return _from_zero(fit, level[:, None], slope)
+    fit = _unbiased(fit, _FitVariances([level_variance], slope_variance, [together]))
+    return _curves_at_zero(fit, level[:, None], slope)
 
 
 def interval(slopes: Scores, confidence: float) -> tuple[float, float]:
-    """The first slope, plus and minus the normal quantile of the others' standard deviations.
+    """Returns the first slope ± the normal quantile times the others' standard deviation.
 
     A slope that differs from 0 by rounding has an interval that includes it.
     """
@@ -197,8 +199,8 @@ def crossing(curves: Curves, low: float, high: float, level: float) -> Scores:
         before = np.sign(curves.at(middle) - level) == np.sign(first)
         below, above = np.where(before, middle, below), np.where(before, above, middle)
     reached = np.sign(first) * np.sign(last) <= 0
-    found: Scores = np.where(reached, (below + above) / 2, outside)
-    return found
+    log_doses: Scores = np.where(reached, (below + above) / 2, outside)
+    return log_doses
 
 
 def logistic(log_odds: Scores) -> Scores:
@@ -209,15 +211,15 @@ def logistic(log_odds: Scores) -> Scores:
     return probability
 
 
-def _placements(sample: Sample) -> Scores:
+def _placements(sample: BenchmarkScores) -> Scores:
     """The share of the non-members below each member, ties counted ½ (M)."""
     ordered = np.sort(sample.nonmembers)
     twice = sum(np.searchsorted(ordered, sample.members, side) for side in ("left", "right"))
     return np.asarray(twice / (2 * len(ordered)), np.float64)
 
 
-def _needs(samples: Sequence[Sample], placements: Sequence[Scores]) -> str:
-    """What is missing for a slope; empty where nothing is.
+def _lacking_data(samples: Sequence[BenchmarkScores], placements: Sequence[Scores]) -> str:
+    """Returns what is missing for a slope; empty if nothing is.
 
     Args:
         samples: those that the slope is fitted to.
@@ -242,39 +244,49 @@ def _solve(x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Score
     data = list(zip(share, members, strict=True))
     start = [float(np.average(p, weights=n).clip(0.01, 0.99)) for p, n in data]
     levels, slope = [float(np.log(p / (1 - p))) for p in start], 0.0
-    centres = [float(np.average(own, weights=n)) for own, n in zip(x, members, strict=True)]
+    centres = [
+        float(np.average(log_doses, weights=n)) for log_doses, n in zip(x, members, strict=True)
+    ]
     for _ in range(STEPS):
         parts = [
-            _part(own, p, n, level, slope, centre)
-            for own, (p, n), level, centre in zip(x, data, levels, centres, strict=True)
+            _benchmark_fit(log_doses, p, n, level, slope, centre)
+            for log_doses, (p, n), level, centre in zip(x, data, levels, centres, strict=True)
         ]
         curvature = sum(float(part.weight @ part.away**2) for part in parts)
         total = min(float(part.weight.sum()) for part in parts)
-        if min(total, curvature) < TINY or max(abs(np.ptp(own) * slope) for own in x) > STEEPEST:
+        if (
+            min(total, curvature) < TINY
+            or max(abs(np.ptp(log_doses) * slope) for log_doses in x) > STEEPEST
+        ):
             return None
-        left = [(p.share - p.fitted) * n for p, n in zip(parts, members, strict=True)]
-        turn = sum(float(r @ p.away) for r, p in zip(left, parts, strict=True)) / curvature
-        rise = [float(r.sum() / p.weight.sum()) for r, p in zip(left, parts, strict=True)]
-        part_of = min(1.0, FARTHEST / max(map(abs, [turn, *rise, 1e-300])))
-        slope += part_of * turn
-        levels = [p.level + part_of * up for p, up in zip(parts, rise, strict=True)]
+        residuals = [(p.share - p.fitted) * n for p, n in zip(parts, members, strict=True)]
+        scores = [float(r @ p.away) for r, p in zip(residuals, parts, strict=True)]
+        slope_step = sum(scores) / curvature
+        level_steps = [
+            float(r.sum() / p.weight.sum()) for r, p in zip(residuals, parts, strict=True)
+        ]
+        damping = min(1.0, FARTHEST / max(map(abs, [slope_step, *level_steps, 1e-300])))
+        slope += damping * slope_step
+        levels = [p.level + damping * up for p, up in zip(parts, level_steps, strict=True)]
         centres = [p.centre for p in parts]
-        if max(map(abs, [turn, *rise])) < 1e-9:
+        if max(map(abs, [slope_step, *level_steps])) < 1e-9:
             return _Fit(slope, curvature, parts)
     return None
 
 
-def _part(
-    x: Scores, share: Scores, members: Scores, level: float, slope: float, about: float
-) -> _Part:
-    """The terms of one benchmark, whose log-odds at x = `about` are `level`."""
-    fitted = logistic(level + slope * (x - about))
+def _benchmark_fit(
+    x: Scores, share: Scores, members: Scores, level: float, slope: float, reference_x: float
+) -> _BenchmarkFit:
+    """The terms of one benchmark, whose log-odds at `reference_x` are `level`."""
+    fitted = logistic(level + slope * (x - reference_x))
     weight = members * fitted * (1 - fitted)
-    centre = float(np.average(x, weights=weight)) if weight.any() else about
-    return _Part(share, x - centre, centre, fitted, weight, level + slope * (centre - about))
+    centre = float(np.average(x, weights=weight)) if weight.any() else reference_x
+    return _BenchmarkFit(
+        share, x - centre, centre, fitted, weight, level + slope * (centre - reference_x)
+    )
 
 
-def _unbiased(fit: _Fit, spread: _Spread) -> _Fit:
+def _unbiased(fit: _Fit, spread: _FitVariances) -> _Fit:
     """The fit less its bias of first order."""
     slope, levels = fit.slope, []
     for part, *variances in zip(fit.parts, spread.levels, spread.together, strict=True):
@@ -286,8 +298,8 @@ def _unbiased(fit: _Fit, spread: _Spread) -> _Fit:
     return fit._replace(slope=slope, parts=parts)
 
 
-def _with_draws(samples: Sequence[Sample], fit: _Fit, confidence: float) -> Curves:
-    """The estimate without its bias, then draws as spread as Student's interval."""
+def _with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence: float) -> Curves:
+    """Returns the estimate without its bias, then draws as wide as Student's interval."""
     pairs = list(zip(samples, fit.parts, strict=True))
     influence = [_influence(sample, part, fit.curvature) for sample, part in pairs]
     members, nonmembers = (
@@ -295,8 +307,13 @@ def _with_draws(samples: Sequence[Sample], fit: _Fit, confidence: float) -> Curv
     )
     covariance = members + nonmembers
     slope_variance = float(covariance[:, 1, 1].sum())
-    fit = _unbiased(fit, _Spread(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1]))
-    moved = np.array([_moved(s.drawn, *own) for s, own in zip(samples, influence, strict=True)])
+    fit = _unbiased(fit, _FitVariances(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1]))
+    moved = np.array(
+        [
+            _shifts_of_draws(s.drawn, *sides_influence)
+            for s, sides_influence in zip(samples, influence, strict=True)
+        ]
+    )
     slope = moved[:, :, 1].sum(axis=0)
     terms = np.concatenate([part.weight * part.away**2 for part in fit.parts])
     freedoms = (
@@ -304,34 +321,38 @@ def _with_draws(samples: Sequence[Sample], fit: _Fit, confidence: float) -> Curv
         sum(len(sample.nonmembers) - 1 for sample in samples),
     )
     variances = [float(side[:, 1, 1].sum()) for side in (members, nonmembers)]
-    wanted = slope_variance**0.5 * _student(variances, freedoms, confidence)
+    wanted = slope_variance**0.5 * _student_factor(variances, freedoms, confidence)
     scale = wanted / slope.std() if slope.std() > TINY else 1.0
-    return _from_zero(fit, scale * moved[:, :, 0].T, scale * slope)
+    return _curves_at_zero(fit, scale * moved[:, :, 0].T, scale * slope)
 
 
-def _influence(sample: Sample, part: _Part, curvature: float) -> tuple[Scores, Scores]:
-    """What each member (M×2) and each non-member (N×2) adds to the level and to the slope."""
+def _influence(
+    sample: BenchmarkScores, part: _BenchmarkFit, curvature: float
+) -> tuple[Scores, Scores]:
+    """Returns the influence of each member (M×2) and non-member (N×2) on level and slope."""
     per_win = np.stack([np.full(len(part.away), 1 / part.weight.sum()), part.away / curvature], 1)
     leverage = part.weight * (per_win[:, 0] + part.away * per_win[:, 1])
-    left = (part.share - part.fitted) / np.sqrt(np.maximum(1 - leverage, TINY))
+    residuals = (part.share - part.fitted) / np.sqrt(np.maximum(1 - leverage, TINY))
     order, n = np.argsort(sample.members), len(sample.nonmembers)
     sums = np.concatenate([np.zeros((1, 2)), np.cumsum(per_win[order], axis=0)])
-    places = [
+    ranks = [
         np.searchsorted(sample.members[order], sample.nonmembers, side)
         for side in ("left", "right")
     ]
-    won = sums[-1] - (sums[places[0]] + sums[places[1]]) / 2
-    return left[:, None] * per_win, (won - won.mean(axis=0)) / (n * (n - 1)) ** 0.5
+    wins = sums[-1] - (sums[ranks[0]] + sums[ranks[1]]) / 2
+    return residuals[:, None] * per_win, (wins - wins.mean(axis=0)) / (n * (n - 1)) ** 0.5
 
 
-def _moved(drawn: Resample, members: Scores, nonmembers: Scores) -> Scores:
-    """How far every draw moves the level and the slope (D×2)."""
+def _shifts_of_draws(drawn: Resample, members: Scores, nonmembers: Scores) -> Scores:
+    """Returns by how much each draw shifts the level and the slope (D×2)."""
     sides = (drawn.members, members), (drawn.nonmembers, nonmembers)
     moved: Scores = sum(counts @ side - side.sum(axis=0) for counts, side in sides)
     return moved
 
 
-def _student(variances: Sequence[float], freedoms: Sequence[float], confidence: float) -> float:
+def _student_factor(
+    variances: Sequence[float], freedoms: Sequence[float], confidence: float
+) -> float:
     """Student's quantile, at Satterthwaite's degrees of freedom, over the normal one."""
     from scipy.special import stdtrit
 
@@ -341,8 +362,8 @@ def _student(variances: Sequence[float], freedoms: Sequence[float], confidence: 
     return float(stdtrit(freedom, tail)) / NormalDist().inv_cdf(tail) if parts else 1.0
 
 
-def _from_zero(fit: _Fit, levels: Scores, slope: Scores) -> Curves:
-    """Curves by their log-odds at log2(dose) = 0: the fit, then it moved by D draws (D×S, D)."""
+def _curves_at_zero(fit: _Fit, levels: Scores, slope: Scores) -> Curves:
+    """Returns curves by their log-odds at log2(dose) = 0: the fit, then its D shifts (D×S, D)."""
     slopes = fit.slope + np.r_[0.0, slope]
     centres = np.array([part.centre for part in fit.parts])
     at_centre = np.array([part.level for part in fit.parts]) + np.vstack([0 * centres, levels])

@@ -5,7 +5,7 @@ so with them a shift that is the same at every dose would pass for a trend.
 
 In each stratum (a cell's inserted members of one benchmark) Kendall's τ-b and the z of its test,
 which is the Jonckheere-Terpstra test with ties. Over strata of n members the z are summed with √n
-as weights (Stouffer; Lipták 1958): z = Σ √n z / √(d Σ n). Seeds that hold the same examples at the
+as weights (Stouffer; Lipták 1958): z = Σ √n z / √(d Σ n). Seeds with the same examples at the
 same doses are no independent replicates. The design effect d (Kish 1965) is how much larger that
 makes the sum's variance, by the examples' shares in it, which add up over the strata:
 d = Σ_i (Σ_s r_is)² / Σ_i Σ_s r_is², where r_is is the product of example i's standardised ranks of
@@ -39,7 +39,7 @@ class Detector(NamedTuple):
 
 
 class Stratum(NamedTuple):
-    """What one stratum of n members says of the trend; all zeros where the scores are equal."""
+    """The trend in one stratum of n members; all zeros where the scores are equal."""
 
     examples: NDArray[Any]
     """Their ids (n)."""
@@ -50,7 +50,7 @@ class Stratum(NamedTuple):
 
 
 def dose_tests(cells: Sequence[Cell]) -> Mapping[Detector, tuple[float, float]]:
-    """τ and one-sided p of each detector over the strata that hold several doses.
+    """τ and one-sided p of each detector over the strata with several doses.
 
     "all" is over benchmarks as well. A detector without such a stratum has no test.
     """
@@ -62,9 +62,9 @@ def dose_tests(cells: Sequence[Cell]) -> Mapping[Detector, tuple[float, float]]:
             dose = cell.examples["occurrences"].to_numpy()[rows]
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)[rows]
-                found = stratum(examples, dose, scores)
-                strata[Detector(benchmark, method, variant)].append(found)
-                strata[Detector(ALL, method, variant)].append(found)
+                of_stratum = stratum(examples, dose, scores)
+                strata[Detector(benchmark, method, variant)].append(of_stratum)
+                strata[Detector(ALL, method, variant)].append(of_stratum)
     return {detector: joint_test(parts) for detector, parts in strata.items()}
 
 
@@ -88,18 +88,24 @@ def joint_test(strata: Sequence[Stratum]) -> tuple[float, float]:
     """The mean τ, weighted by the strata's sizes, and the one-sided p of them all."""
     from scipy.special import ndtr
 
-    sizes = np.array([len(each.examples) for each in strata])
-    tau, z = (np.array([getattr(each, name) for each in strata]) for name in ("tau", "z"))
+    sizes = np.array([len(stratum.examples) for stratum in strata])
+    tau, z = (np.array([getattr(stratum, name) for stratum in strata]) for name in ("tau", "z"))
     total = (np.sqrt(sizes) @ z) / np.sqrt(design_effect(strata) * sizes.sum())
     return float(np.average(tau, weights=sizes)), float(ndtr(-total))
 
 
 def design_effect(strata: Sequence[Stratum]) -> float:
     """How much examples that recur raise the variance of the strata's sum; 1 where none does."""
-    shares = np.concatenate([each.shares for each in strata])
-    _, example = np.unique(np.concatenate([each.examples for each in strata]), return_inverse=True)
-    alone = float((shares**2).sum())
-    return float((np.bincount(example, shares) ** 2).sum()) / alone if alone else 1.0
+    shares = np.concatenate([stratum.shares for stratum in strata])
+    _, example = np.unique(
+        np.concatenate([stratum.examples for stratum in strata]), return_inverse=True
+    )
+    without_recurrence = float((shares**2).sum())
+    return (
+        float((np.bincount(example, shares) ** 2).sum()) / without_recurrence
+        if without_recurrence
+        else 1.0
+    )
 
 
 def _several_doses(examples: pd.DataFrame) -> Iterator[tuple[str, NDArray[np.intp]]]:

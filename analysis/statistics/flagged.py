@@ -1,4 +1,4 @@
-"""AUROC without the flagged examples: those that share text with a corpus beside their copies.
+"""AUROC without the flagged examples: those that share text with a corpus apart from their copies.
 
 A flagged non-member may have been seen, and a flagged member more often than its occurrences say
 (`injection.contamination`). Columns (`COLUMNS`) are those of `analysis.statistics.pooled`, of AUROC
@@ -9,7 +9,7 @@ over all members (occurrences `any`) alone, and:
   the condition. An example that several seeds leave out counts once.
 
 A benchmark that has no members or no non-members left has rows without a value, and so has the mean
-over benchmarks: `needs` says what is lacking. A condition without a flagged example has no row.
+over benchmarks: `needs` lists what is lacking. A condition without a flagged example has no row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from contamination.analysis.cells import CONTAMINATED, Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import label, methods_of
 from contamination.analysis.statistics import pooled, results
-from contamination.analysis.statistics.groups import ANY, Group, lacking
+from contamination.analysis.statistics.groups import ANY, ComparedGroup, lacking
 from contamination.analysis.statistics.results import Estimates
 from contamination.core.statistics.estimates import ALL, Estimate, not_carried
 from contamination.core.statistics.metrics import AUROC
@@ -33,6 +33,7 @@ from contamination.injection.contamination import COLUMN, in_words
 
 COUNTS = ("flagged_members", "flagged_nonmembers")
 COLUMNS = (*pooled.COLUMNS[1:], *COUNTS)
+FLAG_COLUMNS = ("condition", "cell", "checkpoint", "method", "variant", "flag", "texts", "of")
 
 
 def unflagged_rows(
@@ -41,13 +42,18 @@ def unflagged_rows(
     """The rows of one condition."""
     if not any((cell.examples[COLUMN] != "").any() for cell in cells):
         return
-    left, only_auroc = [_without(cell) for cell in cells], replace(config, fpr=[], tpr=[])
-    found = [results.estimates(cell, None, only_auroc, seed) for cell in left]
-    pairs = zip(left, found, strict=True)
-    found = [_complete(cell, estimates, config.draws) for cell, estimates in pairs]
-    joint = pooled.pool(found, [cell.examples_digest for cell in left], seed)
-    counts = _flagged(cells)
-    for row in pooled.condition_rows(left, found, joint, config.confidence):
+    without_flagged, only_auroc = (
+        [_without_flagged(cell) for cell in cells],
+        replace(config, fpr=[], tpr=[]),
+    )
+    of_cells = [results.estimates(cell, None, only_auroc, seed) for cell in without_flagged]
+    pairs = zip(without_flagged, of_cells, strict=True)
+    of_cells = [
+        _with_lacking_benchmarks(cell, estimates, config.draws) for cell, estimates in pairs
+    ]
+    joint = pooled.pool(of_cells, [cell.examples_digest for cell in without_flagged], seed)
+    counts = _flagged_counts(cells)
+    for row in pooled.condition_rows(without_flagged, of_cells, joint, config.confidence):
         if row["occurrences"] == ANY:
             yield {**row, **dict(zip(COUNTS, counts.get(row["benchmark"], (0, 0)), strict=True))}
 
@@ -60,10 +66,10 @@ def unflagged_sentence(
     Args:
         with_all: the pooled rows of all examples.
         unflagged: a table of COLUMNS.
-        condition: which one; nothing is said of one without flagged examples.
+        condition: which one; without flagged examples there is no sentence.
     """
-    own = _shown(unflagged, condition)
-    if own.empty:
+    without_flagged = _default_aurocs(unflagged, condition)
+    if without_flagged.empty:
         return []
     counts = {
         str(row.benchmark): {"members": row.flagged_members, "nonmembers": row.flagged_nonmembers}
@@ -71,20 +77,24 @@ def unflagged_sentence(
         if row.benchmark != ALL and row.flagged_members + row.flagged_nonmembers
     }
     head = f"Examples that share text with a corpus beside their copies: {in_words(counts)}."
-    every = _shown(with_all, condition)
-    if every.empty:
+    all_examples = _default_aurocs(with_all, condition)
+    if all_examples.empty:
         return [f"{head} No AUROC is known with or without them."]
-    best = every.sort_values("value", ascending=False, kind="stable").iloc[0]
-    same = (own["method"] == best["method"]) & (own["variant"] == best["variant"])
-    name = label(best["method"], best["variant"], methods_of(every))
-    values = [_in_words(row) for row in (own[same].iloc[0], best)]
-    choice = f" (intervals corrected for the choice among {len(every)} methods)" * (len(every) > 1)
+    best = all_examples.sort_values("value", ascending=False, kind="stable").iloc[0]
+    is_best = (without_flagged["method"] == best["method"]) & (
+        without_flagged["variant"] == best["variant"]
+    )
+    name = label(best["method"], best["variant"], methods_of(all_examples))
+    values = [_auroc_in_words(row) for row in (without_flagged[is_best].iloc[0], best)]
+    choice = f" (intervals corrected for the choice among {len(all_examples)} methods)" * (
+        len(all_examples) > 1
+    )
     return [
         f"{head} Without them the AUROC of {name} is {values[0]}, with them {values[1]}{choice}."
     ]
 
 
-def _shown(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
+def _default_aurocs(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
     """The default variants' AUROC over all members, mean over benchmarks."""
     return rows[
         (rows["condition"] == condition)
@@ -96,14 +106,14 @@ def _shown(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
     ]
 
 
-def _in_words(row: pd.Series[Any]) -> str:
-    """With the interval that holds for any choice of a method: the highest AUROC was chosen."""
+def _auroc_in_words(row: pd.Series[Any]) -> str:
+    """Returns the AUROC with the joint interval, since the method with the highest was chosen."""
     if row["needs"]:
         return f"not known (it needs {row['needs']})"
     return f"{row['value']:.2f} [{row['joint_low']:.2f}, {row['joint_high']:.2f}]"
 
 
-def _without(cell: Cell) -> Cell:
+def _without_flagged(cell: Cell) -> Cell:
     """The cell with its flagged examples on neither side; its members count as one dose.
 
     They stay in the table as members that were never inserted: a benchmark without any other
@@ -117,36 +127,34 @@ def _without(cell: Cell) -> Cell:
     return replace(cell, examples=examples)
 
 
-def _complete(cell: Cell, estimates: Estimates, draws: int) -> Estimates:
+def _with_lacking_benchmarks(cell: Cell, estimates: Estimates, draws: int) -> Estimates:
     """With the benchmarks that lack members or non-members, whose AUROC is not known."""
     short = [group for group in lacking(cell.examples) if group.occurrences == ANY]
     return {
-        measure: {**by_benchmark} | {group.benchmark: _unknown(group, draws) for group in short}
+        measure: {**by_benchmark}
+        | {group.benchmark: _auroc_without_value(group, draws) for group in short}
         for measure, by_benchmark in estimates.items()
     }
 
 
-def _unknown(group: Group, draws: int) -> Estimate:
+def _auroc_without_value(group: ComparedGroup, draws: int) -> Estimate:
     return not_carried(group.sizes, draws, AUROC.needs(*group.sizes))
 
 
-def _flagged(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
+def _flagged_counts(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
     """By benchmark, and over ALL, the different flagged members and non-members of the cells."""
     examples = pd.concat([cell.examples[cell.examples[COLUMN] != ""] for cell in cells])
     flagged = examples.drop_duplicates(["benchmark", "example_id", "member"])
     members = flagged["member"].astype(bool)
     counts = {
-        str(name): (int(own.sum()), int((~own).sum()))
-        for name, own in members.groupby(flagged["benchmark"])
+        str(name): (int(is_member.sum()), int((~is_member).sum()))
+        for name, is_member in members.groupby(flagged["benchmark"])
     }
     return {**counts, ALL: (int(members.sum()), int((~members).sum()))}
 
 
-FLAG_COLUMNS = ("condition", "cell", "checkpoint", "method", "variant", "flag", "texts", "of")
-
-
 def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:
-    """One row a cell, checkpoint, method and flag."""
+    """Returns one row per cell, checkpoint, method and flag."""
     parts = [
         counts.assign(condition=cell.condition, cell=cell.name, checkpoint=checkpoint)
         for cell in cells
@@ -156,7 +164,7 @@ def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:
 
 
 def notes(flags: pd.DataFrame, condition: str) -> Sequence[str]:
-    """A line a flag of the condition's contaminated models, counted over their seeds."""
+    """Returns a line per flag of the condition's contaminated models, counted over their seeds."""
     rows = flags[(flags["condition"] == condition) & (flags["checkpoint"] == CONTAMINATED)]
     sizes = rows.groupby("cell")["of"].first()
     texts = rows.groupby(["method", "variant", "flag"])["texts"].sum()

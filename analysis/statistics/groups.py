@@ -17,7 +17,7 @@ Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Group:
+class ComparedGroup:
     """Row positions in the examples table: members with `occurrences` copies, all non-members."""
 
     benchmark: str
@@ -36,31 +36,33 @@ class Group:
         return all(self.sizes)
 
 
-def groups(examples: pd.DataFrame) -> list[Group]:
+def groups(examples: pd.DataFrame) -> list[ComparedGroup]:
     """Every benchmark × occurrences that has examples on both sides.
 
     A member that was never inserted (0 occurrences) is on neither side.
     """
-    return [group for group in _every(examples) if group.measurable]
+    return [group for group in _all_groups(examples) if group.measurable]
 
 
 def left_out(examples: pd.DataFrame) -> str:
     """The rest in words, such as "boolq (occurrences 2, 10), imdb (occurrences 7)"."""
     numbers: dict[str, list[str]] = defaultdict(list)
-    for group in _every(examples):
+    for group in _all_groups(examples):
         if not group.measurable:
             numbers[group.benchmark].append(group.occurrences)
-    return ", ".join(f"{name} (occurrences {', '.join(own)})" for name, own in numbers.items())
+    return ", ".join(
+        f"{name} (occurrences {', '.join(of_benchmark)})" for name, of_benchmark in numbers.items()
+    )
 
 
-def lacking(examples: pd.DataFrame) -> list[Group]:
+def lacking(examples: pd.DataFrame) -> list[ComparedGroup]:
     """The groups of the benchmarks that lack members or non-members altogether."""
-    found = list(_every(examples))
-    short = {g.benchmark for g in found if g.occurrences == ANY and not g.measurable}
-    return [group for group in found if group.benchmark in short]
+    all_groups = list(_all_groups(examples))
+    short = {g.benchmark for g in all_groups if g.occurrences == ANY and not g.measurable}
+    return [group for group in all_groups if group.benchmark in short]
 
 
-def _every(examples: pd.DataFrame) -> Iterator[Group]:
+def _all_groups(examples: pd.DataFrame) -> Iterator[ComparedGroup]:
     """Every benchmark × occurrences."""
     benchmark = examples["benchmark"].to_numpy()
     member = examples["member"].to_numpy(bool)
@@ -70,7 +72,7 @@ def _every(examples: pd.DataFrame) -> Iterator[Group]:
         nonmembers = np.flatnonzero((benchmark == name) & ~member)
         for occurrences, subset in {**subsets, ANY: count > 0}.items():
             members = np.flatnonzero((benchmark == name) & subset)
-            yield Group(name, occurrences, members, nonmembers)
+            yield ComparedGroup(name, occurrences, members, nonmembers)
 
 
 def occurrences_order(occurrences: str) -> float:

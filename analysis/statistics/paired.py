@@ -64,34 +64,36 @@ def comparison_rows(
         pairs = list(combinations(by_method, 2))
         if not pairs:
             continue
-        found = _differences(by_method, pairs)
-        low, high = intervals(found.draws, confidence)
-        p_value = p_values(found)
-        columns = [found.value, low, high, p_value, holm(p_value), max_t(found)]
+        differences = _differences(by_method, pairs)
+        low, high = intervals(differences.draws, confidence)
+        p_value = p_values(differences)
+        columns = [differences.value, low, high, p_value, holm(p_value), max_t(differences)]
         for (a, b), numbers in zip(pairs, np.transpose(columns).tolist(), strict=True):
             yield dict(zip(COLUMNS, (condition, benchmark, a, b, metric, *numbers), strict=True))
 
 
-def p_values(found: Differences) -> Scores:
+def p_values(differences: Differences) -> Scores:
     """Two-sided, from draws that are moved to a difference of zero (P)."""
-    away = np.abs(found.draws - found.value[:, None])
-    further = (away >= np.abs(found.value)[:, None] - 1e-12).sum(axis=1)
-    shares: Scores = (1 + further) / (1 + found.draws.shape[1])
+    away = np.abs(differences.draws - differences.value[:, None])
+    further = (away >= np.abs(differences.value)[:, None] - 1e-12).sum(axis=1)
+    shares: Scores = (1 + further) / (1 + differences.draws.shape[1])
     return shares
 
 
-def max_t(found: Differences) -> Scores:
+def max_t(differences: Differences) -> Scores:
     """Step-down max-T: each difference against the largest of those not yet rejected (P)."""
-    spread = found.draws.std(axis=1)
-    never_equal = np.where(found.value == 0, np.inf, 1e-12)  # a difference that is always the same
+    spread = differences.draws.std(axis=1)
+    never_equal = np.where(
+        differences.value == 0, np.inf, 1e-12
+    )  # a difference that is always the same
     scale = np.where(spread > 1e-12, spread, never_equal)  # less is rounding
-    observed = np.abs(found.value) / scale
+    observed = np.abs(differences.value) / scale
     order = np.argsort(-observed)
-    away = np.abs(found.draws - found.value[:, None]) / scale[:, None]
+    away = np.abs(differences.draws - differences.value[:, None]) / scale[:, None]
     largest = np.maximum.accumulate(away[order][::-1])[::-1]
     further = (largest >= observed[order][:, None] - 1e-12).sum(axis=1)
     adjusted = np.empty_like(observed)
-    adjusted[order] = np.maximum.accumulate((1 + further) / (1 + found.draws.shape[1]))
+    adjusted[order] = np.maximum.accumulate((1 + further) / (1 + differences.draws.shape[1]))
     return adjusted
 
 
@@ -119,8 +121,10 @@ def _families(
 def _differences(
     by_method: Mapping[str, Estimate], pairs: Sequence[tuple[str, str]]
 ) -> Differences:
-    place = {method: i for i, method in enumerate(by_method)}
-    values = np.array([found.value for found in by_method.values()])
-    draws = np.stack([found.draws for found in by_method.values()])
-    first, second = (np.array([place[name] for name in side]) for side in zip(*pairs, strict=True))
+    index_of = {method: i for i, method in enumerate(by_method)}
+    values = np.array([estimate.value for estimate in by_method.values()])
+    draws = np.stack([estimate.draws for estimate in by_method.values()])
+    first, second = (
+        np.array([index_of[name] for name in side]) for side in zip(*pairs, strict=True)
+    )
     return Differences(values[first] - values[second], draws[first] - draws[second])

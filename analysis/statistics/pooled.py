@@ -4,18 +4,18 @@ Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
 
 - `condition`: the cell's name without its seed.
 - `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ). Several
-  seeds carry no lower false-positive rate than each does: their non-members are of one pool.
+  seeds allow no lower false-positive rate than one: their non-members are from one pool.
 - `n_seeds`: cells behind the row; the value is their mean.
 - `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
-  within each drawn seed, or once for all seeds that hold the same examples as often. With
+  within each drawn seed, or once for all seeds with the same examples and occurrences. With
   one seed it is that cell's own interval.
 - `joint_low`, `joint_high`: of a default variant's AUROC on the contaminated model, an interval
-  that holds together with those of all other methods: so it holds for the one with the highest
-  AUROC, too (`core.statistics.estimates.joint_intervals`). NaN elsewhere.
+  that is valid jointly with those of all other methods, so also for the method with the highest
+  AUROC (`core.statistics.estimates.joint_intervals`). NaN elsewhere.
 - `example_max_tokens`, `last_tokens`, `parameters`, `mean_occurrences`, `stage`, `scope`, `epochs`:
   more facts of the cells (`analysis.cells.Cell`), missing (<NA>) where unknown.
 
-What a few seeds can't tell: with 2 or 3 the drawn seeds show only part of the spread between
+Limits of few seeds: with 2 or 3 the drawn seeds show only part of the spread between
 seeds, while the examples' spread enters twice (through the seeds' values and within them). The two
 errors pull in opposite directions; `python -m perf.coverage` shows where they leave the
 intervals.
@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contamination.analysis.cells import CONTAMINATED, Cell, in_order
+from contamination.analysis.factors import BY_COLUMN, factor_values
 from contamination.analysis.methods import default_variants
 from contamination.analysis.statistics.results import Estimates, Measure, estimate_rows
 from contamination.core.seeds import derive
@@ -45,11 +46,13 @@ from contamination.core.statistics.estimates import (
 )
 from contamination.core.statistics.metrics import AUROC
 
-FACTS = (
+_FACTS = (
     *("learning_rate", "budget_tokens", "model"),
     *("example_max_tokens", "last_tokens", "parameters", "mean_occurrences"),
     *("stage", "scope", "epochs"),
 )
+"""Facts of the cells, in the order of their columns; further factors follow."""
+FACTS = (*_FACTS, *(column for column in BY_COLUMN if column not in _FACTS))
 COLUMNS = (
     *("experiment", "condition", "checkpoint", "benchmark", "method", "variant", "occurrences"),
     *("default", "n_members", "n_nonmembers", "n_seeds", "metric", "value", "ci_low", "ci_high"),
@@ -60,10 +63,10 @@ COLUMNS = (
 
 def by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
     """The cells of each condition in order of seed, so that conditions pair seed with seed."""
-    found: dict[str, list[Cell]] = defaultdict(list)
+    cells_by_condition: dict[str, list[Cell]] = defaultdict(list)
     for cell in sorted(cells, key=in_order):
-        found[cell.condition].append(cell)
-    return found
+        cells_by_condition[cell.condition].append(cell)
+    return cells_by_condition
 
 
 def pool(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> Estimates:
@@ -78,14 +81,16 @@ def pool(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> E
     if len(of_cells) == 1:
         return of_cells[0]
     gathered: dict[Measure, dict[str, dict[int, Estimate]]] = defaultdict(lambda: defaultdict(dict))
-    for place, estimates in enumerate(of_cells):
+    for index, estimates in enumerate(of_cells):
         for measure, by_benchmark in estimates.items():
             for benchmark, value in by_benchmark.items():
-                gathered[measure][benchmark][place] = value
+                gathered[measure][benchmark][index] = value
     return {
         measure: {
-            name: pooled_estimate(list(own.values()), seed, [examples[place] for place in own])
-            for name, own in by_benchmark.items()
+            name: pooled_estimate(
+                list(by_cell.values()), seed, [examples[index] for index in by_cell]
+            )
+            for name, by_cell in by_benchmark.items()
         }
         for measure, by_benchmark in gathered.items()
     }
@@ -94,9 +99,9 @@ def pool(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> E
 def pooled_estimate(
     values: Sequence[Estimate], seed: int, examples: Sequence[object] = ()
 ) -> Estimate:
-    """The mean of some cells' values; its draws resample cells, then examples."""
+    """Returns the mean of the cells' values; its draws resample cells, then examples."""
     draws = np.stack([value.draws for value in values])
-    cells_by_first = Counter(_firsts(examples, len(values)))
+    cells_by_first = Counter(_first_cells_with_same_examples(examples, len(values)))
     return Estimate(
         min(value.n_members for value in values),
         min(value.n_nonmembers for value in values),
@@ -114,26 +119,26 @@ def hierarchical(draws: Scores, seed: int, examples: Sequence[object] = ()) -> S
 
     Draw d is a mean over S cells drawn with replacement. A cell that was drawn twice counts with
     two resamples of its examples, so each place has its own order of the resamples. Cells of equal
-    `examples` (S; none given: all differ) hold the same ones in the same resamples. They share the
+    `examples` (S; none given: all differ) have the same ones in the same resamples. They share the
     order: more of them make the mean over such examples no more certain (Owen 2007).
     """
     cells, size = draws.shape
     if cells == 1:
         only: Scores = draws[0]
         return only
-    picked, order = _plan(_firsts(examples, cells), size, seed)
+    picked, order = _resampling_plan(_first_cells_with_same_examples(examples, cells), size, seed)
     mean: Scores = draws[picked, order].mean(axis=0)
     return mean
 
 
-def _firsts(examples: Sequence[object], cells: int) -> tuple[int, ...]:
-    """For each cell the first that holds the same examples."""
-    own = examples or range(cells)
-    return tuple(own.index(each) for each in own)
+def _first_cells_with_same_examples(examples: Sequence[object], cells: int) -> tuple[int, ...]:
+    """Returns for each cell the first one with the same examples."""
+    labels = examples or range(cells)
+    return tuple(labels.index(label) for label in labels)
 
 
 @cache
-def _plan(
+def _resampling_plan(
     firsts: tuple[int, ...], size: int, seed: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Which cell (S×D) and which of its draws (S×D) stand at each place of each draw."""
@@ -143,14 +148,14 @@ def _plan(
     orders = np.array([rng.permutation(size) for _ in range(cells)])
     first = np.array(firsts)
     shared = np.bincount(first, minlength=cells)[first] > 1
-    place = np.where(shared[picked], first[picked], np.arange(cells)[:, None])
-    return picked, orders[place, np.arange(size)]
+    order_of_cell = np.where(shared[picked], first[picked], np.arange(cells)[:, None])
+    return picked, orders[order_of_cell, np.arange(size)]
 
 
 def condition_rows(
     cells: Sequence[Cell], of_cells: Sequence[Estimates], pooled: Estimates, confidence: float
 ) -> Iterator[dict[str, Any]]:
-    """One row an estimate of one condition.
+    """Yields one row per estimate of one condition.
 
     Args:
         cells: its cells.
@@ -158,8 +163,9 @@ def condition_rows(
         pooled: `pool` of these.
         confidence: coverage of the intervals.
     """
-    facts = {name: getattr(cells[0], name) for name in ("condition", *FACTS)}
-    joint = _joint_ends(pooled, default_variants(cells), confidence)
+    names = [name for name in ("condition", *FACTS) if name not in BY_COLUMN]
+    facts = {name: getattr(cells[0], name) for name in names} | factor_values(cells[0])
+    joint = _joint_intervals(pooled, default_variants(cells), confidence)
     for row in estimate_rows(cells, pooled, confidence):
         measure = Measure(*(row[name] for name in Measure._fields))
         seeds = sum(row["benchmark"] in estimates.get(measure, {}) for estimates in of_cells)
@@ -167,19 +173,19 @@ def condition_rows(
         yield {**facts, "n_seeds": seeds, **row, "joint_low": low, "joint_high": high}
 
 
-def _joint_ends(
+def _joint_intervals(
     pooled: Estimates, defaults: Mapping[str, str], confidence: float
 ) -> dict[tuple[Measure, str], tuple[float, float]]:
-    """The ends of the intervals that hold together, for each AUROC of a default variant."""
+    """Returns the ends of the joint intervals, for each AUROC of a default variant."""
     families: dict[tuple[str, str], dict[Measure, Estimate]] = defaultdict(dict)
     for measure, by_benchmark in pooled.items():
         is_default = defaults.get(measure.method) == measure.variant
         if is_default and (measure.checkpoint, measure.metric) == (CONTAMINATED, AUROC.name):
-            for benchmark, found in by_benchmark.items():
-                families[measure.occurrences, benchmark][measure] = found
+            for benchmark, estimate in by_benchmark.items():
+                families[measure.occurrences, benchmark][measure] = estimate
     ends = {}
     for (_, benchmark), family in families.items():
-        both = joint_intervals([*family.values()], confidence)
-        for measure, low, high in zip(family, *both, strict=True):
+        interval_ends = joint_intervals([*family.values()], confidence)
+        for measure, low, high in zip(family, *interval_ends, strict=True):
             ends[measure, benchmark] = float(low), float(high)
     return ends

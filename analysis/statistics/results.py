@@ -1,9 +1,9 @@
-"""The results table: tidy, one row an estimate.
+"""The results table: tidy, one row per estimate.
 
-Columns (`COLUMNS`), where they need a word:
+Columns (`COLUMNS`) that need explanation:
 
 - `checkpoint`: "clean" (the model before the contaminated training: a control) or "contaminated".
-  The rows of the blind baseline stand under "clean" once: it reads no checkpoint, it is a control.
+  The blind baseline, a control that reads no checkpoint, is listed under "clean".
 - `benchmark`: a benchmark, or "all": the mean over the cell's benchmarks, whose sizes are added up.
 - `occurrences`: a string: "1", "2", … compares the members with so many realised copies with all
   non-members of the benchmark, "any" all members with at least one. The clean checkpoint is
@@ -14,11 +14,11 @@ Columns (`COLUMNS`), where they need a word:
 - `ci_low`, `ci_high`: the bootstrap interval over examples. For AUROC it is Wilson's with the
   draws' variance. For the rates it is the draws' percentiles, moved to where a noisy threshold has
   no bias, and at least as wide as Jeffreys' (`core.statistics.estimates`). The blind baseline's
-  draws are from shuffled labels (`detection.blind`).
-- `needs`: what the examples lack to carry the metric, such as "≥ 500 non-members"
+  draws are from shuffled labels (`detection.baselines.blind`).
+- `needs`: what the examples lack for the metric, such as "≥ 500 non-members"
   (`core.statistics.metrics`); `value` and its interval are then NaN. Empty elsewhere. "all"
-  has a number where every benchmark of the cell carries the metric; else its `needs` names those
-  that don't, such as "non-members in imdb".
+  has a number where every benchmark of the cell has one; else its `needs` names those
+  without, such as "non-members in imdb".
 - `p_control`: of a control (the clean checkpoint's or the blind baseline's AUROC of all members),
   how likely chance has one AUROC as far from 0.5 anywhere in the report
   (`analysis.statistics.controls`); NaN elsewhere.
@@ -44,7 +44,12 @@ import pandas as pd
 from contamination.analysis.cells import CLEAN, Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import default_variants
-from contamination.analysis.statistics.groups import ANY, Group, groups, lacking, left_out
+from contamination.analysis.statistics.groups import ANY, ComparedGroup, groups, lacking, left_out
+from contamination.analysis.statistics.relabelling import (
+    ExampleIds,
+    Permutations,
+    shared_permutations,
+)
 from contamination.core.errors import DataError
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import (
@@ -69,22 +74,6 @@ from contamination.detection.baselines.blind import BLIND, NULLS, Blind, blind_b
 log = logging.getLogger(__name__)
 
 
-def blind_of(examples: pd.DataFrame, folds: int, seed: int) -> Blind:
-    """The rows in the order of `examples`; NaN where a benchmark has too few to learn from."""
-    placed = np.full((len(examples), 1 + NULLS), np.nan)
-    for benchmark in sorted(examples["benchmark"].unique()):
-        rows = np.flatnonzero(examples["benchmark"] == benchmark)
-        part = examples.iloc[rows]
-        texts, member = part["text"].tolist(), part["member"].to_numpy(bool)
-        problem = obstacle(texts, member)
-        if problem:
-            log.warning("%s: %s; it is left out.", benchmark, problem)
-            continue
-        own_seed = derive(seed, benchmark)
-        placed[rows] = blind_baseline(texts, member, own_seed, folds).placed
-    return Blind(placed)
-
-
 COLUMNS = (
     *("experiment", "cell", "checkpoint", "benchmark", "method", "variant", "occurrences"),
     *("default", "n_members", "n_nonmembers", "metric", "value", "ci_low", "ci_high"),
@@ -94,7 +83,7 @@ COLUMNS = (
 
 
 class Measure(NamedTuple):
-    """What is estimated: a detector's scores on a checkpoint, of some occurrences, by a metric."""
+    """What is estimated: checkpoint, method, variant, members' occurrences and metric."""
 
     checkpoint: str
     method: str
@@ -110,28 +99,83 @@ Estimates = Mapping[Measure, Mapping[str, Estimate]]
 class BlindBaselines:
     """The blind baseline of a cell; cells that share their members share it.
 
-    It reads texts and who is a member, not how often a member was inserted. So seeds that draw only
-    the occurrences anew share the shuffled labels too, and their mean is no more certain than one.
+    It reads texts and who is a member, not how often a member was inserted. The shuffled labels are
+    shared too (`analysis.statistics.relabelling`), so that the mean over seeds with the same, or
+    almost the same, members is no more certain than one seed.
+
+    Args:
+        folds: of the baseline.
+        seed: draws the folds and the shuffled labels.
+        ids: `ids_by_benchmark` of all cells that are compared or averaged; None: of each cell.
     """
 
-    def __init__(self, folds: int, seed: int) -> None:
-        self._folds, self._seed = folds, seed
-        self._made: dict[str, Blind] = {}
+    def __init__(self, folds: int, seed: int, ids: Mapping[str, ExampleIds] | None = None) -> None:
+        self._folds, self._seed, self._ids = folds, seed, ids
+        self._by_members: dict[str, Blind] = {}
 
     def __call__(self, cell: Cell) -> Blind:
-        """One row an example of the cell."""
+        """Returns one row per example of the cell."""
         key = cell.membership_digest
-        if key not in self._made:
+        if key not in self._by_members:
             fold_seed = derive(self._seed, BLIND, key)
-            self._made[key] = blind_of(cell.examples, self._folds, fold_seed)
-        return self._made[key]
+            shuffles = self._shuffles(cell) if self._ids else None
+            self._by_members[key] = blind_of(cell.examples, self._folds, fold_seed, shuffles)
+        return self._by_members[key]
+
+    def _shuffles(self, cell: Cell) -> dict[str, Permutations]:
+        assert self._ids is not None
+        return {
+            str(benchmark): shared_permutations(
+                examples,
+                self._ids[str(benchmark)],
+                NULLS,
+                np.random.default_rng(derive(self._seed, BLIND, "shuffles", benchmark)),
+            )
+            for benchmark, examples in cell.examples.groupby("benchmark")
+        }
+
+
+def blind_of(
+    examples: pd.DataFrame,
+    folds: int,
+    seed: int,
+    shuffles: Mapping[str, Permutations] | None = None,
+) -> Blind:
+    """Returns the blind baseline's rows in the order of `examples`.
+
+    They are NaN where a benchmark has too few examples to learn from.
+
+    Args:
+        examples: of all benchmarks.
+        folds: of the baseline.
+        seed: draws the folds.
+        shuffles: by benchmark, whose label each example gets (NULLS × n); None: drawn anew.
+    """
+    placed = np.full((len(examples), 1 + NULLS), np.nan)
+    for benchmark in sorted(examples["benchmark"].unique()):
+        rows = np.flatnonzero(examples["benchmark"] == benchmark)
+        benchmark_examples = examples.iloc[rows]
+        texts, member = (
+            benchmark_examples["text"].tolist(),
+            benchmark_examples["member"].to_numpy(bool),
+        )
+        problem = obstacle(texts, member)
+        if problem:
+            log.warning("%s: %s; it is left out.", benchmark, problem)
+            continue
+        shuffled = None if shuffles is None else shuffles[benchmark]
+        benchmark_seed = derive(seed, benchmark)
+        placed[rows] = blind_baseline(
+            texts, member, benchmark_seed, folds, shuffles=shuffled
+        ).placed
+    return Blind(placed)
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
     """The rows as a table.
 
     Raises:
-        DataError: none of them has a number.
+        DataError: no row has a number.
     """
     if all(row["needs"] for row in rows):
         raise DataError("No benchmark of any cell has members and non-members: nothing to compare.")
@@ -148,31 +192,35 @@ def estimates(cell: Cell, blind: Blind | None, config: AnalysisConfig, seed: int
         for checkpoint, table in cell.scores.items()
         for method, variant in table.columns
     }
-    wanted = chosen_metrics(config.fpr, config.tpr)
-    found: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
-    for benchmark, own in groupby(groups(cell.examples), key=lambda group: group.benchmark):
-        drawn = [(group, resample(group, cell, config.draws, seed)) for group in own]
+    metrics = chosen_metrics(config.fpr, config.tpr)
+    estimates_by_measure: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
+    for benchmark, of_benchmark in groupby(
+        groups(cell.examples), key=lambda group: group.benchmark
+    ):
+        drawn = [(group, resample(group, cell, config.draws, seed)) for group in of_benchmark]
         by_occurrences = {
-            key: _by_occurrences(scores, drawn, wanted) for key, scores in columns.items()
+            key: _by_occurrences(scores, drawn, metrics) for key, scores in columns.items()
         }
         if blind is not None:
-            own_rows = _blind_by_occurrences(blind, drawn, wanted, config.draws)
-            by_occurrences[CLEAN, BLIND, ""] = own_rows
+            blind_rows = _blind_by_occurrences(blind, drawn, metrics, config.draws)
+            by_occurrences[CLEAN, BLIND, ""] = blind_rows
         for (checkpoint, method, variant), estimated in by_occurrences.items():
             for occurrences, values in estimated:
                 for metric, value in values.items():
                     measure = Measure(checkpoint, method, variant, occurrences, metric)
-                    found[measure][benchmark] = value
-    if rest := left_out(cell.examples):
+                    estimates_by_measure[measure][benchmark] = value
+    if unmeasured := left_out(cell.examples):
         log.warning(
             "%s has no members or no non-members in %s: no values there, and no mean over "
             "benchmarks of these occurrences.",
-            *(cell.name, rest),
+            *(cell.name, unmeasured),
         )
     short = lacking(cell.examples)
-    if short and not found:
-        found |= {Measure(*key, ANY, each.name): {} for key in columns for each in wanted}
-    return _with_mean(found, short, wanted, config.draws)
+    if short and not estimates_by_measure:
+        estimates_by_measure |= {
+            Measure(*key, ANY, metric.name): {} for key in columns for metric in metrics
+        }
+    return _with_mean(estimates_by_measure, short, metrics, config.draws)
 
 
 ByOccurrences = Iterator[tuple[str, dict[str, Estimate]]]
@@ -180,47 +228,50 @@ ByOccurrences = Iterator[tuple[str, dict[str, Estimate]]]
 
 
 def _by_occurrences(
-    scores: Scores, drawn: Sequence[tuple[Group, Resample]], wanted: Sequence[Metric]
+    scores: Scores, drawn: Sequence[tuple[ComparedGroup, Resample]], metrics: Sequence[Metric]
 ) -> ByOccurrences:
     """One detector's estimates on one benchmark: all groups have the same non-members."""
     first, resample = drawn[0]
     nonmembers = ranked_side(scores[first.nonmembers], resample.nonmembers)
     for group, resample in drawn:
         members = ranked_side(scores[group.members], resample.members)
-        yield group.occurrences, estimate_ranked(joined(members, nonmembers), wanted)
+        yield group.occurrences, estimate_ranked(joined(members, nonmembers), metrics)
 
 
 def _blind_by_occurrences(
-    blind: Blind, drawn: Sequence[tuple[Group, Resample]], wanted: Sequence[Metric], draws: int
+    blind: Blind,
+    drawn: Sequence[tuple[ComparedGroup, Resample]],
+    metrics: Sequence[Metric],
+    draws: int,
 ) -> ByOccurrences:
-    """The blind baseline's on one benchmark; none where it was left out, which was said."""
+    """The blind baseline's estimates on one benchmark; none where it was left out (and logged)."""
     for group, _ in drawn:
         if not np.isnan(blind.placed[group.members]).any():
-            found = blind.estimates(group.members, group.nonmembers, wanted, draws)
-            yield group.occurrences, found
+            by_metric = blind.estimates(group.members, group.nonmembers, metrics, draws)
+            yield group.occurrences, by_metric
 
 
-def resample(group: Group, cell: Cell, draws: int, seed: int) -> Resample:
-    """The draws for a group: a function of which examples it holds, never of model or method.
+def resample(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> Resample:
+    """Returns the draws of a group, which depend on its examples only, never on model or method.
 
-    So every comparison is paired over the examples that both sides of it hold: between methods,
+    So every comparison is paired over the examples that both sides share: between methods,
     checkpoints, numbers of occurrences (the same non-members), and cells. Cells that insert the
     same texts more or less often draw them together.
     """
-    names = cell.examples["example_id"].to_numpy()
-    place = derive(seed, "bootstrap", group.benchmark)
-    sides = (tuple(names[rows].tolist()) for rows in (group.members, group.nonmembers))
-    return Resample(*(_drawn(side, draws, place) for side in sides))
+    ids = cell.examples["example_id"].to_numpy()
+    draw_seed = derive(seed, "bootstrap", group.benchmark)
+    sides = (tuple(ids[rows].tolist()) for rows in (group.members, group.nonmembers))
+    return Resample(*(_counts_of_draws(side, draws, draw_seed) for side in sides))
 
 
 @lru_cache(maxsize=64)
-def _drawn(names: tuple[str, ...], draws: int, seed: int) -> Counts:
+def _counts_of_draws(names: tuple[str, ...], draws: int, seed: int) -> Counts:
     return draw_named_counts(names, draws, seed)
 
 
 def _with_mean(
     estimated: Mapping[Measure, dict[str, Estimate]],
-    short: Sequence[Group],
+    short: Sequence[ComparedGroup],
     wanted: Sequence[Metric],
     draws: int,
 ) -> Estimates:
@@ -234,16 +285,17 @@ def _with_mean(
     for measure, by_benchmark in estimated.items():
         if benchmarks == by_benchmark.keys():
             metric = metrics[measure.metric]
-            rest = [group for group in short if group.occurrences == measure.occurrences]
+            lacking_groups = [group for group in short if group.occurrences == measure.occurrences]
             missing = {
-                g.benchmark: not_carried(g.sizes, draws, metric.needs(*g.sizes)) for g in rest
+                g.benchmark: not_carried(g.sizes, draws, metric.needs(*g.sizes))
+                for g in lacking_groups
             }
             by_benchmark[ALL] = mean_over({**by_benchmark, **missing})
     return estimated
 
 
 def lacks(row: Mapping[str, Any] | pd.Series[Any]) -> str:
-    """Why a row of the results has no number."""
+    """Returns why a row of the results has no number."""
     if not row["n_members"]:
         return "no members: nothing to detect"
     if not row["n_nonmembers"]:
@@ -252,7 +304,7 @@ def lacks(row: Mapping[str, Any] | pd.Series[Any]) -> str:
 
 
 def cell_rows(cell: Cell, estimated: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
-    """One row an estimate of one cell."""
+    """Returns one row per estimate of one cell."""
     facts = {"cell": cell.name, **{name: getattr(cell, name) for name in COLUMNS[-4:]}}
     return ({**facts, **row} for row in estimate_rows([cell], estimated, confidence))
 
@@ -260,13 +312,13 @@ def cell_rows(cell: Cell, estimated: Estimates, confidence: float) -> Iterator[d
 def estimate_rows(
     cells: Sequence[Cell], estimated: Estimates, confidence: float
 ) -> Iterator[dict[str, Any]]:
-    """What was measured in the cells, on how many examples, and the value with its interval."""
+    """Yields one row per estimate: what was measured, on how many examples, value and interval."""
     flat = [(m, name, value) for m, by_name in estimated.items() for name, value in by_name.items()]
     if not flat:
         return
     low, high = intervals([value for _, _, value in flat], confidence)
     defaults = {**default_variants(cells), BLIND: ""}
-    for place, (measure, benchmark, value) in enumerate(flat):
+    for index, (measure, benchmark, value) in enumerate(flat):
         yield {
             **measure._asdict(),
             "benchmark": benchmark,
@@ -274,7 +326,7 @@ def estimate_rows(
             "n_members": value.n_members,
             "n_nonmembers": value.n_nonmembers,
             "value": value.value,
-            "ci_low": float(low[place]),
-            "ci_high": float(high[place]),
+            "ci_low": float(low[index]),
+            "ci_high": float(high[index]),
             "needs": value.needs,
         }

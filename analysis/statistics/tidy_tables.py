@@ -1,4 +1,4 @@
-"""All tidy tables of a report, made condition by condition.
+"""All tidy tables of a report, computed condition by condition.
 
 The draws of one cell are tens of megabytes, those of a sweep gigabytes: only one condition's cells
 are held at a time, and of each finished condition the AUROCs that a series needs.
@@ -14,16 +14,18 @@ import pandas as pd
 
 from contamination.analysis.cells import Cell
 from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.factors import FACTORS
 from contamination.analysis.methods import default_variants
 from contamination.analysis.statistics import controls, flagged, paired, pooled, results, trends
 from contamination.analysis.statistics import trends as trends_module
 from contamination.analysis.statistics.counterfactual import replicates_table
 from contamination.analysis.statistics.flagged import flags_table
+from contamination.analysis.statistics.relabelling import ids_by_benchmark
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The tables; each one's module says what its columns mean."""
+    """The tables; their modules describe the columns."""
 
     results: pd.DataFrame
     pooled: pd.DataFrame
@@ -40,21 +42,29 @@ def statistics(
     experiment: str, seed: int, cells: Sequence[Cell], config: AnalysisConfig
 ) -> Statistics:
     """Every table of the cells. `seed` draws the resamples and the baseline's folds."""
-    blind = results.BlindBaselines(config.blind_folds, seed)
+    ids = ids_by_benchmark(cells)
+    blind = results.BlindBaselines(config.blind_folds, seed, ids)
     rows: dict[str, list[dict[str, Any]]] = {"results": [], "pooled": [], "paired": [], "trend": []}
     rows["unflagged"] = []
     conditions = []
-    far: dict[str, dict[str, Mapping[str, controls.Distances]]] = {"cell": {}, "condition": {}}
+    distances_by_name: dict[str, dict[str, Mapping[str, controls.Distances]]] = {
+        "cell": {},
+        "condition": {},
+    }
     for name, members in pooled.by_condition(cells).items():
-        found = [results.estimates(cell, blind(cell), config, seed) for cell in members]
+        of_cells = [results.estimates(cell, blind(cell), config, seed) for cell in members]
         texts = [cell.examples_digest for cell in members]
-        joint = pooled.pool(found, texts, seed)
-        looks = [controls.looks(cell, blind(cell), seed) for cell in members]
-        far["condition"][name] = controls.distances(controls.mean_looks(looks))
-        far["cell"] |= {c.name: controls.distances(o) for c, o in zip(members, looks, strict=True)}
-        for cell, own in zip(members, found, strict=True):
-            rows["results"] += results.cell_rows(cell, own, config.confidence)
-        rows["pooled"] += pooled.condition_rows(members, found, joint, config.confidence)
+        joint = pooled.pool(of_cells, texts, seed)
+        control_aurocs = [controls.control_aurocs(cell, blind(cell), seed, ids) for cell in members]
+        distances_by_name["condition"][name] = controls.distances(
+            controls.mean_control_aurocs(control_aurocs)
+        )
+        distances_by_name["cell"] |= {
+            c.name: controls.distances(o) for c, o in zip(members, control_aurocs, strict=True)
+        }
+        for cell, estimates in zip(members, of_cells, strict=True):
+            rows["results"] += results.cell_rows(cell, estimates, config.confidence)
+        rows["pooled"] += pooled.condition_rows(members, of_cells, joint, config.confidence)
         rows["paired"] += paired.comparison_rows(
             name, joint, default_variants(members), config.confidence
         )
@@ -64,26 +74,26 @@ def statistics(
         rows["unflagged"] += flagged.unflagged_rows(members, config, seed)
         conditions.append(trends.condition_of(members, joint))
     rows["trend"] += trends.series_rows(conditions, config.confidence)
-    return _tables(experiment, rows, cells, far)
+    return _tables(experiment, rows, cells, distances_by_name)
 
 
 def _tables(
     experiment: str,
     rows: dict[str, list[dict[str, Any]]],
     cells: Sequence[Cell],
-    far: Mapping[str, Mapping[str, Mapping[str, controls.Distances]]],
+    distances_by_name: Mapping[str, Mapping[str, Mapping[str, controls.Distances]]],
 ) -> Statistics:
     single = results.frame(rows["results"], results.COLUMNS)
-    single = controls.with_p_values(single, "cell", far["cell"])
+    single = controls.with_p_values(single, "cell", distances_by_name["cell"])
     joint = results.frame(rows["pooled"], pooled.COLUMNS)
-    joint = controls.with_p_values(joint, "condition", far["condition"])
-    facts = ("example_max_tokens", "last_tokens", "parameters")
-    whole = {name: joint[name].astype("Int64") for name in facts}
-    whole["stage"] = joint["stage"].astype("string")
-    whole["mean_occurrences"] = joint["mean_occurrences"].astype(float)
+    joint = controls.with_p_values(joint, "condition", distances_by_name["condition"])
+    integers = ["last_tokens", *(factor.column for factor in FACTORS if factor.integer)]
+    typed = {name: joint[name].astype("Int64") for name in integers}
+    typed["stage"] = joint["stage"].astype("string")
+    typed["mean_occurrences"] = joint["mean_occurrences"].astype(float)
     return Statistics(
         results=single.assign(experiment=experiment),
-        pooled=joint.assign(experiment=experiment, **whole),
+        pooled=joint.assign(experiment=experiment, **typed),
         comparisons=pd.DataFrame(rows["paired"], columns=list(paired.COLUMNS)),
         trends=pd.DataFrame(rows["trend"], columns=list(trends.COLUMNS)),
         replicates=replicates_table(cells),

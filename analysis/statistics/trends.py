@@ -1,24 +1,26 @@
-"""Does detection move with the occurrences, and along a series of conditions?
+"""Trends of detection over occurrences, and along a series of conditions.
 
-Columns (`COLUMNS`), where they need a word:
+Columns (`COLUMNS`) that need explanation:
 
-- `over`: "occurrences" (within a condition), or a fact that differs between conditions that agree
-  in all else: "learning_rate", "budget_tokens", "example_max_tokens", "parameters",
-  "mean_occurrences".
+- `over`: "occurrences" (within a condition), or the column of a factor that differs between
+  conditions that agree in all else (`analysis.factors`).
 - `condition`: the condition, or the first of the series.
 - `levels`, `lowest`, `highest`: how many values of `over` were measured, and their range.
 - `tau`, `p_value`: over occurrences, Kendall's τ-b between them and the scores of the members
   that were inserted, and the p-value of its one-sided test that scores rise with them
   (`analysis.statistics.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
-  the same number, and `note` says so). Along a series, τ between the fact and the AUROC over
+  the same number, as `note` explains). Along a series, τ between the fact and the AUROC over
   conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
 - `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds per doubling, and its interval
   (`analysis.statistics.dose_response`). Over occurrences it is fitted to single members, over "all"
-  benchmarks at once. NaN where the data are too few for it, and `note` says what they lack.
+  benchmarks at once. NaN where the data are too few for it, as `note` explains.
 - `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level,
   over the levels that were measured (of "all": in every benchmark).
+- `turns`: the levels between which the AUROC clearly moves: where the first clear move starts,
+  where it turns, and where the last one ends, such as "1.0 2.0 8.0"
+  (`analysis.statistics.turning_points`). Empty where no two levels clearly differ.
 - `reaches`, `reaches_low`, `reaches_high`: where the AUROC reaches 0.75, and its interval: NaN
-  where that lies outside of what was measured. `note` says so in words.
+  where that lies outside the measured range, as `note` explains.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contamination.analysis.cells import CONTAMINATED, Cell
-from contamination.analysis.conditions import FACTORS
 from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.factors import FACTORS, Factor
 from contamination.analysis.statistics.dose_response import (
     VARIED,
+    BenchmarkScores,
     Curves,
     DoseResponse,
-    Sample,
     crossing,
     dose_response,
     interval,
@@ -46,12 +48,26 @@ from contamination.analysis.statistics.dose_test import Detector, dose_tests
 from contamination.analysis.statistics.groups import ANY, groups, lacking
 from contamination.analysis.statistics.pooled import hierarchical, pooled_estimate
 from contamination.analysis.statistics.results import Estimates, resample
+from contamination.analysis.statistics.turning_points import as_text, turning_levels
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import ALL, Estimate
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND
 
+LEVEL = 0.75
+OCCURRENCES = "occurrences"
+NO_SLOPE = "no slope: "
+ONE_DOSE = "one number of occurrences per benchmark: no slope and no test"
+NOT_MEASURED = f"{NO_SLOPE}some benchmark lacks members or non-members"
+COLUMNS = (
+    *("condition", "over", "benchmark", "method", "variant", "levels", "lowest", "highest"),
+    *("tau", "p_value", "slope", "slope_low", "slope_high", "monotone", "turns"),
+    *("reaches", "reaches_low", "reaches_high", "note"),
+)
+
 DoseResponses = Mapping[Detector, DoseResponse]
+Line = Mapping[float, Estimate]
+"""Occurrences (or another level) → AUROC."""
 
 
 def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseResponses:
@@ -66,20 +82,22 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
         for group in groups(cell.examples)
         if group.occurrences == ANY
     }
-    found = {}
+    responses = {}
     for method, variant in table.columns:
         scores = table[method, variant].to_numpy(np.float64)
         samples = {
-            name: Sample(np.log2(doses[g.members]), scores[g.members], scores[g.nonmembers], drawn)
+            name: BenchmarkScores(
+                np.log2(doses[g.members]), scores[g.members], scores[g.nonmembers], drawn
+            )
             for name, (g, drawn) in compared.items()
         }
         parts = {name: [sample] for name, sample in samples.items()}
         if samples and not lacking(cell.examples):
             parts[ALL] = list(samples.values())
-        for name, own in parts.items():
+        for name, benchmark_samples in parts.items():
             detector = Detector(name, method, variant)
-            found[detector] = dose_response(own, config.confidence)
-    return found
+            responses[detector] = dose_response(benchmark_samples, config.confidence)
+    return responses
 
 
 def pool(of_cells: Sequence[DoseResponses], examples: Sequence[str], seed: int) -> DoseResponses:
@@ -89,12 +107,14 @@ def pool(of_cells: Sequence[DoseResponses], examples: Sequence[str], seed: int) 
     one in each of the cells that measured it.
     """
     gathered: dict[Detector, dict[int, DoseResponse]] = defaultdict(dict)
-    for place, found in enumerate(of_cells):
-        for detector, response in found.items():
-            gathered[detector][place] = response
+    for index, responses in enumerate(of_cells):
+        for detector, response in responses.items():
+            gathered[detector][index] = response
     return {
-        detector: mean_response(list(own.values()), [examples[place] for place in own], seed)
-        for detector, own in gathered.items()
+        detector: mean_response(
+            list(by_cell.values()), [examples[index] for index in by_cell], seed
+        )
+        for detector, by_cell in gathered.items()
     }
 
 
@@ -113,28 +133,11 @@ def mean_response(
     return DoseResponse(slope, np.stack(levels, axis=1), doses)
 
 
-LEVEL = 0.75
-OCCURRENCES = "occurrences"
-NO_SLOPE = "no slope: "
-ONE_DOSE = "one number of occurrences per benchmark: no slope and no test"
-NOT_MEASURED = f"{NO_SLOPE}some benchmark lacks members or non-members"
-SATURATED = f"{NO_SLOPE}the AUROC is 0 or 1 at all levels but one"
-COLUMNS = (
-    *("condition", "over", "benchmark", "method", "variant", "levels", "lowest", "highest"),
-    *("tau", "p_value", "slope", "slope_low", "slope_high", "monotone"),
-    *("reaches", "reaches_low", "reaches_high", "note"),
-)
-
-
 class Condition(NamedTuple):
     """What a series needs of a condition: a cell's facts and the AUROCs over all members."""
 
     cell: Cell
     auroc: Mapping[Detector, Estimate]
-
-
-Line = Mapping[float, Estimate]
-"""Occurrences (or another level) → AUROC."""
 
 
 def occurrences_rows(
@@ -159,8 +162,8 @@ def occurrences_rows(
             **detector._asdict(),
             "tau": tau,
             "p_value": p_value,
-            **(_dose_shape(response, confidence) if response else {"note": NOT_MEASURED}),
-            **_steadiness(lines.get(detector, {})),
+            **(_dose_columns(response, confidence) if response else {"note": NOT_MEASURED}),
+            **_movement_columns(lines.get(detector, {})),
         }
 
 
@@ -174,16 +177,16 @@ def condition_of(cells: Sequence[Cell], pooled: Estimates) -> Condition:
 
 def series_rows(conditions: Sequence[Condition], confidence: float) -> Iterator[dict[str, Any]]:
     """Trends of AUROC over all members along conditions that differ in one fact alone."""
-    for over in FACTORS:
-        for series in _series(conditions, over):
+    for factor in FACTORS:
+        for series in _series(conditions, factor):
             for detector in series[0].auroc:
                 if all(detector in condition.auroc for condition in series):
-                    line = {getattr(c.cell, over): c.auroc[detector] for c in series}
+                    line = {_level(c, factor): c.auroc[detector] for c in series}
                     yield {
                         "condition": series[0].cell.condition,
-                        "over": over,
+                        "over": factor.column,
                         **detector._asdict(),
-                        **_series_test(line),
+                        **_series_tests(line),
                         **shape(line, confidence),
                     }
 
@@ -191,49 +194,60 @@ def series_rows(conditions: Sequence[Condition], confidence: float) -> Iterator[
 def shape(line: Line, confidence: float) -> dict[str, Any]:
     """Slope, monotony and crossing of the AUROC along a series, with their intervals."""
     levels = sorted(line)
-    found: dict[str, Any] = {"levels": len(levels), "note": f"{NO_SLOPE}one level"}
-    found |= {"lowest": float(levels[0]), "highest": float(levels[-1])}
+    columns: dict[str, Any] = {"levels": len(levels), "note": f"{NO_SLOPE}one level"}
+    columns |= {"lowest": float(levels[0]), "highest": float(levels[-1]), "turns": ""}
     if len(levels) < 2:
-        return found
-    found |= _steadiness(line)
+        return columns
+    columns |= _movement_columns(line)
     response = _line_response(line)
     if response is None:
-        return {**found, "note": SATURATED}
+        return {**columns, "note": _why_no_slope(line)}
     ends = float(np.log2(levels[0])), float(np.log2(levels[-1]))
     auroc = np.array([line[level].value for level in levels])
-    return {**found, **_sloped(response, ends, auroc, confidence)}
+    return {**columns, **_slope_columns(response, ends, auroc, confidence)}
 
 
-def _dose_shape(response: DoseResponse, confidence: float) -> dict[str, Any]:
+def _dose_columns(response: DoseResponse, confidence: float) -> dict[str, Any]:
     """Slope and crossing over occurrences; a note where there are too few data for them."""
     doses = sorted(response.doses)
-    found = {"levels": len(doses), "lowest": doses[0], "highest": doses[-1]}
+    columns = {"levels": len(doses), "lowest": doses[0], "highest": doses[-1]}
     if response.slope.needs:
         note = f"{NO_SLOPE}it needs {response.slope.needs}"
-        return {**found, "note": ONE_DOSE if response.slope.needs == VARIED else note}
+        return {**columns, "note": ONE_DOSE if response.slope.needs == VARIED else note}
     curves, x = response.curves, np.log2(doses)
     fitted = np.array([curves.at(at)[0] for at in x])
-    return {**found, **_sloped(curves, (x[0], x[-1]), fitted, confidence)}
+    return {**columns, **_slope_columns(curves, (x[0], x[-1]), fitted, confidence)}
 
 
-def _sloped(
+def _slope_columns(
     curves: Curves, ends: tuple[float, float], auroc: Scores, confidence: float
 ) -> dict[str, Any]:
-    """The columns of a slope that could be estimated; `auroc` tells why none reaches the level."""
+    """Returns the columns of an estimated slope; `auroc` explains why the level is not reached."""
     low, high = interval(curves.slope, confidence)
     return {
         **{"slope": float(curves.slope[0]), "slope_low": low, "slope_high": high},
-        **_reaches(crossing(curves, *ends, LEVEL), auroc, confidence),
+        **_crossing_columns(crossing(curves, *ends, LEVEL), auroc, confidence),
     }
 
 
-def _steadiness(line: Line) -> dict[str, float]:
-    """How many draws move one way from level to level; nothing of a single level."""
+def _movement_columns(line: Line) -> dict[str, Any]:
+    """The share of draws that move one way from level to level, and the levels of clear moves."""
     if len(line) < 2:
-        return {}
+        return {"turns": ""}
     steps = np.diff(_with_draws(line)[1:], axis=1)
     one_way = (steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)
-    return {"monotone": float(one_way.mean())}
+    return {"monotone": float(one_way.mean()), "turns": as_text(turning_levels(line))}
+
+
+def _why_no_slope(line: Line) -> str:
+    """Why no line can be fitted to the AUROCs of a series."""
+    values = [estimate.value for estimate in line.values()]
+    limits = sorted({value for value in values if value in (0, 1)})
+    inside = sum(0 < value < 1 for value in values)
+    if inside > 1:
+        return f"{NO_SLOPE}the AUROCs are too far apart for a finite slope"
+    where = f"all {'but one of the ' * inside}{len(values)} levels"
+    return f"{NO_SLOPE}the AUROC is {' or '.join(f'{value:.0f}' for value in limits)} at {where}"
 
 
 def _line_response(line: Line) -> Curves | None:
@@ -248,7 +262,7 @@ def _with_draws(line: Line) -> Scores:
     return np.stack([np.r_[line[at].value, line[at].draws] for at in sorted(line)], axis=1)
 
 
-def _side(auroc: Scores) -> str:
+def _why_not_reached(auroc: Scores) -> str:
     """Why the level is reached nowhere."""
     if (auroc < LEVEL).all():
         return f"below {LEVEL} wherever measured"
@@ -257,21 +271,21 @@ def _side(auroc: Scores) -> str:
     return f"the fitted line does not cross {LEVEL}"
 
 
-def _reaches(log_occurrences: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
-    """The crossing with its interval; infinite ends are NaN, and the note says why."""
+def _crossing_columns(log_occurrences: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
+    """Returns the crossing with its interval; infinite ends are NaN, as the note explains."""
     tail = (1 - confidence) / 2
     ends = np.quantile(log_occurrences[1:], [tail, 1 - tail], method="inverted_cdf")
     numbers = np.array([log_occurrences[0], *ends])
-    names = ("reaches", "reaches_low", "reaches_high")
+    columns = ("reaches", "reaches_low", "reaches_high")
     reached = {
         name: float(2**number) if np.isfinite(number) else np.nan
-        for name, number in zip(names, numbers, strict=True)
+        for name, number in zip(columns, numbers, strict=True)
     }
-    notes = [] if np.isfinite(numbers[0]) else [_side(auroc)]
-    return {**reached, "note": "; ".join([*notes, *_outside(*ends)])}
+    notes = [] if np.isfinite(numbers[0]) else [_why_not_reached(auroc)]
+    return {**reached, "note": "; ".join([*notes, *_open_ends(*ends)])}
 
 
-def _outside(low: float, high: float) -> list[str]:
+def _open_ends(low: float, high: float) -> list[str]:
     """What of the interval lies outside of what was measured."""
     if low == high and np.isinf(low):
         return [f"interval {'above' if low == np.inf else 'below'} what was measured"]
@@ -290,18 +304,25 @@ def _aurocs(pooled: Estimates) -> Iterator[tuple[str, Detector, Estimate]]:
                     yield measure.occurrences, detector, value
 
 
-def _series(conditions: Sequence[Condition], over: str) -> Iterator[list[Condition]]:
-    """Conditions that differ in `over` alone, in its order; at least two of them."""
-    found: dict[tuple[str, bool], list[Condition]] = defaultdict(list)
+def _series(conditions: Sequence[Condition], factor: Factor) -> Iterator[list[Condition]]:
+    """Yields conditions that differ in the factor only, in its order; at least two of them."""
+    by_recipe: dict[tuple[str, bool], list[Condition]] = defaultdict(list)
     for condition in conditions:
-        if condition.auroc and getattr(condition.cell, over) is not None:
-            found[condition.cell.series[over], condition.cell.swapped].append(condition)
-    for series in found.values():
-        if len({getattr(condition.cell, over) for condition in series}) == len(series) > 1:
-            yield sorted(series, key=lambda condition: float(getattr(condition.cell, over)))
+        if condition.auroc and factor.value(condition.cell) is not None:
+            key = condition.cell.series[factor.column], condition.cell.swapped
+            by_recipe[key].append(condition)
+    for series in by_recipe.values():
+        if len({_level(condition, factor) for condition in series}) == len(series) > 1:
+            yield sorted(series, key=lambda condition: _level(condition, factor))
 
 
-def _series_test(line: Line) -> dict[str, float]:
+def _level(condition: Condition, factor: Factor) -> float:
+    value = factor.value(condition.cell)
+    assert value is not None
+    return float(value)
+
+
+def _series_tests(line: Line) -> dict[str, float]:
     """τ over conditions, and how often the slope's draws lie on the other side of none at all."""
     from scipy.stats import kendalltau
 

@@ -1,4 +1,4 @@
-"""The tables of a report: each value with its interval, the controls beside."""
+"""The tables of a report: each value with its interval, next to the controls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from contamination.analysis.cells import CLEAN, CONTAMINATED
 from contamination.analysis.methods import checkpoint_of, label, methods_of
-from contamination.analysis.statistics.controls import LEVEL, control_rows, looked_at
+from contamination.analysis.statistics.controls import LEVEL, control_rows, tested_controls
 from contamination.analysis.statistics.groups import ANY, occurrences_order
 from contamination.analysis.sweeps import Sweep, short
 from contamination.analysis.tables.paper_tables import method_tables
@@ -35,31 +35,38 @@ def cell_tables(results: pd.DataFrame) -> list[Table]:
 
 
 def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
-    """Method × occurrences on the contaminated model; the controls stand beside."""
-    shown = results[(results["metric"] == metric) & (results["benchmark"] == ALL)]
-    numbers = sorted(shown["occurrences"].unique(), key=occurrences_order)
-    texts = _texts(shown)
+    """Method × occurrences on the contaminated model; the controls are in the last columns."""
+    means = results[(results["metric"] == metric) & (results["benchmark"] == ALL)]
+    numbers = sorted(means["occurrences"].unique(), key=occurrences_order)
+    texts = _texts(means)
 
     def line(method: str, variant: str) -> list[str]:
-        own = [texts[checkpoint_of(method), method, variant, ALL, number] for number in numbers]
-        return [*own, NOTHING if method == BLIND else texts[CLEAN, method, variant, ALL, ANY]]
+        texts_by_number = [
+            texts[checkpoint_of(method), method, variant, ALL, number] for number in numbers
+        ]
+        return [
+            *texts_by_number,
+            NOTHING if method == BLIND else texts[CLEAN, method, variant, ALL, ANY],
+        ]
 
     return Table(
         f"{metric}_by_occurrences",
         f"{title(metric)} by occurrences (contaminated model, mean over benchmarks)",
         ["method", *numbers, "clean model, any"],
-        _lines(shown, line),
-        shown,
+        _lines(means, line),
+        means,
         numbers[1:-2],
     )
 
 
 def by_benchmark(results: pd.DataFrame, metric: str) -> Table:
     """Method × benchmark on the contaminated model, over all members, and the blind baseline."""
-    shown = results[(results["metric"] == metric) & (results["occurrences"] == ANY)]
-    shown = shown[(shown["checkpoint"] == CONTAMINATED) | (shown["method"] == BLIND)]
-    benchmarks = _benchmarks(shown)
-    texts = _texts(shown)
+    over_all_members = results[(results["metric"] == metric) & (results["occurrences"] == ANY)]
+    over_all_members = over_all_members[
+        (over_all_members["checkpoint"] == CONTAMINATED) | (over_all_members["method"] == BLIND)
+    ]
+    benchmarks = _benchmarks(over_all_members)
+    texts = _texts(over_all_members)
 
     def line(method: str, variant: str) -> list[str]:
         return [texts[checkpoint_of(method), method, variant, b, ANY] for b in benchmarks]
@@ -68,18 +75,18 @@ def by_benchmark(results: pd.DataFrame, metric: str) -> Table:
         f"{metric}_by_benchmark",
         f"{title(metric)} by benchmark (contaminated model, any number of occurrences)",
         ["method", *benchmarks],
-        _lines(shown, line),
-        shown,
+        _lines(over_all_members, line),
+        over_all_members,
     )
 
 
 def controls(results: pd.DataFrame) -> Table:
     """AUROC of the clean model and the blind baseline, with the verdict of `controls`."""
-    shown = results[(results["metric"] == AUROC.name) & (results["occurrences"] == ANY)]
-    shown = shown[shown["checkpoint"] == CLEAN]
-    benchmarks = _benchmarks(shown)
-    texts = _texts(shown)
-    p_values = looked_at(results).groupby(["method", "variant"])["p_control"].min().to_dict()
+    clean_rows = results[(results["metric"] == AUROC.name) & (results["occurrences"] == ANY)]
+    clean_rows = clean_rows[clean_rows["checkpoint"] == CLEAN]
+    benchmarks = _benchmarks(clean_rows)
+    texts = _texts(clean_rows)
+    p_values = tested_controls(results).groupby(["method", "variant"])["p_control"].min().to_dict()
 
     def line(method: str, variant: str) -> list[str]:
         values = [texts[CLEAN, method, variant, benchmark, ANY] for benchmark in benchmarks]
@@ -92,31 +99,31 @@ def controls(results: pd.DataFrame) -> Table:
         "controls",
         "Controls: AUROC without contamination (clean model) and without a model (blind)",
         ["method", *benchmarks, "p, corrected", "verdict"],
-        _lines(shown, line),
-        shown,
+        _lines(clean_rows, line),
+        clean_rows,
     )
 
 
-def _texts(shown: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
+def _texts(results: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
     """(checkpoint, method, variant, benchmark, occurrences) → the estimate in words."""
     columns = ["checkpoint", "method", "variant", "benchmark", "occurrences"]
-    rows = shown[[*columns, *ESTIMATE]].itertuples(index=False, name=None)
-    return defaultdict(lambda: NOTHING, {row[:5]: estimate_text(*row[5:]) for row in rows})
+    estimates = results[[*columns, *ESTIMATE]].itertuples(index=False, name=None)
+    return defaultdict(lambda: NOTHING, {row[:5]: estimate_text(*row[5:]) for row in estimates})
 
 
-def _lines(shown: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:
-    """One line a method; a single one where the examples carry the metric for none."""
-    methods = methods_of(shown)
-    if methods and (shown["needs"] != "").all():
+def _lines(rows: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:
+    """Returns one line per method; a single line if there are too few examples."""
+    methods = methods_of(rows)
+    if methods and (rows["needs"] != "").all():
         return [["every method", *line(*methods[0])]]
     return [
         [label(method, variant, methods), *line(method, variant)] for method, variant in methods
     ]
 
 
-def _benchmarks(shown: pd.DataFrame) -> list[str]:
+def _benchmarks(rows: pd.DataFrame) -> list[str]:
     """The benchmarks by name, their mean last."""
-    return sorted(shown["benchmark"].unique(), key=lambda name: (name == ALL, name))
+    return sorted(rows["benchmark"].unique(), key=lambda name: (name == ALL, name))
 
 
 def sweep_table(sweep: Sweep) -> Table:
@@ -128,36 +135,43 @@ def sweep_table(sweep: Sweep) -> Table:
     lines = []
     for pair in methods:
         values = sweep.line(*pair).set_index(sweep.factor.column).to_dict("index")
-        texts = [_value(values[at]) if at in values else none.get(at, NOTHING) for at in levels]
-        beside = [_slope(slopes[pair]) if pair in slopes else NOTHING, _clean(sweep, pair)]
+        texts = [
+            _value_text(values[at]) if at in values else none.get(at, NOTHING) for at in levels
+        ]
+        beside = [
+            _slope_text(slopes[pair]) if pair in slopes else NOTHING,
+            _clean_text(sweep, pair),
+        ]
         lines.append([label(*pair, methods), *texts, *beside])
     title = (
         f"AUROC by {sweep.factor.axis}: contaminated model, all members, mean over benchmarks; "
         f"slope of its log-odds per doubling ({sweep.fixed})"
     )
-    shown = [short(level) for level in levels]
-    header = ["method", *shown, "slope", "clean model"]
+    level_texts = [short(level) for level in levels]
+    header = ["method", *level_texts, "slope", "clean model"]
     data = pd.concat([sweep.rows, sweep.unmeasured])
-    return Table(sweep.name, title, header, lines, data, [*shown[1:-1], "slope"])
+    return Table(sweep.name, title, header, lines, data, [*level_texts[1:-1], "slope"])
 
 
-def _value(row: Mapping[Any, Any]) -> str:
+def _value_text(row: Mapping[Any, Any]) -> str:
     return with_interval(row["value"], row["ci_low"], row["ci_high"])
 
 
-def _slope(row: Mapping[Any, Any]) -> str:
+def _slope_text(row: Mapping[Any, Any]) -> str:
     if math.isnan(row["slope"]):
         return str(row["note"])
     return with_interval(row["slope"], row["slope_low"], row["slope_high"])
 
 
-def _clean(sweep: Sweep, pair: tuple[str, str]) -> str:
+def _clean_text(sweep: Sweep, pair: tuple[str, str]) -> str:
     """The clean model's AUROC; the range of its values where conditions differ in it."""
     if pair[0] == BLIND:
         return NOTHING
     rows = control_rows(sweep.rows)
-    own = rows[(rows["method"] == pair[0]) & (rows["variant"] == pair[1])]
-    if own["value"].nunique() == 1:
-        return _value(own.iloc[0].to_dict())
-    ends = dict.fromkeys(f"{end:.2f}" for end in (own["value"].min(), own["value"].max()))
-    return " to ".join(ends) if len(own) else NOTHING
+    of_method = rows[(rows["method"] == pair[0]) & (rows["variant"] == pair[1])]
+    if of_method["value"].nunique() == 1:
+        return _value_text(of_method.iloc[0].to_dict())
+    ends = dict.fromkeys(
+        f"{end:.2f}" for end in (of_method["value"].min(), of_method["value"].max())
+    )
+    return " to ".join(ends) if len(of_method) else NOTHING

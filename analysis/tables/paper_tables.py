@@ -1,6 +1,6 @@
-"""The papers' tables, with their own figures beside ours.
+"""The papers' tables, with the papers' figures next to ours.
 
-The figures are in `analysis/papers/` (its README says where they are from). They are of another
+The figures are in `analysis/tables/papers/` (its README lists their sources). They are of another
 model on other data: a trend may be compared, a value may not.
 """
 
@@ -44,7 +44,7 @@ RATES = PaperTable(4, AUROC.name, "shi2024_table4_auroc_by_learning_rate.csv")
 
 @cache
 def figures(file: str) -> pd.DataFrame:
-    """A paper's table as it was printed: its first column, then one column a benchmark."""
+    """A paper's table as it was printed: its first column, then one column per benchmark."""
     return pd.read_csv(Path(__file__).with_name("papers") / file)
 
 
@@ -56,51 +56,55 @@ def method_tables(results: pd.DataFrame) -> list[Table]:
 def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
     """Table 4: AUROC of Min-K% by learning rate and benchmark.
 
-    `pooled` holds all conditions, as `pooled.parquet`. None where there is one learning rate only,
+    `pooled` contains all conditions, as `pooled.parquet`. None if there is only one learning rate,
     or none of the paper's benchmarks.
     """
-    shown = _measured(pooled, RATES.metric)
-    shown = shown[shown["method"] == MIN_K]
-    if (shown["variant"] == PAPERS_K).any():
-        shown = shown[shown["variant"] == PAPERS_K]
-    benchmarks = _shared(shown, RATES)
-    if not benchmarks or shown["learning_rate"].nunique() < 2:
+    rows = _measured(pooled, RATES.metric)
+    rows = rows[rows["method"] == MIN_K]
+    if (rows["variant"] == PAPERS_K).any():
+        rows = rows[rows["variant"] == PAPERS_K]
+    benchmarks = _shared_benchmarks(rows, RATES)
+    if not benchmarks or rows["learning_rate"].nunique() < 2:
         return None
-    shown = shown[shown["benchmark"].isin(benchmarks)].sort_values("learning_rate", kind="stable")
+    rows = rows[rows["benchmark"].isin(benchmarks)].sort_values("learning_rate", kind="stable")
     key = ["learning_rate", "condition", "variant"]
     lines = [
-        [f"{rate:g}", f"ours, {condition}", *_cells(part, benchmarks)]
-        for (rate, condition, _), part in shown.groupby(key, sort=True)
+        [f"{rate:g}", f"ours, {condition}", *_estimate_texts(condition_rows, benchmarks)]
+        for (rate, condition, _), condition_rows in rows.groupby(key, sort=True)
     ]
     for _, row in figures(RATES.file).iterrows():
-        lines.append([f"{row['learning_rate']:g}", SHI, *_printed(row, benchmarks)])
+        lines.append([f"{row['learning_rate']:g}", SHI, *_printed_texts(row, benchmarks)])
     return Table(
         "paper_table4",
         "AUROC of Min-K% by learning rate and benchmark, in the layout of Shi et al. 2024, "
         "table 4, whose own figures are of another model",
         ["learning rate", "source", *benchmarks],
         lines,
-        _with_papers(shown, RATES, benchmarks, MIN_K),
+        _with_paper_rows(rows, RATES, benchmarks, MIN_K),
     )
 
 
 def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
-    shown = _measured(results, paper.metric)
-    benchmarks = _shared(shown, paper)
+    rows = _measured(results, paper.metric)
+    benchmarks = _shared_benchmarks(rows, paper)
     if not benchmarks:
         return None
-    same = set(shown["benchmark"]) == {*_names(paper), ALL}
-    wanted = [*benchmarks, ALL] if same else benchmarks  # else the means are of other benchmarks
-    shown = shown[shown["benchmark"].isin(wanted)]
-    methods = methods_of(shown)
+    all_benchmarks_shared = set(rows["benchmark"]) == {*_paper_benchmarks(paper), ALL}
+    columns = (
+        [*benchmarks, ALL] if all_benchmarks_shared else benchmarks
+    )  # else the means are of other benchmarks
+    rows = rows[rows["benchmark"].isin(columns)]
+    methods = methods_of(rows)
     printed = figures(paper.file).set_index("method")
-    theirs = {name: [name, SHI, *_printed(row, wanted)] for name, row in printed.iterrows()}
-    ours = "ours, " + ", ".join(sorted(shown["model"].unique()))
+    theirs = {name: [name, SHI, *_printed_texts(row, columns)] for name, row in printed.iterrows()}
+    ours = "ours, " + ", ".join(sorted(rows["model"].unique()))
     lines = []
     for method, variants in groupby(methods, key=lambda pair: pair[0]):
         for _, variant in variants:
-            part = shown[(shown["method"] == method) & (shown["variant"] == variant)]
-            lines.append([label(method, variant, methods), ours, *_cells(part, wanted)])
+            method_rows = rows[(rows["method"] == method) & (rows["variant"] == variant)]
+            lines.append(
+                [label(method, variant, methods), ours, *_estimate_texts(method_rows, columns)]
+            )
         if method in theirs:
             lines.append(theirs.pop(method))
     lines += theirs.values()
@@ -108,9 +112,9 @@ def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
         f"paper_table{paper.number}",
         f"{title(paper.metric)} by method and benchmark, in the layout of Shi et al. 2024, table "
         f"{paper.number}, whose own figures are of another model",
-        ["method", "source", *("average" if name == ALL else name for name in wanted)],
+        ["method", "source", *("average" if name == ALL else name for name in columns)],
         lines,
-        _with_papers(shown, paper, wanted),
+        _with_paper_rows(rows, paper, columns),
     )
 
 
@@ -120,35 +124,37 @@ def _measured(results: pd.DataFrame, metric: str) -> pd.DataFrame:
     return results[chosen & (results["occurrences"] == ANY)]
 
 
-def _names(paper: PaperTable) -> list[str]:
+def _paper_benchmarks(paper: PaperTable) -> list[str]:
     return [name for name in figures(paper.file).columns[1:] if name != "average"]
 
 
-def _shared(shown: pd.DataFrame, paper: PaperTable) -> list[str]:
+def _shared_benchmarks(rows: pd.DataFrame, paper: PaperTable) -> list[str]:
     """The paper's benchmarks that were measured, in the paper's order."""
-    ours = set(shown["benchmark"])
-    return [name for name in _names(paper) if name in ours]
+    ours = set(rows["benchmark"])
+    return [name for name in _paper_benchmarks(paper) if name in ours]
 
 
-def _cells(part: pd.DataFrame, benchmarks: list[str]) -> list[str]:
-    rows = part[["benchmark", *ESTIMATE]].itertuples(index=False)
-    texts = {benchmark: estimate_text(*estimate) for benchmark, *estimate in rows}
+def _estimate_texts(rows: pd.DataFrame, benchmarks: list[str]) -> list[str]:
+    estimates = rows[["benchmark", *ESTIMATE]].itertuples(index=False)
+    texts = {benchmark: estimate_text(*estimate) for benchmark, *estimate in estimates}
     return [texts.get(name, NOTHING) for name in benchmarks]
 
 
-def _printed(row: pd.Series[Any], benchmarks: list[str]) -> list[str]:
+def _printed_texts(row: pd.Series[Any], benchmarks: list[str]) -> list[str]:
     return [f"{row['average' if name == ALL else name]:.2f}" for name in benchmarks]
 
 
-def _with_papers(
-    shown: pd.DataFrame, paper: PaperTable, benchmarks: list[str], method: str | None = None
+def _with_paper_rows(
+    ours: pd.DataFrame, paper: PaperTable, benchmarks: list[str], method: str | None = None
 ) -> pd.DataFrame:
-    """Our rows and the paper's, told apart by the column `source`; what it doesn't say is empty."""
+    """Returns our rows and the paper's, marked by the column `source`; unknown values are empty."""
     printed = figures(paper.file).rename(columns={"average": ALL})
-    kept = printed[[printed.columns[0], *benchmarks]]
-    theirs = kept.melt(printed.columns[0], var_name="benchmark", value_name="value").assign(
+    of_benchmarks = printed[[printed.columns[0], *benchmarks]]
+    theirs = of_benchmarks.melt(
+        printed.columns[0], var_name="benchmark", value_name="value"
+    ).assign(
         source=SHI, metric=paper.metric, checkpoint=CONTAMINATED, occurrences=ANY, model="LLaMA-7B"
     )
     theirs = theirs if method is None else theirs.assign(method=method)
-    both = [*shown.assign(source="ours").to_dict("records"), *theirs.to_dict("records")]
-    return pd.DataFrame(both, columns=["source", *shown.columns])
+    both = [*ours.assign(source="ours").to_dict("records"), *theirs.to_dict("records")]
+    return pd.DataFrame(both, columns=["source", *ours.columns])

@@ -18,19 +18,19 @@ from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
 
 
-def condition_tables(made: Statistics, condition: str) -> list[Table]:
+def condition_tables(statistics: Statistics, condition: str) -> list[Table]:
     """The best method against each other one, scores over occurrences, swapped replicates."""
     comparisons, trends, replicates = (
         table[table["condition"] == condition]
-        for table in (made.comparisons, made.trends, made.replicates)
+        for table in (statistics.comparisons, statistics.trends, statistics.replicates)
     )
-    found = [
+    candidates = [
         comparison_table(comparisons),
         trend_table(trends[trends["over"] == OCCURRENCES], "trend_over_occurrences"),
         replicates_table(replicates),
-        unflagged_table(made.pooled, made.unflagged, condition),
+        unflagged_table(statistics.pooled, statistics.unflagged, condition),
     ]
-    return [table for table in found if table is not None]
+    return [table for table in candidates if table is not None]
 
 
 def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: str) -> Table | None:
@@ -44,7 +44,7 @@ def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: st
             *(row[name] for name in ESTIMATE)
         )
         for kind, table in kinds.items()
-        for row in table[_over_all(table, condition)].to_dict("records")
+        for row in table[_is_over_all(table, condition)].to_dict("records")
     }
     columns = [(kind, checkpoint) for checkpoint in (CONTAMINATED, CLEAN) for kind in kinds]
     methods = methods_of(rows)
@@ -56,22 +56,24 @@ def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: st
     members, nonmembers = (int(rows[name].iloc[0]) for name in COUNTS)
     title = (
         f"AUROC with and without the flagged examples ({members} members and {nonmembers} "
-        "non-members share text with a corpus beside their copies), mean over benchmarks"
+        "non-members share text with a corpus apart from their copies), mean over benchmarks"
     )
     return Table("without_flagged", title, header, lines, rows)
 
 
-def _over_all(rows: pd.DataFrame, condition: str) -> pd.Series[bool]:
+def _is_over_all(rows: pd.DataFrame, condition: str) -> pd.Series[bool]:
     """Which rows are AUROCs over all members and benchmarks of a condition."""
-    place = {"condition": condition, "metric": AUROC.name, "benchmark": ALL, "occurrences": ANY}
-    return (rows[[*place]] == pd.Series(place)).all(axis=1)
+    selected = {"condition": condition, "metric": AUROC.name, "benchmark": ALL, "occurrences": ANY}
+    return (rows[[*selected]] == pd.Series(selected)).all(axis=1)
 
 
 def series_tables(trends: pd.DataFrame) -> list[Table]:
-    """How AUROC follows what varies between conditions: a table a series, named by its first."""
-    rest = trends[trends["over"] != OCCURRENCES].groupby(["over", "condition"], sort=False)
-    found = [trend_table(rows, f"trend_over_{over}-{series}") for (over, series), rows in rest]
-    return [table for table in found if table is not None]
+    """Returns a table per series of how AUROC follows the factor."""
+    by_series = trends[trends["over"] != OCCURRENCES].groupby(["over", "condition"], sort=False)
+    candidates = [
+        trend_table(rows, f"trend_over_{over}-{series}") for (over, series), rows in by_series
+    ]
+    return [table for table in candidates if table is not None]
 
 
 def comparison_table(comparisons: pd.DataFrame) -> Table | None:
@@ -80,21 +82,21 @@ def comparison_table(comparisons: pd.DataFrame) -> Table | None:
     if rows.empty:
         return None
     methods = sorted({*rows["method_a"], *rows["method_b"]})
-    best = max(methods, key=lambda method: _lead(rows, method))
-    own = rows[(rows["method_a"] == best) | (rows["method_b"] == best)]
-    lines = [_difference(row, best) for row in own.to_dict("records")]
+    best = max(methods, key=lambda method: _total_lead(rows, method))
+    of_best = rows[(rows["method_a"] == best) | (rows["method_b"] == best)]
+    lines = [_difference_line(row, best) for row in of_best.to_dict("records")]
     header = [f"{best} less …", "difference in AUROC", "p", "p, corrected"]
     title = (
         f"{best}, whose AUROC is the highest, less each other method: all members, mean over "
         "benchmarks, paired bootstrap, two-sided p, corrected for all pairs of methods by max-T"
     )
-    return Table("comparisons", title, header, lines, own)
+    return Table("comparisons", title, header, lines, of_best)
 
 
 def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
     """Kendall's τ, the slope, and where AUROC reaches 0.75; None where nothing varies.
 
-    A method without a slope has a row whose note says what the data lack.
+    A method without a slope has a row whose note explains what the data lack.
     """
     rows = trends[(trends["benchmark"] == ALL) & (trends["levels"] > 1)]
     rows = rows[rows["slope"].notna() | (rows["note"] != ONE_DOSE)]
@@ -102,7 +104,7 @@ def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
         return None
     over = str(rows["over"].iloc[0])
     methods = list(zip(rows["method"], rows["variant"], strict=True))
-    lines = [_trend(row, methods) for row in rows.to_dict("records")]
+    lines = [_trend_line(row, methods) for row in rows.to_dict("records")]
     tested = "p of τ" if over == OCCURRENCES else "p of the slope"
     header = ["method", "Kendall's τ", "slope [95%]", tested, "reaches 0.75 at", "note"]
     title = (
@@ -117,10 +119,10 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     if replicates.empty:
         return None
     numbers = sorted(replicates["occurrences"].unique())
-    found = in_against_out(replicates, ["method", "variant", "occurrences"])
+    summary = in_against_out(replicates, ["method", "variant", "occurrences"])
     texts = {
         key: f"{mean:.2f} ± {error:.2f} ({share:.0%})"
-        for key, mean, error, _, share in found.itertuples(name=None)
+        for key, mean, error, _, share in summary.itertuples(name=None)
     }
     methods = list(dict.fromkeys((method, variant) for method, variant, _ in texts))
     lines = [
@@ -131,45 +133,50 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
         "Score when in less score when out, in standard deviations of the non-members, by "
         "occurrences: mean ± standard error (share of the examples above 0)"
     )
-    return Table("replicates", title, ["method", *map(str, numbers)], lines, found.reset_index())
+    return Table("replicates", title, ["method", *map(str, numbers)], lines, summary.reset_index())
 
 
 def in_against_out(replicates: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """How much higher an example scores when it was in: an example counts once, whatever the seeds.
 
-    One row a group, in columns mean, standard_error, examples and share_above_0.
+    One row per group, with columns mean, standard_error, examples and share_above_0.
     """
     examples = replicates.groupby([*by, "example_id"], sort=False)["difference"].mean()
     grouped = examples.groupby(by, sort=False)
-    found = grouped.agg(["mean", "sem", "count", lambda d: (d > 0).mean()])
-    found.columns = ["mean", "standard_error", "examples", "share_above_0"]
-    return found
+    summary = grouped.agg(["mean", "sem", "count", lambda d: (d > 0).mean()])
+    summary.columns = ["mean", "standard_error", "examples", "share_above_0"]
+    return summary
 
 
-def _lead(rows: pd.DataFrame, method: str) -> float:
+def _total_lead(rows: pd.DataFrame, method: str) -> float:
     """The sum of a method's AUROC less each other's."""
     above = rows.loc[rows["method_a"] == method, "difference"].sum()
     below = rows.loc[rows["method_b"] == method, "difference"].sum()
     return float(above - below)
 
 
-def _difference(row: dict[Any, Any], best: str) -> list[str]:
+def _difference_line(row: dict[Any, Any], best: str) -> list[str]:
     other, value, low, high = (row[c] for c in ("method_b", "difference", "ci_low", "ci_high"))
     if other == best:
         other, value, low, high = row["method_a"], -value, -high, -low
-    return [other, with_interval(value, low, high), _p(row["p_value"]), _p(row["p_max_t"])]
+    return [
+        other,
+        with_interval(value, low, high),
+        _p_text(row["p_value"]),
+        _p_text(row["p_max_t"]),
+    ]
 
 
-def _trend(row: dict[Any, Any], methods: Methods) -> list[str]:
+def _trend_line(row: dict[Any, Any], methods: Methods) -> list[str]:
     reached = NOTHING if math.isnan(row["reaches"]) else f"{row['reaches']:.3g}"
     slope = with_interval(row["slope"], row["slope_low"], row["slope_high"])
     slope = NOTHING if math.isnan(row["slope"]) else slope
     tau = NOTHING if math.isnan(row["tau"]) else f"{row['tau']:.2f}"
     name = label(row["method"], row["variant"], methods)
-    return [name, tau, slope, _p(row["p_value"]), reached, row["note"]]
+    return [name, tau, slope, _p_text(row["p_value"]), reached, row["note"]]
 
 
-def _p(value: float) -> str:
+def _p_text(value: float) -> str:
     if math.isnan(value):
         return NOTHING
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

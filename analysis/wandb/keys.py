@@ -5,10 +5,10 @@
     auroc/min_k/boolq                       all members, contaminated model  (summary)
     clean/auroc/min_k/boolq                 the same on the clean model; also the blind baseline's
     by_occurrences/8/auroc/min_k/boolq      members with 8 occurrences, contaminated model (summary)
-    by_occurrences/auroc/min_k/boolq        a point a number, over the metric occurrences  (history)
+    by_occurrences/auroc/min_k/boolq        a point per number, over occurrences     (history)
     ci_low/…  ci_high/…                     the interval's ends of the others (by number: history)
     p_control/clean/auroc/min_k/boolq       a control's corrected p-value    (summary)
-    needs/tpr_at_fpr_0.001/min_k/boolq      in its place, where the examples can't carry it
+    needs/tpr_at_fpr_0.001/min_k/boolq      instead, where there are too few examples
     n_members/boolq  n_nonmembers/boolq     what stands behind them; by_occurrences/n_members/boolq
 
 A method goes by its label: with its variant where the results have several of them.
@@ -38,40 +38,42 @@ Values = dict[str, Any]
 
 def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Label → method, variant and `default`, of all methods in the results."""
-    found = results[["method", "variant", "default"]].drop_duplicates().to_dict("records")
-    pairs = [(row["method"], row["variant"]) for row in found]
-    return {label(*pair, pairs): row for pair, row in zip(pairs, found, strict=True)}
+    methods = results[["method", "variant", "default"]].drop_duplicates().to_dict("records")
+    pairs = [(row["method"], row["variant"]) for row in methods]
+    return {label(*pair, pairs): row for pair, row in zip(pairs, methods, strict=True)}
 
 
 def summary(results: pd.DataFrame) -> Values:
     """The keys of one cell's results over all members, and by number of occurrences."""
-    shown = results[(results["checkpoint"] == CONTAMINATED) & (results["needs"] == "")]
+    contaminated = results[(results["checkpoint"] == CONTAMINATED) & (results["needs"] == "")]
     pairs = methods_of(results)
     by_occurrences = {
         f"{BY_OCCURRENCES}{row.occurrences}/{_key(row, pairs)}": float(row.value)
-        for row in shown[shown["occurrences"] != ANY].itertuples()
+        for row in contaminated[contaminated["occurrences"] != ANY].itertuples()
     }
     return {**_values(results[results["occurrences"] == ANY], pairs), **by_occurrences}
 
 
 def curves(results: pd.DataFrame) -> list[Values]:
-    """One row a number of occurrences, in order: that metric, and the keys at that number."""
+    """Returns one row per number of occurrences, in order, with the keys at that number."""
     rows, pairs = [], methods_of(results)
     for number in sorted(set(results["occurrences"]) - {ANY}, key=occurrences_order):
-        found = _values(results[results["occurrences"] == number], pairs)
-        rows.append({OCCURRENCES: int(number), **{BY_OCCURRENCES + k: v for k, v in found.items()}})
+        values = _values(results[results["occurrences"] == number], pairs)
+        rows.append(
+            {OCCURRENCES: int(number), **{BY_OCCURRENCES + k: v for k, v in values.items()}}
+        )
     return rows
 
 
 def rows_of(
     summary: Mapping[str, Any], history: Iterable[Mapping[str, Any]], cell: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The rows of the results table that a run's keys hold.
+    """Returns the rows of the results table from a run's keys.
 
     `cell` is the run's config node of that name: the cell's facts, and `methods`, its labels.
     """
     by_number: dict[str, dict[str, Any]] = {}
-    for line in history:  # what was logged again (a report made anew) counts once, the last
+    for line in history:  # of repeated logs (a report written again) the last counts
         if OCCURRENCES in line:
             keys = [key for key in line if key.startswith(BY_OCCURRENCES)]
             values = {key.removeprefix(BY_OCCURRENCES): line[key] for key in keys}
@@ -81,9 +83,9 @@ def rows_of(
     return [row for number in numbers for row in _rows(by_number[number], number, cell)]
 
 
-def _values(part: pd.DataFrame, pairs: Methods) -> Values:
+def _values(rows: pd.DataFrame, pairs: Methods) -> Values:
     values: Values = {}
-    for row in part.itertuples():
+    for row in rows.itertuples():
         key = _key(row, pairs)
         key = key if row.checkpoint == CONTAMINATED else f"{row.checkpoint}/{key}"
         if row.needs:
@@ -104,7 +106,7 @@ def _key(row: Any, pairs: Methods) -> str:
 def _rows(
     values: Mapping[str, Any], occurrences: str, cell: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """One row a key of an estimate; other keys (the training's, media) are passed over."""
+    """Yields one row per key of an estimate; other keys (the training's, media) are skipped."""
     for logged, value in values.items():
         key = logged.removeprefix(f"{NEEDS}/")
         needs = value if key != logged else ""

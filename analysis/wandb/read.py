@@ -1,4 +1,4 @@
-"""The results that runs in Weights & Biases hold: of a project online, or of offline records.
+"""Reads results back from Weights & Biases: a project online, or offline records.
 
 Online they come by the public API, offline by `wandb leet inspect`, the record's supported reader.
 """
@@ -31,8 +31,8 @@ from contamination.core.report.tables import write_tables
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run that holds a cell's results; reading the history costs a request or a process."""
+class CellRun:
+    """A run with a cell's results; reading the history costs a request or a process."""
 
     id: str
     cell: Mapping[str, Any]
@@ -48,36 +48,38 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
     """
     runs = read_runs(stage)
     if not runs:
-        of = f" of {stage.experiment}" if stage.experiment else ""
+        of_experiment = f" of {stage.experiment}" if stage.experiment else ""
         raise DataError(
-            f"{stage.local or stage.project} holds no run with results{of}: give a project or "
-            "folder that an analysis with wandb.mode=online or offline has written to."
+            f"{stage.local or stage.project} contains no run with results{of_experiment}: give "
+            "a project or folder that an analysis with wandb.mode=online or offline has written to."
         )
-    names = [run.cell["cell"] for run in runs]
+    cell_names = [run.cell["cell"] for run in runs]
     rows = []
-    for name, run in zip(names, runs, strict=True):
-        own = name + f"-{run.id}" * (names.count(name) > 1)  # each of another experiment
-        rows += rows_of(run.summary, run.history(), {**run.cell, "cell": own})
+    for name, run in zip(cell_names, runs, strict=True):
+        unique_name = name + f"-{run.id}" * (
+            cell_names.count(name) > 1
+        )  # each of another experiment
+        rows += rows_of(run.summary, run.history(), {**run.cell, "cell": unique_name})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def read_runs(stage: WandbReport) -> list[Run]:
+def read_runs(stage: WandbReport) -> list[CellRun]:
     """The runs with a cell's results, one an id, in order of the cells' names."""
-    found = offline_runs(Path(stage.local)) if stage.local else _online_runs(stage)
-    newest = {run.id: run for run in found}
+    every_run = offline_runs(Path(stage.local)) if stage.local else _online_runs(stage)
+    newest = {run.id: run for run in every_run}
     wanted = [r for r in newest.values() if stage.experiment in (None, r.cell["experiment"])]
     return sorted(wanted, key=lambda run: (run.cell["cell"], run.id))
 
 
-def offline_runs(folder: Path) -> Iterable[Run]:
-    """The offline records below `folder` that hold results, the oldest first."""
+def offline_runs(folder: Path) -> Iterable[CellRun]:
+    """Yields the offline records with results below `folder`, the oldest first."""
     remedy = "there is no such folder. Give one of offline runs, such as runs/wandb."
     require(folder.is_dir(), "local", str(folder), remedy)
     for path in sorted(folder.glob("offline-run-*/run-*.wandb")):
-        (whole,) = _inspect(path, "--summary")
-        cell = whole.get("config", {}).get("cell")
+        (record,) = _inspect(path, "--summary")
+        cell = record.get("config", {}).get("cell")
         if cell is not None:
-            yield Run(whole["run_id"], cell, whole["summary"], partial(_history, path))
+            yield CellRun(record["run_id"], cell, record["summary"], partial(_history, path))
 
 
 def _history(path: Path) -> Iterable[Mapping[str, Any]]:
@@ -98,25 +100,25 @@ def _inspect(path: Path, *more: str) -> list[dict[str, Any]]:
     return [json.loads(done.stdout)] if more else list(map(json.loads, done.stdout.splitlines()))
 
 
-def _online_runs(stage: WandbReport) -> Iterable[Run]:
+def _online_runs(stage: WandbReport) -> Iterable[CellRun]:
     """The project's runs by the public API, the oldest first."""
     import wandb
 
-    place = f"{stage.entity}/{stage.project}" if stage.entity else str(stage.project)
+    project = f"{stage.entity}/{stage.project}" if stage.entity else str(stage.project)
     try:
-        for run in wandb.Api().runs(place, order="+created_at"):
+        for run in wandb.Api().runs(project, order="+created_at"):
             cell = run.config.get("cell")
             if cell is not None:
-                yield Run(run.id, cell, dict(run.summary), partial(_by_occurrences, run))
+                yield CellRun(run.id, cell, dict(run.summary), partial(_occurrences_history, run))
     except (wandb.errors.Error, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(
-            f"project={place} can't be read ({reason}): check its name and owner, and log in with "
-            "`wandb login`."
+            f"project={project} can't be read ({reason}): check its name and owner, and log in "
+            "with `wandb login`."
         ) from error
 
 
-def _by_occurrences(run: Any) -> Iterable[Mapping[str, Any]]:
+def _occurrences_history(run: Any) -> Iterable[Mapping[str, Any]]:
     """All rows of the history, not a sample; those of the training are left out."""
     return [row for row in run.scan_history() if row.get(OCCURRENCES) is not None]
 
@@ -127,21 +129,23 @@ def write_wandb_report(stage: WandbReport) -> Artifact:
     digest = hashlib.sha256(results.to_csv(index=False).encode()).hexdigest()
     name = f"wandb-{stage.experiment or stage.project or 'local'}"
     folder = locate(Path(stage.runs), KIND, name, stage, {"results": digest})
-    return build(folder, stage, {"results": digest}, lambda folder: _make(folder, name, results))
+    return build(
+        folder, stage, {"results": digest}, lambda folder: _write_report(folder, name, results)
+    )
 
 
-def _make(folder: Path, name: str, results: pd.DataFrame) -> Built:
+def _write_report(folder: Path, name: str, results: pd.DataFrame) -> Built:
     results.to_parquet(folder / RESULTS, index=False)
-    parts = {str(cell): part for cell, part in results.groupby("cell", sort=False)}
-    tables = {cell: cell_tables(part) for cell, part in parts.items()}
+    parts = {str(cell): rows for cell, rows in results.groupby("cell", sort=False)}
+    tables = {cell: cell_tables(rows) for cell, rows in parts.items()}
     rates = learning_rate_table(results.assign(condition=results["cell"]))
     if rates is not None:
         tables[""] = [rates]
     written = write_tables(folder / TABLES, tables)
     text = [f"# {name}: detection of contamination, as logged to Weights & Biases"]
-    for cell, some in tables.items():
+    for cell, tables_of_cell in tables.items():
         text.append(f"## {cell or 'Over all cells'}")
-        text += [f"### {table.title}\n\n{table.markdown()}" for table in some]
+        text += [f"### {table.title}\n\n{table.markdown()}" for table in tables_of_cell]
     write_text(folder / REPORT, "\n\n".join(text) + "\n")
     content = [RESULTS, REPORT, *(str(path.relative_to(folder)) for path in written)]
     return Built(content, {"cells": len(parts), "estimates": len(results)})

@@ -1,4 +1,4 @@
-"""The mirror of the results in Weights & Biases: one run a cell, the one that its training made.
+"""The mirror of the results in Weights & Biases: one run per cell, the one of its training.
 
 Online, that run is continued. Offline, its record is a second folder with the same id, which
 `wandb sync` joins to the first.
@@ -18,6 +18,7 @@ import pandas as pd
 
 from contamination.analysis.cells import CONTAMINATED, Cell
 from contamination.analysis.config import AnalysisStage
+from contamination.analysis.factors import factor_values
 from contamination.analysis.report_folder import CHARTS, Report
 from contamination.analysis.statistics.trends import OCCURRENCES
 from contamination.analysis.tables.estimates import cell_tables
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 HIDDEN = (*ENDS, *SIZES, NEEDS, P_VALUE)
 """Keys that get no panel of their own."""
 ANALYSE = "analyse"
-"""The type of a run that no training made."""
+"""The type of a run without a training."""
 
 
 def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
@@ -55,13 +56,22 @@ def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
     trained = _training_runs(stage, cells)
     try:
         for cell in cells:
-            named = {name for each in cells for name in (each.name, each.condition)}
-            others = named - {cell.name, cell.condition}  # how the others' charts' names end
-            part = report.results[report.results["cell"] == cell.name]
-            config = {"cell": {**_facts(stage, cell), "methods": labels(part)}}
+            named = {
+                name
+                for cell_or_other in cells
+                for name in (cell_or_other.name, cell_or_other.condition)
+            }
+            names_of_others = named - {
+                cell.name,
+                cell.condition,
+            }  # how the others' charts' names end
+            rows = report.results[report.results["cell"] == cell.name]
+            config = {"cell": {**_facts(stage, cell), "methods": labels(rows)}}
             with _run(stage, trained[cell.name], config) as run:
-                _log(run, part)
-                _attach(run, cell, cell_tables(part), report.artifact.path / CHARTS, others)
+                _log(run, rows)
+                _attach(
+                    run, cell, cell_tables(rows), report.artifact.path / CHARTS, names_of_others
+                )
                 run.summary.update(dict(trained[cell.name].last))
     except wandb.errors.Error as error:
         log.warning(
@@ -92,14 +102,14 @@ def _log(run: Any, results: pd.DataFrame) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Trained:
-    """The run that a cell's training made (`training.metrics` says how it is named)."""
+    """The run of a cell's training (named by `training.metrics`)."""
 
     id: str
     name: str
     group: str
     job_type: str
     last: Mapping[str, float]
-    """The training's own summary: said again, since a run's summary is kept as a whole."""
+    """The training's own summary: repeated, since a run's summary is replaced as a whole."""
 
 
 def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Trained]:
@@ -111,14 +121,14 @@ def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Tr
     for cell in cells:
         model = by_digest[cell.digests["model"]]
         name = model.artifact.path.resolve().name
-        alone = digests.count(cell.digests["model"]) == 1
-        own = "" if alone else f"-{cell.digests[CONTAMINATED][:6]}"
-        identity = name.rsplit("-", 1)[-1] + own
+        is_only_cell = digests.count(cell.digests["model"]) == 1
+        suffix = "" if is_only_cell else f"-{cell.digests[CONTAMINATED][:6]}"
+        identity = name.rsplit("-", 1)[-1] + suffix
         runs[cell.name] = _Trained(
             id=identity,
-            name=name + own,
+            name=name + suffix,
             group=str(model.config["name"]),
-            job_type=TRAIN if alone else ANALYSE,
+            job_type=TRAIN if is_only_cell else ANALYSE,
             last=_last(model),
         )
     return runs
@@ -126,12 +136,12 @@ def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Tr
 
 def _last(model: Checkpoint) -> dict[str, float]:
     """The last numbers of each kind, under the keys that `training.metrics` gives them."""
-    found: dict[str, float] = {}
+    last_values: dict[str, float] = {}
     for kind, table in (("train", model.metrics), ("eval", model.evaluations)):
         for name in table.columns.drop("step"):
-            known = table[name].dropna()
-            found |= {f"{kind}/{name}": float(known.iloc[-1])} if len(known) else {}
-    return found
+            measured = table[name].dropna()
+            last_values |= {f"{kind}/{name}": float(measured.iloc[-1])} if len(measured) else {}
+    return last_values
 
 
 @contextmanager
@@ -148,30 +158,37 @@ def _run(stage: AnalysisStage, trained: _Trained, config: Mapping[str, Any]) -> 
 def _facts(stage: AnalysisStage, cell: Cell) -> dict[str, Any]:
     """What runs are grouped and filtered by, such as `cell.learning_rate`."""
     values = {field.name: getattr(cell, field.name) for field in dataclasses.fields(cell)}
+    values |= factor_values(cell)
     facts = {k: v for k, v in values.items() if isinstance(v, str | int | float)}
     measured = {"draws": stage.analysis.draws, "confidence": stage.analysis.confidence}
     facts = {"experiment": stage.name, "cell": facts.pop("name"), **facts, **measured}
     return {**facts, "artifacts": dict(cell.digests)}
 
 
-def _attach(run: Any, cell: Cell, tables: Sequence[Table], charts: Path, others: set[str]) -> None:
+def _attach(
+    run: Any, cell: Cell, tables: Sequence[Table], charts: Path, names_of_others: set[str]
+) -> None:
     """The cell's tables, and all charts but other cells' and conditions': to look at and as files.
 
-    The report's own table files hold every cell, which would be too much for each run.
+    The report's own table files contain every cell, which would be too much for each run.
     """
     import wandb
 
-    found = sorted(charts.iterdir()) if charts.is_dir() else []
-    own = [path for path in found if not any(path.stem.endswith(f"-{name}") for name in others)]
-    shown: dict[str, Any] = {
+    every_chart = sorted(charts.iterdir()) if charts.is_dir() else []
+    charts_of_cell = [
+        path
+        for path in every_chart
+        if not any(path.stem.endswith(f"-{name}") for name in names_of_others)
+    ]
+    media: dict[str, Any] = {
         f"tables/{table.name}": wandb.Table(list(table.header), list(map(list, table.lines)))
         for table in tables
     }
-    shown |= {f"charts/{p.stem}": wandb.Image(str(p)) for p in own if p.suffix == ".png"}
-    run.log(shown)
+    media |= {f"charts/{p.stem}": wandb.Image(str(p)) for p in charts_of_cell if p.suffix == ".png"}
+    run.log(media)
     record = Path(run.dir)
     (record / "charts").mkdir(exist_ok=True)
     files = write_tables(record / "tables", {cell.name: tables})
-    files += [Path(copy(path, record / "charts")) for path in own]
+    files += [Path(copy(path, record / "charts")) for path in charts_of_cell]
     for path in files:
         run.save(str(path), base_path=run.dir, policy="now")

@@ -6,20 +6,15 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from contamination.analysis.factors import BY_COLUMN, FACTORS, Factor
 from contamination.core.errors import ConfigError, require, said
 from contamination.core.statistics.estimates import ALL
 
 NAME = "Contamination"
-FACTORS = {
-    "learning_rate": "the learning rate",
-    "budget_tokens": "the corpus's tokens",
-    "mean_occurrences": "the mean occurrences",
-}
-"""The cell's facts that sweeps vary (config node `cell`), and how charts call them."""
 
 
 @dataclass(frozen=True)
-class ViewConfig:
+class WandbViewConfig:
     """The view's project, and what its charts show."""
 
     project: str = "contamination-testbed"
@@ -33,7 +28,7 @@ class ViewConfig:
     benchmark: str = ALL
 
 
-def save_view(config: ViewConfig) -> str:
+def save_view(config: WandbViewConfig) -> str:
     """Make the view in the project; its address.
 
     Raises:
@@ -56,7 +51,7 @@ def save_view(config: ViewConfig) -> str:
         ) from error
 
 
-def build_view(config: ViewConfig, entity: str) -> Any:
+def build_view(config: WandbViewConfig, entity: str) -> Any:
     """The view, not yet saved: AUROC against occurrences and each factor, and the controls."""
     from wandb_workspaces import workspaces
     from wandb_workspaces.reports.v2 import interface as charts
@@ -68,11 +63,11 @@ def build_view(config: ViewConfig, entity: str) -> Any:
         y=[f"by_occurrences/{key}" for key in keys],
         log_x=True,
     )
-    found = [_against(charts, factor, key) for factor in FACTORS for key in keys]
+    factor_panels = [_scatter_panel(charts, factor, key) for factor in FACTORS for key in keys]
     controls = [f"clean/{key}" for key in keys] + [
         f"clean/{config.metric}/blind/{config.benchmark}"
     ]
-    beside = [_against(charts, "learning_rate", key) for key in controls]
+    beside = [_scatter_panel(charts, BY_COLUMN["learning_rate"], key) for key in controls]
     runs: dict[str, Any] = {"groupby": [workspaces.Config("cell.condition")]}
     if config.experiment is not None:
         runs["filters"] = [workspaces.Metric("Group") == config.experiment]
@@ -81,18 +76,18 @@ def build_view(config: ViewConfig, entity: str) -> Any:
         project=config.project,
         name=NAME if config.experiment is None else f"{NAME}: {config.experiment}",
         sections=[
-            workspaces.Section(name="Sweeps", panels=[curves, *found], is_open=True),
+            workspaces.Section(name="Sweeps", panels=[curves, *factor_panels], is_open=True),
             workspaces.Section(name="Controls: 0.5 is expected", panels=beside, is_open=True),
         ],
         runset_settings=workspaces.RunsetSettings(**runs),
     )
 
 
-def _against(charts: Any, factor: str, key: str) -> Any:
-    """A point a run: a key of its summary against one of its facts, logarithmic."""
+def _scatter_panel(charts: Any, factor: Factor, key: str) -> Any:
+    """Returns a panel with a point per run: a key of its summary against a fact, on a log axis."""
     return charts.ScatterPlot(
-        title=f"{key} by {FACTORS[factor]}",
-        x=charts.Config(f"cell.{factor}"),
+        title=f"{key} by {factor.axis}",
+        x=charts.Config(f"cell.{factor.column}"),
         y=charts.SummaryMetric(key),
         log_x=True,
     )

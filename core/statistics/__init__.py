@@ -1,1 +1,1 @@
-"""TODO."""
+"""Bootstrap draws, metrics with intervals, clusters and corrected tests."""

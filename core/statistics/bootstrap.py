@@ -5,7 +5,7 @@ kept as how often each example was drawn, so one `Resample` serves every method,
 metric on the same examples: their differences are paired by construction.
 
 Shapes: D draws, M members, N non-members. Per method and draw the cost is O(M + N) after one sort:
-counts are accumulated in descending order of score, and every metric is made of those sums
+counts are accumulated in descending order of score, and every metric is computed from those sums
 (the same numbers as the D×M · M×N product with the 1/½/0 comparison matrix, without the matrix).
 
 Counts are float32: sums of at most 2**24 examples are exact in it, and it halves the memory that
@@ -27,9 +27,9 @@ Scores = NDArray[np.float64]
 Counts = NDArray[np.float32]
 
 DRAWS_AT_ONCE = 250
-"""Draws of `draw_named_counts` that are made together: it bounds memory, and seeds the streams."""
+"""Draws of `draw_named_counts` per batch: it bounds memory, and seeds the streams."""
 WINDOW = 1.5
-"""Expected arrivals of a name in one window of `draw_named_counts`; seldom is a second needed."""
+"""Expected arrivals of a name per window of `draw_named_counts`; a second is rarely needed."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Ranked:
 
 
 def draw_counts(examples: int, draws: int, seed: int) -> Counts:
-    """How often each of `examples` is drawn in `draws` resamples (draws × examples)."""
+    """Returns how often each of `examples` is drawn in `draws` resamples (draws × examples)."""
     picked = np.random.default_rng(seed).integers(0, examples, (draws, examples))
     picked += np.arange(draws)[:, None] * examples
     counts = np.bincount(picked.ravel(), minlength=draws * examples)
@@ -68,8 +68,8 @@ def draw_named_counts(names: Sequence[str], draws: int, seed: int) -> Counts:
     Every name has a Poisson process of its own, seeded by the name. A draw is the first n arrivals
     at n names. Each next arrival is at any of the names with equal probability, so that for a
     single set this is the usual draw with replacement to its own size. Two sets see the same
-    arrivals at the names that both hold: what is measured on both is paired, whatever else they
-    hold. A set's draws depend on no other set.
+    arrivals at the names that they share: what is measured on both is paired, whatever else they
+    contain. A set's draws depend on no other set.
 
     Args:
         names: the examples' names (n), all different.
@@ -109,8 +109,8 @@ def _arrivals(names: Sequence[str], seed: int) -> tuple[NDArray[np.intp], NDArra
         arrived = rng.poisson(WINDOW, DRAWS_AT_ONCE)
         draws.append(np.repeat(np.arange(DRAWS_AT_ONCE), arrived))
         times.append(rng.random(len(draws[-1])))
-    places = np.repeat(np.arange(len(names)), [len(part) for part in draws])
-    return np.concatenate(draws), places, np.concatenate(times)
+    positions = np.repeat(np.arange(len(names)), [len(part) for part in draws])
+    return np.concatenate(draws), positions, np.concatenate(times)
 
 
 def resample(members: int, nonmembers: int, draws: int, seed: int) -> Resample:
@@ -122,33 +122,33 @@ def resample(members: int, nonmembers: int, draws: int, seed: int) -> Resample:
 
 
 @dataclass(frozen=True)
-class Side:
+class RankedSide:
     """The members or the non-members in descending order, and their accumulated counts."""
 
     scores: Scores
     sums: Counts
 
 
-def ranked_side(scores: Scores, drawn: Counts) -> Side:
-    """Sort one side's scores and accumulate the draws' counts in that order, from zero."""
+def ranked_side(scores: Scores, drawn: Counts) -> RankedSide:
+    """Sorts one side's scores and accumulates the draws' counts in that order, from zero."""
     order = np.argsort(-scores)
     sums = np.zeros((len(drawn), len(order) + 1), np.float32)
     np.cumsum(drawn[:, order], axis=1, out=sums[:, 1:])
-    return Side(scores[order], sums)
+    return RankedSide(scores[order], sums)
 
 
 def rank(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
-    """Sort one method's scores and accumulate the draws' counts in that order."""
+    """Sorts one method's scores and accumulates the draws' counts in that order."""
     return joined(ranked_side(members, drawn.members), ranked_side(nonmembers, drawn.nonmembers))
 
 
-def joined(members: Side, nonmembers: Side) -> Ranked:
-    """Both sides together: the non-members' is the same beside the members of each dose."""
+def joined(members: RankedSide, nonmembers: RankedSide) -> Ranked:
+    """Returns both sides together; members of different doses share the non-members' side."""
     return Ranked(members.scores, nonmembers.scores, members.sums, nonmembers.sums)
 
 
 def intervals(draws: Scores, confidence: float) -> tuple[Scores, Scores]:
-    """The percentile interval of each row of `draws` (R×D): R lower and R upper ends.
+    """Returns the percentile interval of each row of `draws` (R×D): R lower and R upper ends.
 
     Where every draw agrees (a perfect detector) it has no width.
     """

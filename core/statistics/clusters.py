@@ -1,7 +1,7 @@
 """Examples that come in clusters, such as snippets of a book: intervals that draw whole clusters.
 
-The snippets of a book go up and down together, so that a bootstrap of single snippets takes many
-that say the same for as many witnesses. Here each side's clusters are drawn with replacement
+The snippets of a book go up and down together, so that a bootstrap of single snippets counts many
+similar snippets as independent evidence. Here each side's clusters are drawn with replacement
 (Davison and Hinkley 1997, section 3.8) until the draw is as large as the side; of the last cluster
 a random part is taken. Every metric sees sides of the usual size.
 
@@ -23,27 +23,27 @@ from contamination.core.statistics.estimates import Estimate, estimate, not_carr
 from contamination.core.statistics.metrics import Metric
 
 Clusters = NDArray[np.intp]
-"""Each example's cluster, a number from 0; each number is there."""
+"""Each example's cluster, numbered from 0 without gaps."""
 LEAST = 2
-"""The fewest clusters of a side that show how much clusters differ."""
+"""The fewest clusters per side that show how much clusters differ."""
 TINY = 1e-12
-"""A variance of draws that all agree, but for rounding."""
+"""A smaller variance of draws is rounding."""
 
 
 def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:
-    """How often each example is drawn in `draws` resamples of whole clusters (D × n)."""
+    """Returns how often each example is drawn in `draws` resamples of whole clusters (D × n)."""
     rng, size = np.random.default_rng(seed), np.bincount(cluster)
     rows = np.split(np.argsort(cluster, kind="stable"), np.cumsum(size)[:-1])
     enough = -(-len(cluster) // int(size.min()))
-    found = np.empty((draws, len(cluster)), np.float32)
-    for own in found:
+    counts = np.empty((draws, len(cluster)), np.float32)
+    for draw in counts:
         picked = rng.integers(0, len(size), enough)
         total = np.cumsum(size[picked])
         last = int(np.searchsorted(total, len(cluster)))
-        own[:] = np.bincount(picked[:last], minlength=len(size))[cluster]
-        left = len(cluster) - int(total[last] - size[picked[last]])
-        own[rng.permutation(rows[picked[last]])[:left]] += 1
-    return found
+        draw[:] = np.bincount(picked[:last], minlength=len(size))[cluster]
+        remaining = len(cluster) - int(total[last] - size[picked[last]])
+        draw[rng.permutation(rows[picked[last]])[:remaining]] += 1
+    return counts
 
 
 @dataclass(frozen=True)
@@ -70,36 +70,38 @@ class Clustered:
     def estimate(
         self, members: Scores, nonmembers: Scores, wanted: Sequence[Metric]
     ) -> dict[str, Estimate]:
-        """Every wanted metric (by name) of one method's scores."""
-        found, alone = (
+        """Returns every wanted metric, by name, of one method's scores."""
+        by_clusters, by_examples = (
             estimate(members, nonmembers, drawn, wanted) for drawn in (self.whole, self.single)
         )
-        return {m.name: self._estimate(found[m.name], alone[m.name], m) for m in wanted}
+        return {m.name: self._estimate(by_clusters[m.name], by_examples[m.name], m) for m in wanted}
 
-    def widened(self, found: Estimate) -> Estimate:
-        """An estimate from draws of whole clusters, as uncertain as so few clusters leave it."""
+    def widened(self, clustered: Estimate) -> Estimate:
+        """Returns the estimate with draws widened for the small number of clusters."""
         if needs := self._needs():
-            return not_carried((found.n_members, found.n_nonmembers), len(found.draws), needs)
-        if found.needs:
-            return found
-        mean = found.draws.mean()
-        draws = mean + widening(self.members, self.nonmembers) * (found.draws - mean)
-        return replace(found, draws=draws)
+            return not_carried(
+                (clustered.n_members, clustered.n_nonmembers), len(clustered.draws), needs
+            )
+        if clustered.needs:
+            return clustered
+        mean = clustered.draws.mean()
+        draws = mean + widening(self.members, self.nonmembers) * (clustered.draws - mean)
+        return replace(clustered, draws=draws)
 
-    def _estimate(self, found: Estimate, alone: Estimate, metric: Metric) -> Estimate:
-        return self.widened(replace(found, trials=self._trials(found, alone, metric)))
+    def _estimate(self, clustered: Estimate, by_examples: Estimate, metric: Metric) -> Estimate:
+        return self.widened(replace(clustered, trials=self._trials(clustered, by_examples, metric)))
 
-    def _trials(self, found: Estimate, alone: Estimate, metric: Metric) -> float | None:
+    def _trials(self, clustered: Estimate, by_examples: Estimate, metric: Metric) -> float | None:
         """Those of single examples over the design effect (Kish 1965), the ratio of variances.
 
         Where draws don't differ it is not known, and each cluster counts as one example.
         """
-        if metric.trials is None or alone.trials is None:
+        if metric.trials is None or by_examples.trials is None:
             return None
-        variances = found.draws.var(), alone.draws.var()
+        variances = clustered.draws.var(), by_examples.draws.var()
         if min(variances) < TINY:
             return metric.trials(self.members, self.nonmembers)
-        return alone.trials / max(1.0, float(variances[0] / variances[1]))
+        return by_examples.trials / max(1.0, float(variances[0] / variances[1]))
 
     def _needs(self) -> str:
         sides = {"members": self.members, "non-members": self.nonmembers}
@@ -108,7 +110,7 @@ class Clustered:
 
 
 def widening(members: int, nonmembers: int) -> float:
-    """What the draws' deviations are multiplied by.
+    """Returns the factor by which the draws' deviations are multiplied.
 
     √(K / (K − 1)), since the variance among K drawn clusters is that much too small on average
     (Rao and Wu 1988); and Student's quantile over the normal one, since it is itself uncertain.

@@ -14,6 +14,8 @@ from contamination.core.statistics.metrics import Metric, Steps
 
 ALL = "all"
 """The benchmark that stands for the mean over benchmarks, wherever one is printed or stored."""
+TINY = 1e-15
+"""A variance below it is rounding."""
 
 
 @dataclass(frozen=True)
@@ -33,25 +35,25 @@ class Estimate:
     steps: Steps | None = None
     """Of a rate: the least and the most that ties leave possible, without ties the value twice."""
     needs: str = ""
-    """What the examples lack to carry the metric: then the value and its draws are NaN."""
+    """What the examples lack for the metric: then the value and its draws are NaN."""
     smallest: int | None = None
     """Of a mean: the fewest members or non-members behind any of its values."""
 
     @property
     def smallest_side(self) -> int:
-        """The fewest members or non-members on which any part of the value rests."""
+        """The fewest members or non-members behind any part of the value."""
         return min(self.n_members, self.n_nonmembers) if self.smallest is None else self.smallest
 
 
 def estimate(
     members: Scores, nonmembers: Scores, drawn: Resample, wanted: Sequence[Metric]
 ) -> dict[str, Estimate]:
-    """Every wanted metric (by name) of one method's scores."""
+    """Returns every wanted metric, by name, of one method's scores."""
     return estimate_ranked(bootstrap.rank(members, nonmembers, drawn), wanted)
 
 
 def estimate_ranked(ranked: Ranked, wanted: Sequence[Metric]) -> dict[str, Estimate]:
-    """Every wanted metric (by name) of one method's ranked scores."""
+    """Returns every wanted metric, by name, of one method's ranked scores."""
     return {metric.name: _estimate(ranked, metric) for metric in wanted}
 
 
@@ -66,14 +68,14 @@ def _estimate(ranked: Ranked, metric: Metric) -> Estimate:
 
 
 def not_carried(sizes: tuple[int, int], draws: int, needs: str) -> Estimate:
-    """An estimate without a number."""
+    """Returns an estimate without a number."""
     return Estimate(*sizes, np.nan, np.full(draws, np.nan), needs=needs)
 
 
 def mean(estimates: Sequence[Estimate]) -> Estimate:
     """The mean over groups that were resampled independently; their sizes are added up.
 
-    Where one of them can't carry the metric, their mean can't.
+    Where one of them lacks examples for the metric, so does their mean.
     """
     return Estimate(
         sum(e.n_members for e in estimates),
@@ -88,13 +90,13 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def mean_over(benchmarks: Mapping[str, Estimate]) -> Estimate:
-    """The mean over benchmarks; its `needs` names those that can't carry the metric."""
+    """The mean over benchmarks; its `needs` names those with too few examples."""
     needs = needs_over({name: e.needs for name, e in benchmarks.items()})
     return replace(mean(list(benchmarks.values())), needs=needs)
 
 
 def needs_over(benchmarks: Mapping[str, str]) -> str:
-    """What each benchmark lacks, such as "non-members in imdb"; empty where none lacks anything."""
+    """Returns what each benchmark lacks, such as "non-members in imdb"; empty if nothing."""
     where: dict[str, list[str]] = {}
     for name, needs in benchmarks.items():
         where.setdefault(needs, []).append(name)
@@ -106,24 +108,24 @@ def needs_over(benchmarks: Mapping[str, str]) -> str:
 
 
 def total_needs(estimates: Sequence[Estimate]) -> str:
-    """What is missing to carry the metric by each estimate: not by their sum."""
+    """Returns what is missing for the metric in any single estimate."""
     return next((e.needs for e in estimates if e.needs), "")
 
 
 def mean_trials(
     trials: Sequence[float | None], weights: Sequence[float] | None = None
 ) -> float | None:
-    """The most trials that the weighted mean of independent estimates can be as certain as.
+    """Returns the most trials that the weighted mean of independent estimates can be as certain as.
 
     With weights w (equal by default) and n trials each, the mean of rates has the variance
     p(1 − p) Σ w² / n, for Σ w = 1. So many trials have the same: 1 / Σ (w² / n). It is the sum of
     the trials where all are equal, and less where some estimates have fewer than others.
     """
-    known = [n for n in trials if n is not None]
-    if len(known) < len(trials):
+    known_trials = [n for n in trials if n is not None]
+    if len(known_trials) < len(trials):
         return None
-    w = np.ones(len(known)) if weights is None else np.array(weights, float)
-    return float(w.sum() ** 2 / (w**2 / np.array(known)).sum())
+    w = np.ones(len(known_trials)) if weights is None else np.array(weights, float)
+    return float(w.sum() ** 2 / (w**2 / np.array(known_trials)).sum())
 
 
 def mean_steps(estimates: Sequence[Estimate]) -> Steps | None:
@@ -131,8 +133,8 @@ def mean_steps(estimates: Sequence[Estimate]) -> Steps | None:
     steps = [e.steps for e in estimates if e.steps is not None]
     if len(steps) < len(estimates):
         return None
-    least, most = np.mean(steps, axis=0)
-    return float(least), float(most)
+    lowest, highest = np.mean(steps, axis=0)
+    return float(lowest), float(highest)
 
 
 def interval(estimate: Estimate, confidence: float) -> tuple[float, float]:
@@ -142,22 +144,22 @@ def interval(estimate: Estimate, confidence: float) -> tuple[float, float]:
 
 
 def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
-    """Lower and upper ends (NaN where the metric isn't carried).
+    """Returns lower and upper ends (NaN where `needs` is not empty).
 
     - AUROC: Wilson's interval (1927) for a rate of n tosses, n such that the tosses' variance is
       that of the draws (Newcombe 2006), and `trials` at most. Percentiles are too narrow near 1: at
-      0.98 of 25 + 25 examples they hold the truth in 84% of the cases.
+      0.98 of 25 + 25 examples they include the truth in 84% of the cases.
     - Rates: the percentiles of the draws, moved to have their median where the draws have their
       mean (`rates.tpr_draws` puts it there). Draws that agree have no width, and draws of tied
-      scores don't reach the next step. So the interval holds Jeffreys' too, that of a known
+      scores don't reach the next step. So the interval also includes Jeffreys', that of a known
       threshold: of `trials` tosses (Brown, Cai and DasGupta 2001), from `steps`' least to its most.
     - Where the trials aren't known: the percentiles.
     """
     draws = np.stack([e.draws for e in estimates])
     low, high = bootstrap.intervals(draws, confidence)
-    known = [i for i, e in enumerate(estimates) if e.trials is not None and not e.needs]
-    rates = [i for i in known if estimates[i].steps is not None]
-    if areas := [i for i in known if estimates[i].steps is None]:
+    with_trials = [i for i, e in enumerate(estimates) if e.trials is not None and not e.needs]
+    rates = [i for i in with_trials if estimates[i].steps is not None]
+    if areas := [i for i in with_trials if estimates[i].steps is None]:
         low[areas], high[areas] = _wilson([estimates[i] for i in areas], confidence)
     if rates:
         lower, upper = _jeffreys([estimates[i] for i in rates], confidence)
@@ -167,22 +169,58 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
     return low, high
 
 
-def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
-    """Intervals of AUROCs on the same examples that hold all at once, with this confidence.
+def standardised_differences(estimates: Sequence[Estimate], confidence: float) -> Scores:
+    """Returns how clearly each AUROC differs from each other one (K×K).
 
-    Whichever of them is looked at, and be it the highest, its interval holds the truth as often.
+    Entry (i, j) is estimate j minus estimate i, divided by the distance between that difference and
+    the end of its interval that is nearer to 0: the interval excludes 0 where the entry is above 1
+    or below −1. The interval is made of both `intervals` and of the covariance of the draws (Zou
+    and Donner 2008), so that estimates on the same examples are paired.
+
+    Args:
+        estimates: AUROCs with draws that belong together (K).
+        confidence: with which the intervals of all K (K − 1) / 2 differences include the truth
+            (Bonferroni).
+    """
+    pairs = max(1.0, len(estimates) * (len(estimates) - 1) / 2)
+    low, high = intervals(estimates, 1 - (1 - confidence) / pairs)
+    value = np.array([e.value for e in estimates])
+    below, above = value - low, high - value
+    variance = np.array([_variance(e) for e in estimates])
+    covariance = np.atleast_2d(np.cov([e.draws for e in estimates], bias=True))
+    scale = np.sqrt(np.outer(variance, variance))
+    correlation = np.where(scale > TINY, covariance / np.maximum(scale, TINY), 0.0).clip(-1, 1)
+    squares = above[:, None] ** 2 + below**2 - 2 * correlation * np.outer(above, below)
+    margin = np.sqrt(squares.clip(TINY))
+    difference = value - value[:, None]
+    evidence: Scores = difference / np.where(difference > 0, margin, margin.T)
+    return evidence
+
+
+def _variance(estimate: Estimate) -> float:
+    """The variance of the draws; at least that of as many tosses as `trials`."""
+    variance = float(estimate.draws.var())
+    if estimate.trials is None:
+        return variance
+    return max(variance, estimate.value * (1 - estimate.value) / estimate.trials)
+
+
+def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
+    """Returns joint intervals of AUROCs on the same examples: all include the truth at once.
+
+    Whichever of them is looked at, even the highest, its interval includes the truth as often.
     They are `intervals` of a higher confidence: that of `one_of_several`, with Student's quantile
     for the normal one, since far out the variance of few examples on a side counts: of the fewest
     in any benchmark, whose variance is the least certain and may be most of the mean's.
     """
     joint = one_of_several(estimates, confidence)
     fewest = min(e.smallest_side for e in estimates)
-    several = joint > confidence and fewest > 1
-    return intervals(estimates, _students(joint, fewest) if several else joint)
+    needs_student = joint > confidence and fewest > 1
+    return intervals(estimates, _students(joint, fewest) if needs_student else joint)
 
 
 def one_of_several(estimates: Sequence[Estimate], confidence: float) -> float:
-    """The confidence of each interval with which all of them hold at once (max-T, from the draws).
+    """Returns the confidence of each interval at which all are jointly valid (max-T of the draws).
 
     Draws that move together ask for less than Bonferroni's correction, and none for more. Distances
     are measured on the scale of the angle arcsin √AUROC, on which draws near 1 are not skewed.
@@ -193,10 +231,10 @@ def one_of_several(estimates: Sequence[Estimate], confidence: float) -> float:
     if len(angles) < 2:
         return confidence
     spread = angles.std(axis=1, keepdims=True)
-    far = np.abs(angles - angles.mean(axis=1, keepdims=True)) / spread
-    z = float(np.quantile(far.max(axis=0), confidence))
-    alone, bonferroni = confidence, 1 - (1 - confidence) / len(angles)
-    return min(max(2 * NormalDist().cdf(z) - 1, alone), bonferroni)
+    distances = np.abs(angles - angles.mean(axis=1, keepdims=True)) / spread
+    z = float(np.quantile(distances.max(axis=0), confidence))
+    single, bonferroni = confidence, 1 - (1 - confidence) / len(angles)
+    return min(max(2 * NormalDist().cdf(z) - 1, single), bonferroni)
 
 
 def _students(confidence: float, examples: int) -> float:
@@ -213,7 +251,7 @@ def _students(confidence: float, examples: int) -> float:
 
 def _wilson(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    value, trials = _values(estimates)
+    value, trials = _values_and_trials(estimates)
     variance = np.array([e.draws.var() for e in estimates])
     spread = value * (1 - value)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -227,13 +265,13 @@ def _wilson(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, S
 def _jeffreys(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
     from scipy.special import betaincinv
 
-    _, tosses = _values(estimates)
-    least, most = np.array([e.steps for e in estimates], float).T
+    _, tosses = _values_and_trials(estimates)
+    lowest, highest = np.array([e.steps for e in estimates], float).T
     tail = (1 - confidence) / 2
-    lower = betaincinv(least * tosses + 0.5, (1 - least) * tosses + 0.5, tail)
-    upper = betaincinv(most * tosses + 0.5, (1 - most) * tosses + 0.5, 1 - tail)
-    return np.minimum(lower, least), np.maximum(upper, most)  # 0 and 1 of none and of all
+    lower = betaincinv(lowest * tosses + 0.5, (1 - lowest) * tosses + 0.5, tail)
+    upper = betaincinv(highest * tosses + 0.5, (1 - highest) * tosses + 0.5, 1 - tail)
+    return np.minimum(lower, lowest), np.maximum(upper, highest)  # 0 and 1 of none and of all
 
 
-def _values(estimates: Sequence[Estimate]) -> tuple[Scores, Scores]:
+def _values_and_trials(estimates: Sequence[Estimate]) -> tuple[Scores, Scores]:
     return np.array([e.value for e in estimates]), np.array([e.trials for e in estimates], float)

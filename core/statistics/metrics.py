@@ -32,7 +32,7 @@ class Metric:
     draws: Callable[[Ranked], Scores]
     """The value of every draw."""
     guess: float
-    """What scores that say nothing reach."""
+    """The value of uninformative scores."""
     higher_is_better: bool = True
     trials: Callable[[int, int], float] | None = None
     """`Estimate.trials` from the numbers of members and non-members."""
@@ -40,18 +40,18 @@ class Metric:
     """Of a rate: what ties leave possible; None where they are few."""
     least_members: int = 1
     least_nonmembers: int = 1
-    """The fewest that carry the metric (`core.statistics.metrics.fewest_examples`)."""
+    """The fewest examples for the metric (`fewest_examples`)."""
 
     def needs(self, members: int, nonmembers: int) -> str:
-        """What is missing to carry it, such as "≥ 500 non-members"; empty where nothing is."""
+        """Returns what is missing, such as "≥ 500 non-members"; empty where nothing is."""
         sides = (
             (nonmembers, self.least_nonmembers, "non-members"),
             (members, self.least_members, "members"),
         )
         return " and ".join(
             kind if least == 1 else f"≥ {least:,} {kind}"
-            for found, least, kind in sides
-            if found < least
+            for available, least, kind in sides
+            if available < least
         )
 
 
@@ -76,7 +76,7 @@ def auroc_draws(ranked: Ranked) -> Scores:
 
 FEW, ORDERS = 5, 40
 ONE_TOSS = 3.8
-"""Trials of which the 95% interval of all or none just holds 0.5: less than z² = 3.84."""
+"""Trials of which the 95% interval of all or none just includes 0.5: less than z² = 3.84."""
 
 
 def auroc_trials(members: int, nonmembers: int) -> float:
@@ -89,7 +89,7 @@ def auroc_trials(members: int, nonmembers: int) -> float:
     Of FEW on a side a bootstrap does not see how much they vary: one drawn again is the same one.
     Where nothing tells the sides apart, k among many others vary as 3 k trials do. And where there
     are less than 40 orders of all, even the most extreme ones come by chance in more than 5% of
-    the cases: then 95% intervals hold 0.5.
+    the cases: then 95% intervals include 0.5.
     """
     fewer, trials = min(members, nonmembers), 8 * members * nonmembers / (members + nonmembers)
     if fewer > FEW:
@@ -145,7 +145,7 @@ def fpr_at_tpr(rate: float) -> Metric:
 
 
 def fewest_examples(rate: float) -> int:
-    """The smallest n with n·rate ≥ `ALARMS`: fewer non-members can't carry a false-positive rate.
+    """The smallest n with n·rate ≥ `ALARMS`: fewer non-members do not allow a false-positive rate.
 
     The threshold that leaves c of n non-members above it has a true false-positive rate of
     (c + 1) / (n + 1) on average: with 100 non-members "FPR ≤ 0.001" is read at 0.0099.
@@ -239,15 +239,15 @@ def tpr_steps(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
 
 def fpr_steps(ranked: Ranked, tpr: float) -> tuple[float, float] | None:
     """The least and the most FPR at a TPR that ties leave possible; see `tpr_steps`."""
-    found = tpr_steps(_turned(ranked), 1 - tpr)
-    return found and (1 - found[1], 1 - found[0])
+    steps = tpr_steps(_turned(ranked), 1 - tpr)
+    return steps and (1 - steps[1], 1 - steps[0])
 
 
 def _undrawn(ranked: Ranked) -> Ranked:
     """The examples themselves, as a single draw."""
-    each = (ranked.members, ranked.nonmembers)
-    hits, alarms = (np.arange(len(side) + 1, dtype=np.float32)[None] for side in each)
-    return Ranked(*each, hits, alarms)
+    sides = (ranked.members, ranked.nonmembers)
+    hits, alarms = (np.arange(len(side) + 1, dtype=np.float32)[None] for side in sides)
+    return Ranked(*sides, hits, alarms)
 
 
 def _mean_tpr(ranked: Ranked, fpr: float) -> Scores:
@@ -278,10 +278,10 @@ def _threshold_within(n: int, fpr: float) -> Scores:
     """W: the weight of the k highest of n non-members as thresholds, for k = 0 to n."""
     from scipy.special import betainc
 
-    places = (np.arange(n + 1) + 0.5) / (n + 1)
+    quantiles = (np.arange(n + 1) + 0.5) / (n + 1)
     narrow, wide = (s * (n + 1) - 1 for s in (NARROW, WIDE))
-    weight: Scores = 2 * betainc(fpr * narrow, (1 - fpr) * narrow, places)
-    weight -= betainc(fpr * wide, (1 - fpr) * wide, places)
+    weight: Scores = 2 * betainc(fpr * narrow, (1 - fpr) * narrow, quantiles)
+    weight -= betainc(fpr * wide, (1 - fpr) * wide, quantiles)
     weight[[0, -1]] = 0, 1
     return weight.round(12)  # a tail that is 1 is not looked at
 
@@ -307,5 +307,5 @@ def chosen_metrics(fpr: Sequence[float], tpr: Sequence[float]) -> list[Metric]:
 def title(name: str) -> str:
     """The title of the metric with this name; the name itself where none has it."""
     kind, _, rate = name.rpartition("_")
-    known = [BY_RATE[kind](float(rate))] if kind in BY_RATE else ALWAYS
-    return next((metric.title for metric in known if metric.name == name), name)
+    candidates = [BY_RATE[kind](float(rate))] if kind in BY_RATE else ALWAYS
+    return next((metric.title for metric in candidates if metric.name == name), name)

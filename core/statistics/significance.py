@@ -12,7 +12,7 @@ DIGITS = 9
 
 
 def relabelled(members: Scores, nonmembers: Scores, draws: int, seed: int) -> Scores:
-    """Differences of the means if membership meant nothing: of random relabelings (draws).
+    """Returns differences of the means under random relabellings (draws).
 
     Membership is drawn at random, so these are what the difference would be without an effect
     (Fisher 1935), at any number of examples. How often each distinct value falls to the members is
@@ -21,9 +21,9 @@ def relabelled(members: Scores, nonmembers: Scores, draws: int, seed: int) -> Sc
     values, counts = np.unique(np.concatenate([members, nonmembers]), return_counts=True)
     rng = np.random.default_rng(seed)
     drawn = rng.multivariate_hypergeometric(counts, len(members), draws, method="marginals")
-    found: Scores = drawn @ values / len(members)
-    found -= (counts - drawn) @ values / len(nonmembers)
-    return found
+    differences: Scores = drawn @ values / len(members)
+    differences -= (counts - drawn) @ values / len(nonmembers)
+    return differences
 
 
 def p_value(difference: float, relabelings: Scores) -> float:
@@ -32,8 +32,10 @@ def p_value(difference: float, relabelings: Scores) -> float:
     return (1 + further) / (1 + len(relabelings))
 
 
-def conformal_p_values(scores: Scores, null: Scores, own: NDArray[np.bool_] | int = 0) -> Scores:
-    """How likely a non-member scores at least as high: (1 + #{null ≥ score}) / (1 + n).
+def conformal_p_values(
+    scores: Scores, null: Scores, in_null: NDArray[np.bool_] | int = 0
+) -> Scores:
+    """Returns how likely a non-member scores at least as high: (1 + #{null ≥ score}) / (1 + n).
 
     Against n non-members; uniform on 1/(n+1), …, 1 for another non-member, and larger where scores
     are tied (Davison and Hinkley 1997, eq. 4.11). The least is 1/(n+1).
@@ -41,12 +43,12 @@ def conformal_p_values(scores: Scores, null: Scores, own: NDArray[np.bool_] | in
     Args:
         scores: of the texts, shape (T,).
         null: of the n non-members.
-        own: which of `scores` are in `null` themselves, shape (T,); they are compared with the
+        in_null: which of `scores` are in `null` themselves, shape (T,); they are compared with the
             n - 1 others.
     """
     reaching = len(null) - np.searchsorted(np.sort(null), scores)
-    found: Scores = (1 + reaching - own) / (1 + len(null) - own)
-    return found
+    p_values: Scores = (1 + reaching - in_null) / (1 + len(null) - in_null)
+    return p_values
 
 
 def clustered_p_values(
@@ -70,24 +72,24 @@ def clustered_p_values(
     weights = np.append((1 / size[cluster])[order], 0)
     above = np.cumsum(weights[::-1])[::-1]  # from each place on
     reaching = above[np.searchsorted(null[order], scores)]
-    own = _own_reaching(scores, of, null, cluster) / np.maximum(size[of], 1)
+    own_reaching = _own_reaching(scores, of, null, cluster) / np.maximum(size[of], 1)
     clusters = (size > 0).sum() - (size[of] > 0)
-    found: Scores = (1 + (reaching - own).round(DIGITS).clip(0)) / (1 + clusters)
-    return found
+    p_values: Scores = (1 + (reaching - own_reaching).round(DIGITS).clip(0)) / (1 + clusters)
+    return p_values
 
 
 def _own_reaching(
     scores: Scores, of: NDArray[np.intp], null: Scores, cluster: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """How many of its own cluster's null scores are as high as each score."""
+    """Returns how many null scores of its own cluster are at least as high as each score."""
     values, group = np.concatenate([null, scores]), np.concatenate([cluster, of])
     is_text = np.arange(len(values)) >= len(null)
     order = np.lexsort((is_text, -values, group))
     passed = np.append(0, np.cumsum(~is_text[order]))
     start = np.searchsorted(group[order], group[order])
-    found = np.empty(len(values), np.intp)
-    found[order] = passed[1:] - passed[start]
-    return found[len(null) :]
+    counts = np.empty(len(values), np.intp)
+    counts[order] = passed[1:] - passed[start]
+    return counts[len(null) :]
 
 
 def holm(p_value: Scores) -> Scores:

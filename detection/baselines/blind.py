@@ -121,6 +121,7 @@ def blind_baseline(
     folds: int = FOLDS,
     group: Rows | None = None,
     repeats: int = REPEATS,
+    shuffles: Sequence[Rows] | NDArray[np.intp] | None = None,
 ) -> Blind:
     """Score each text by a classifier that never saw it.
 
@@ -132,11 +133,14 @@ def blind_baseline(
         group: a number for each text, from 0; those that share it (pieces of one book) stay in
             one fold, and change labels together. None: equal texts alone do.
         repeats: draws of the folds; the interval is that of so many.
+        shuffles: NULLS times, whose label each text gets, so that several baselines share them;
+            ignored where texts are equal or in groups. None: drawn here.
     """
     rng = np.random.default_rng(derive(seed, "nulls"))
     if group is None:
         group = same_texts(texts)
-        shuffles = [shuffled(group, rng) for _ in range(NULLS)]
+        if shuffles is None or group.max() + 1 < len(group):
+            shuffles = [shuffled(group, rng) for _ in range(NULLS)]
     else:
         shuffles = [shuffled_whole(group, member, rng) for _ in range(NULLS)]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)

@@ -14,7 +14,7 @@ import pytest
 from contamination.analysis.cells import Cell, make_cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.findings import Findings
-from contamination.analysis.provenance import Record
+from contamination.analysis.provenance import CellRecord
 from contamination.core.artifacts import Artifact
 
 WORDS = ["the", "river", "model", "answer", "film", "is", "was", "not", "good", "of", "why", "how"]
@@ -129,9 +129,13 @@ def results_table(
 ) -> pd.DataFrame:
     """The results of `statistics` alone, which takes less time."""
     from contamination.analysis.statistics import controls, results
+    from contamination.analysis.statistics.relabelling import ids_by_benchmark
 
-    blind = results.BlindBaselines(config.blind_folds, seed)
-    far = {c.name: controls.distances(controls.looks(c, blind(c), seed)) for c in cells}
+    ids = ids_by_benchmark(cells)
+    blind = results.BlindBaselines(config.blind_folds, seed, ids)
+    far = {
+        c.name: controls.distances(controls.control_aurocs(c, blind(c), seed, ids)) for c in cells
+    }
     rows = [
         {"experiment": experiment, **row}
         for cell in cells
@@ -177,24 +181,24 @@ def two_rates() -> list[Cell]:
 
 
 @pytest.fixture(scope="session")
-def record(two_rates: list[Cell]) -> Record:
+def record(two_rates: list[Cell]) -> CellRecord:
     """What a training left: losses that fall, members' faster, and 1,500 copies."""
     steps = np.arange(0, 40, 10)
     names = {"loss_members": 0.05, "loss_nonmembers": 0.03, "loss_validation": 0.02}
     losses = {name: 5 - slope * steps for name, slope in names.items()}
-    return Record(
+    return CellRecord(
         model=two_rates[1].digests["model"],
         evaluations=pd.DataFrame({"step": steps, **losses}),
         exposures=np.arange(1500) % 30,
         ledger={"inserted copies": 1500},
-        made={"steps": "30", "code": "abc123"},
+        training={"steps": "30", "code": "abc123"},
         settings={"training": {"learning_rate": 1e-4, "name": "a </script> name"}},
         methods={"loss": "contamination.detection.methods.loss.Loss", "min_k": "gone.Method"},
     )
 
 
 @pytest.fixture(scope="session")
-def findings(two_rates: list[Cell], record: Record) -> Findings:
+def findings(two_rates: list[Cell], record: CellRecord) -> Findings:
     """All that a report on two learning rates shows; only the lower has a record."""
     from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
     from contamination.analysis.publish import gather

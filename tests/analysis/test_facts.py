@@ -37,7 +37,7 @@ def test_a_cells_facts_are_those_of_its_configs_and_examples(cell):
 
 
 def test_a_record_adds_how_it_was_trained(cell, record):
-    assert cell_facts(cell, record).items() > record.made.items()
+    assert cell_facts(cell, record).items() > record.training.items()
 
 
 def test_the_time_is_the_sum_over_steps(tmp_path):

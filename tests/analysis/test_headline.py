@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from contamination.analysis.headline import controls_line, headline, headlines
+from contamination.analysis.statistics.turning_points import as_text
 from contamination.analysis.sweeps import Sweep
 from contamination.analysis.tables.estimates import sweep_table
 
@@ -60,12 +61,12 @@ def test_it_tells_the_best_and_the_median_method_from_end_to_end(findings, sweep
     assert headline(with_slopes(sweep, **slopes)) == (
         f"AUROC of {best}, the best of 3 methods on average (AUROC's intervals corrected for the "
         "choice, the slope's not), "
-        "rises with peak learning rate from 1e-4 to 1e-3 (tiny_llama, 400,000 tokens): its "
-        f"log-odds increase by 0.31 [0.20, 0.40] per doubling, from {ends[best][0]} at "
-        f"1e-4 to {ends[best][1]} at 1e-3. AUROC of {middle}, "
-        "the median one, shows no clear trend with peak learning rate: its log-odds change by "
-        f"0.02 [-0.10, 0.10] per doubling, from {ends[middle][0]} at 1e-4 to {ends[middle][1]} at "
-        "1e-3. The slope's interval is above 0 for 1 of 3 methods, below 0 for 1."
+        "rises with peak learning rate from 1e-4 to 1e-3 (tiny_llama, 400,000 tokens), from "
+        f"{ends[best][0]} at 1e-4 to {ends[best][1]} at 1e-3: its log-odds increase by 0.31 "
+        f"[0.20, 0.40] per doubling. AUROC of {middle}, the median one, shows no clear trend with "
+        f"peak learning rate, from {ends[middle][0]} at 1e-4 to {ends[middle][1]} at 1e-3: its "
+        "log-odds change by 0.02 [-0.10, 0.10] per "
+        "doubling. The slope's interval is above 0 for 1 of 3 methods, below 0 for 1."
     )
 
 
@@ -93,30 +94,31 @@ def test_without_trends_it_says_both_ends(sweep):
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "turns", "verb"),
     [
-        ((0.5, 0.9, 0.6), "rises and then falls with "),
-        ((0.8, 0.5, 0.7), "falls and then rises with "),
-        ((0.5, 0.7, 0.61), "rises with "),  # its interval overlaps an end's
-        ((0.5, 0.7, 0.9), "rises with "),
-        ((0.55, 0.94, 0.55, 0.94), "zigzags with "),
+        ((0.5, 0.9, 0.6), (0, 1, 2), "rises and then falls"),
+        ((0.8, 0.5, 0.7), (0, 1, 2), "falls and then rises"),
+        ((0.5, 0.7, 0.61), (0, 1), "rises"),
+        ((0.5, 0.7, 0.9), (0, 2), "rises"),
+        ((0.55, 0.94, 0.55, 0.94), (0, 1, 2, 3), "zigzags"),
     ],
 )
-def test_a_turn_between_the_ends_is_no_trend(sweep, values, said):
+def test_a_turn_between_the_ends_is_no_trend(sweep, values, turns, verb):
     """Intervals reach 0.05 to each side."""
     (one, rows), (two, _) = sweep.line_rows[sweep.line_rows["method"] == "loss"].groupby(
         "learning_rate"
     )
+    rates = np.geomspace(one, two, len(values))
     parts = [
         rows.assign(learning_rate=rate, value=v, joint_low=v - 0.05, joint_high=v + 0.05)
-        for rate, v in zip(np.geomspace(one, two, len(values)), values, strict=True)
+        for rate, v in zip(rates, values, strict=True)
     ]
     turned = with_slopes(replace(sweep, rows=pd.concat(parts)), loss=(0.3, 0.2, 0.4))
-    clause = re.escape(f"{said}peak learning rate")
+    turned = replace(turned, trends=turned.trends.assign(turns=as_text(rates[list(turns)])))
+    clause = re.escape(f"{verb} with peak learning rate")
     assert re.search(rf"AUROC of loss.* {clause}", headline(turned))
-    straight = said == "rises with "
-    told = [] if straight else [joint_words(part.iloc[0]) for part in parts]
-    assert all(value in headline(turned) for value in told)
+    stated = [] if verb == "rises" else [joint_words(part.iloc[0]) for part in parts]
+    assert all(value in headline(turned) for value in stated)
 
 
 def test_a_method_that_was_not_measured_everywhere_is_not_compared(sweep):

@@ -1,4 +1,4 @@
-"""Each method's look: its own, the same every time, with colours that the colour-blind can tell.
+"""Each method's style: its own, the same every time, with colours that the colour-blind can tell.
 
 `python -m tests.analysis.test_methods` prints the distances of the palette.
 """
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from contamination.analysis.methods import COLOURS, MARKERS, ORDER, in_order, label, look
+from contamination.analysis.methods import COLOURS, MARKERS, ORDER, in_order, label, method_style
 
 PAIRS = [("blind", ""), ("new", ""), ("min_k", "k=0.4"), ("min_k", "k=0.2"), ("loss", "")]
 DEUTERANOPIA = np.array(
@@ -89,16 +89,16 @@ def test_any_two_colours_are_told_apart_with_deuteranopia(colours):
 
 def test_no_two_methods_look_alike():
     many = [(name, "") for name in (*ORDER, *map(str, range(3 * len(ORDER))))]
-    looks = [look(method, many) for method, _ in many]
+    looks = [method_style(method, many) for method, _ in many]
     assert len({(each.colour, each.marker) for each in looks}) == len(many)
-    known = [look(name, [(name, "")]) for name in ORDER]
+    known = [method_style(name, [(name, "")]) for name in ORDER]
     assert known == looks[: len(ORDER)]
     assert len({each.colour for each in known}) == len(COLOURS) == len(MARKERS) == len(ORDER)
 
 
 def test_an_unknown_method_takes_the_first_look_that_is_free():
-    assert look("new", PAIRS) == look("zlib", [("zlib", "")])
-    assert look("new", [("new", "")]) == look("loss", [("loss", "")])
+    assert method_style("new", PAIRS) == method_style("zlib", [("zlib", "")])
+    assert method_style("new", [("new", "")]) == method_style("loss", [("loss", "")])
 
 
 def test_order_is_known_then_others_then_blind():

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from contamination.analysis.conditions import parts_of
-from contamination.analysis.markdown_report import Picture, Section, markdown
+from contamination.analysis.publish import Picture, Section, markdown
 from contamination.analysis.tables.estimates import cell_tables
 
 PICTURE = Picture("charts/chart.png", "AUROC against occurrences", "what it shows")

@@ -11,7 +11,7 @@ from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.paired import COLUMNS, comparison_rows
 from contamination.analysis.statistics.results import Measure
 from contamination.analysis.statistics.tidy_tables import statistics
-from contamination.analysis.summary import of_conditions, sentences
+from contamination.analysis.summary import sentences, sentences_by_condition
 from contamination.core.statistics import bootstrap
 from contamination.core.statistics.estimates import Estimate, estimate
 from contamination.core.statistics.metrics import AUROC
@@ -93,30 +93,36 @@ def slopes(made, **ends) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "p_value", "said"),
+    ("low", "high", "p_value", "verb", "change"),
     [
-        (0.01, 0.4, 0.049, "rises with occurrences: its log-odds increase by 0.20 [0.01, 0.40]"),
-        (0.01, 0.4, 0.051, "has no clear direction with occurrences: its log-odds increase by"),
-        (-0.01, 0.4, 1e-9, "shows no clear trend with occurrences: its log-odds change by 0.20 [-"),
-        (-0.4, -0.01, 0.951, "falls with occurrences: its log-odds decrease by 0.20 [0.01, 0.40]"),
-        (-0.4, -0.01, 1e-9, "has no clear direction with occurrences: its log-odds decrease by"),
+        (0.01, 0.4, 0.049, "rises", "increase by 0.20 [0.01, 0.40]"),
+        (0.01, 0.4, 0.051, "has no clear direction", "increase by"),
+        (-0.01, 0.4, 1e-9, "shows no clear trend", "change by 0.20 [-"),
+        (-0.4, -0.01, 0.951, "falls", "decrease by 0.20 [0.01, 0.40]"),
+        (-0.4, -0.01, 1e-9, "has no clear direction", "decrease by"),
     ],
 )
-def test_it_rises_where_the_slopes_interval_and_taus_test_do(made, low, high, p_value, said):
+def test_it_rises_where_the_slopes_interval_and_taus_test_do(
+    made, low, high, p_value, verb, change
+):
     value = 0.2 if low + high > 0 else -0.2
     ends = {"slope": value, "slope_low": low, "slope_high": high, "p_value": p_value}
-    trends = slopes(made, **ends, tau=0.3 if p_value < 0.5 else -0.3)
-    level = made.pooled.assign(ci_low=0.5, ci_high=0.99)  # no two values are apart
+    trends = slopes(made, **ends, tau=0.3 if p_value < 0.5 else -0.3, turns="")
+    level = made.pooled.assign(ci_low=0.5, ci_high=0.99)
     by_dose = level["occurrences"] != "any"
     level.loc[by_dose, ["value", "joint_low", "joint_high"]] = 0.7, 0.5, 0.99
     dose = told(made, trends=trends, pooled=level)[1]
-    assert dose.startswith(f"AUROC of min_k_plus_plus {said}")
+    assert dose.startswith(
+        f"AUROC of min_k_plus_plus {verb} with occurrences, from 0.70 [0.50, 0.99] at 1 to "
+        f"0.70 [0.50, 0.99] at 8: its log-odds {change}"
+    )
     rising = (trends.query("benchmark == 'all'")["slope_low"] > 0).sum()
     assert f"above 0 for {rising} of 3 methods" in dose
 
 
 def test_too_few_data_are_said(made):
     none = {"slope": np.nan, "slope_low": np.nan, "slope_high": np.nan, "note": "no slope: too few"}
+    none["turns"] = ""
     dose = told(made, trends=slopes(made, **none))[1]
     assert dose.startswith(
         "AUROC of min_k_plus_plus has no measured trend with occurrences: too few; it goes from 0."
@@ -154,10 +160,10 @@ def test_the_controls_are_told_last(sound, made):
 
 def test_each_condition_is_told_by_its_own_tests(two_rates):
     both = statistics("trial", 0, two_rates, AnalysisConfig(draws=60))
-    found = of_conditions(both, CONFIDENCE)
+    found = sentences_by_condition(both, CONFIDENCE)
     for cell in two_rates:
         alone = statistics("trial", 0, [cell], AnalysisConfig(draws=60))
-        assert found[cell.condition] == of_conditions(alone, CONFIDENCE)[cell.condition]
+        assert found[cell.condition] == sentences_by_condition(alone, CONFIDENCE)[cell.condition]
 
 
 def compared(rng, lead: float, draws: int = 200, size: int = 60) -> tuple[pd.DataFrame, dict]:

@@ -8,12 +8,11 @@ from contamination.analysis.cells import make_cell, name_apart, series_of
 from contamination.analysis.charts.gallery import charts_of_condition, charts_over
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from contamination.analysis.headline import headlines
-from contamination.analysis.markdown_report import OVER_CONDITIONS
 from contamination.analysis.page.build import page
 from contamination.analysis.page.data import page_data
-from contamination.analysis.publish import gather
+from contamination.analysis.publish import OVER_CONDITIONS, gather
 from contamination.analysis.statistics.tidy_tables import statistics
-from contamination.analysis.summary import of_conditions
+from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.sweeps import short, sweeps_of
 from contamination.core.errors import DataError
 from tests.analysis.conftest import simulate_parts
@@ -34,7 +33,9 @@ def told(cells, config=QUICK):
     cells = name_apart(cells)
     made = statistics("trial", 0, cells, config)
     sweeps = sweeps_of(made.pooled, made.trends, series_of(cells))
-    return sweeps, headlines(sweeps, of_conditions(made, config.confidence), made.replicates)
+    return sweeps, headlines(
+        sweeps, sentences_by_condition(made, config.confidence), made.replicates
+    )
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def test_occurrences_are_a_factor_and_what_has_no_member_is_told_with_the_reason
     assert said.startswith("AUROC of ")
     assert (
         " mean occurrences of a member from 2 to 8 (tiny_llama, learning rate 0.001, "
-        "400,000 tokens): "
+        "400,000 tokens), from "
     ) in said
     assert said.endswith("; no value at 0 (no members: nothing to detect).")
 

@@ -7,7 +7,7 @@ import pytest
 
 from contamination.analysis.cells import make_cell, name_apart, series_of
 from contamination.analysis.charts.stages import families, has_stages, stage_chart
-from contamination.analysis.conditions import Second
+from contamination.analysis.conditions import TwoStageTraining
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.analysis.sweeps import sweeps_of
@@ -46,7 +46,7 @@ def two_stage(stage="both", scope="output", epochs=1, seed=0, layout="packed", c
     first = trained(SAW[stage][0], f"first{stage}{seed}", "base", f"corpus{seed}", order_seed=seed)
     start = first.artifact.digest
     last = trained(SAW[stage][1], digest, start, f"set{seed}", epochs=epochs, loss_on="output")
-    return make_cell(**{**parts, "model": last}, second=Second(first, texts), scope=scope)
+    return make_cell(**{**parts, "model": last}, second=TwoStageTraining(first, texts), scope=scope)
 
 
 def test_a_cell_is_named_by_its_stage_its_epochs_and_its_scope():
@@ -67,7 +67,9 @@ def test_an_example_has_the_flags_of_both_stages():
     digest = parts["model"].artifact.digest
     first = trained(3, "first", "base", "corpus0", order_seed=0)
     last = trained(3, digest, first.artifact.digest, "set0", epochs=1, loss_on="output")
-    cell = make_cell(**{**parts, "model": last}, second=Second(first, texts), scope="output")
+    cell = make_cell(
+        **{**parts, "model": last}, second=TwoStageTraining(first, texts), scope="output"
+    )
     flags = cell.examples.set_index("example_id")["contamination"]
     assert flags.reindex(examples["example_id"][:5]).tolist() == [
         "base: 13-gram",
@@ -103,13 +105,13 @@ def test_a_set_of_other_members_than_the_corpus_is_refused():
     first = trained(0, "first", "base", "corpus0")
     last = trained(3, parts["model"].artifact.digest, "first", "set0")
     with pytest.raises(ArtifactError, match="copies of boolq-032, which is no member in cells.cor"):
-        make_cell(**{**parts, "model": last}, second=Second(first, texts_of(other)))
+        make_cell(**{**parts, "model": last}, second=TwoStageTraining(first, texts_of(other)))
 
 
 def test_a_model_of_another_start_is_refused():
     parts, other = simulate_parts(benchmarks=["boolq"]), trained(1, "other", "base", "corpus0")
     last = trained(1, parts["model"].artifact.digest, "first", "set0")
-    second = Second(other, texts_of(parts["corpus"].examples))
+    second = TwoStageTraining(other, texts_of(parts["corpus"].examples))
     with pytest.raises(ArtifactError, match="cells.first is .* was not trained from it"):
         make_cell(**{**parts, "model": last}, second=second)
 

@@ -125,13 +125,15 @@ def test_each_selection_changes_the_values(report, filtered, at):
 def test_a_control_that_is_off_is_said_above_the_charts_of_its_condition(report):
     from selenium.webdriver.support.ui import Select
 
-    stamp, select = (report.find_element("id", name) for name in ("stamp", "choose-condition"))
-    assert not stamp.is_displayed()
+    control_warning, select = (
+        report.find_element("id", name) for name in ("stamp", "choose-condition")
+    )
+    assert not control_warning.is_displayed()
     Select(select).select_by_index(1)
-    assert stamp.is_displayed()
-    assert stamp.text.startswith("CONTROL OFF: The texts alone tell members")
+    assert control_warning.is_displayed()
+    assert control_warning.text.startswith("CONTROL OFF: The texts alone tell members")
     Select(select).select_by_index(0)
-    assert not stamp.is_displayed()
+    assert not control_warning.is_displayed()
 
 
 def test_conditions_are_chosen_by_what_tells_them_apart(report, findings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations as permutations_of
 from itertools import product
 
 import numpy as np
@@ -13,18 +14,19 @@ from scipy.stats import norm
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.controls import (
     RELABELINGS,
-    Look,
-    _relabelled,
-    _roles,
+    ControlKey,
+    _relabelled_aurocs,
+    _relabelled_roles,
     by_control,
+    control_aurocs,
     control_rows,
+    control_warning,
     distances,
-    looks,
-    mean_looks,
+    mean_control_aurocs,
     off_controls,
-    stamp,
     with_p_values,
 )
+from contamination.analysis.statistics.relabelling import ids_by_benchmark, induced_permutations
 from contamination.analysis.statistics.results import BlindBaselines
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.core.statistics.metrics import auroc_value
@@ -54,7 +56,7 @@ def test_errors_of_opposite_signs_do_not_cancel(cell):
     off = off_controls(pooled)
     assert set(off["benchmark"]) == {"boolq", "imdb"}
     assert set(off["method"]) == {"loss", "min_k", "min_k_plus_plus"}
-    words = stamp(pooled)
+    words = control_warning(pooled)
     first = off.iloc[0]
     assert words.startswith(
         f"CONTROL OFF: The clean model's AUROC differs from 0.5 (worst benchmark: "
@@ -71,17 +73,17 @@ def test_a_small_error_that_all_benchmarks_share_shows_in_their_mean(make):
     scores = np.resize(grid, len(member))[:, None] + 0.53 * member[:, None]
     one = pd.MultiIndex.from_tuples([("loss", "")])
     clean = pd.DataFrame(scores, cell.scores["clean"].index, one)
-    aurocs = looks(replace(cell, scores={"clean": clean}), no_blind(cell), 0)
+    aurocs = control_aurocs(replace(cell, scores={"clean": clean}), no_blind(cell), 0)
     table = rows_of(aurocs)
     tested = with_p_values(table, "cell", {"c": distances(aurocs)})
     assert set(off_controls(tested)["benchmark"]) == {"all"}
-    words = stamp(tested)
+    words = control_warning(tested)
     assert "(mean over benchmarks: loss 0.64 [0.64, 0.64], corrected p = 0.0" in words
     assert "; worst benchmark: " in words
 
 
 def rows_of(aurocs) -> pd.DataFrame:
-    """A results table of these looks, with intervals of no width."""
+    """A results table of these AUROCs of controls, with intervals of no width."""
     rows = [
         {**look._asdict(), "value": own[0], "ci_low": own[0], "ci_high": own[0]}
         for look, own in aurocs.items()
@@ -91,11 +93,11 @@ def rows_of(aurocs) -> pd.DataFrame:
 
 
 def test_the_aurocs_are_those_of_the_labels_first_as_they_are(cell, results):
-    found = looks(cell, no_blind(cell), 0)
+    found = control_aurocs(cell, no_blind(cell), 0)
     assert {len(own) for own in found.values()} == {1 + RELABELINGS}
     rows = results.query("checkpoint == 'clean' and metric == 'auroc' and occurrences == 'any'")
     for row in rows.query("method != 'blind'").itertuples():
-        own = found[Look(row.method, row.variant, row.benchmark)]
+        own = found[ControlKey(row.method, row.variant, row.benchmark)]
         assert own[0] == pytest.approx(row.value)
         assert own[1:].mean() == pytest.approx(0.5, abs=0.02)
 
@@ -105,12 +107,12 @@ def test_relabelings_keep_sizes_and_count_ties_half(cell):
     clean = cell.scores["clean"] * 0
     member = cell.examples["member"].to_numpy()
     clean.iloc[np.flatnonzero(member)[0]] = 1.0
-    found = looks(replace(cell, scores={"clean": clean}), no_blind(cell), 0)
-    of_one = found[Look("loss", "", "boolq")]
+    found = control_aurocs(replace(cell, scores={"clean": clean}), no_blind(cell), 0)
+    of_one = found[ControlKey("loss", "", "boolq")]
     high = auroc_value(np.eye(1, 32)[0], np.zeros(32))
     assert sorted(set(of_one.round(9))) == pytest.approx([1 - high, high])
     assert (of_one > 0.5).mean() == pytest.approx(0.5, abs=0.06)
-    assert set(found[Look("loss", "", "imdb")]) == {0.5}  # all are tied: never off
+    assert set(found[ControlKey("loss", "", "imdb")]) == {0.5}  # all are tied: never off
     table = rows_of(found)
     p_values = with_p_values(table, "cell", {"c": distances(found)})["p_control"]
     assert (p_values[table["benchmark"] == "imdb"] == 1).all()
@@ -118,7 +120,7 @@ def test_relabelings_keep_sizes_and_count_ties_half(cell):
 
 def test_members_and_non_members_that_change_places_are_relabelled_alike(make):
     """So a cell and its swapped replicate, whose clean AUROCs are v and 1 − v, count as one."""
-    both = [looks(cell, no_blind(cell), 0) for cell in (make(), make(swapped=True))]
+    both = [control_aurocs(cell, no_blind(cell), 0) for cell in (make(), make(swapped=True))]
     for look, own in both[0].items():
         np.testing.assert_allclose(own, 1 - both[1][look])
     alone = with_p_values(rows_of(both[0]), "cell", {"c": distances(both[0])})
@@ -138,8 +140,8 @@ def test_seeds_that_share_their_members_are_relabelled_together(make):
     """Though each inserts another part of them. So their mean is no more certain than one seed."""
     cells = [with_copies(make(a_dose=25), seed) for seed in range(3)]
     blinds = BlindBaselines(QUICK.blind_folds, 0)
-    of_seeds = [looks(cell, blinds(cell), 0) for cell in cells]
-    mean = mean_looks(of_seeds)
+    of_seeds = [control_aurocs(cell, blinds(cell), 0) for cell in cells]
+    mean = mean_control_aurocs(of_seeds)
     for look, own in of_seeds[0].items():
         assert mean[look][1:].std() > 0.8 * own[1:].std(), look
         assert np.corrcoef(own[1:], of_seeds[1][look][1:])[0, 1] > 0.6, look
@@ -165,8 +167,8 @@ def test_a_relabelled_non_member_is_one_in_all_seeds_that_share_their_members(ma
     for place, cell in enumerate(cells):
         clean = pd.DataFrame(highest, columns=pd.MultiIndex.from_tuples([("loss", "")]))
         cells[place] = replace(cell, scores={"clean": clean})
-    of_one = mean_looks([looks(cell, no_blind(cell), 0) for cell in cells])
-    aurocs = of_one[Look("loss", "", cells[0].examples["benchmark"].iloc[0])]
+    of_one = mean_control_aurocs([control_aurocs(cell, no_blind(cell), 0) for cell in cells])
+    aurocs = of_one[ControlKey("loss", "", cells[0].examples["benchmark"].iloc[0])]
     assert sorted(set(aurocs[aurocs < 0.5 - 1e-9].round(9))) == [0.4]
 
 
@@ -176,9 +178,10 @@ def test_relabelled_aurocs_are_those_of_permuted_roles(make):
     rows = np.flatnonzero(cell.examples["benchmark"] == "imdb")
     examples = cell.examples.iloc[rows]
     scores = np.random.default_rng(0).normal(size=(len(rows), 2)).round(1)
-    aurocs = _relabelled(scores, _roles(examples, "imdb", 0))
+    ids = ids_by_benchmark([cell])["imdb"]
+    aurocs = _relabelled_aurocs(scores, _relabelled_roles(examples, ids, 0))
     inserted, nonmember = (
-        np.hstack(side) for side in zip(*_roles(examples, "imdb", 0), strict=True)
+        np.hstack(side) for side in zip(*_relabelled_roles(examples, ids, 0), strict=True)
     )
     assert inserted.shape == (len(rows), 1 + RELABELINGS)
     assert len(set(inserted.sum(axis=0))) == len(set(nonmember.sum(axis=0))) == 1
@@ -188,16 +191,71 @@ def test_relabelled_aurocs_are_those_of_permuted_roles(make):
         assert aurocs[method, relabeling] == pytest.approx(auroc_value(*sides))
 
 
-def test_seeds_that_draw_their_members_apart_are_relabelled_apart(make):
+def test_seeds_that_draw_their_members_apart_are_relabelled_as_alike_as_their_members_are(make):
     cells = [make(a_dose=25), make(a_dose=25)]
     member = np.random.default_rng(0).permuted(
         cells[0].examples["member"].to_numpy().reshape(2, -1), axis=1
     )
     cells[1].examples["member"] = member.ravel()
     cells[1].examples["occurrences"] = member.ravel().astype(int)
-    first, second = (looks(cell, no_blind(cell), 0) for cell in cells)
-    for look, own in first.items():
-        assert abs(np.corrcoef(own[1:], second[look][1:])[0, 1]) < 0.15, look
+    first, second = (control_aurocs(cell, no_blind(cell), 0) for cell in cells)
+    alike = np.corrcoef(*(c.examples["member"].to_numpy(float).reshape(2, -1) for c in cells))
+    for look, aurocs in first.items():
+        rows = {"boolq": alike[0, 2], "imdb": alike[1, 3]}
+        expected = rows.get(look.benchmark, np.mean([*rows.values()]))
+        correlation = np.corrcoef(aurocs[1:], second[look][1:])[0, 1]
+        assert correlation == pytest.approx(expected, abs=0.1), look
+
+
+def without_one(cell, place: int):
+    """The cell without one of the first benchmark's examples."""
+    kept = np.arange(len(cell.examples)) != place
+    scores = {name: table[kept] for name, table in cell.scores.items()}
+    return replace(cell, examples=cell.examples[kept].reset_index(drop=True), scores=scores)
+
+
+def with_one_pair_exchanged(cell, place: int):
+    """The cell where a member and a non-member of the first benchmark have changed places."""
+    rows = np.arange(len(cell.examples))
+    half = (cell.examples["benchmark"] == cell.examples["benchmark"].iloc[0]).sum() // 2
+    rows[[place, half + place]] = half + place, place
+    drawn = ["member", "occurrences"]
+    examples = cell.examples.copy()
+    examples[drawn] = examples[drawn].iloc[rows].to_numpy()
+    return replace(cell, examples=examples.astype({"member": bool, "occurrences": int}))
+
+
+@pytest.mark.parametrize("change", [without_one, with_one_pair_exchanged])
+def test_seeds_that_share_almost_all_members_are_relabelled_together(make, change):
+    """Else their mean looks more certain than it is: 30% of sound reports were off."""
+    cells = [change(make(a_dose=25), place) for place in (3, 40, 77)]
+    ids = ids_by_benchmark(cells)
+    of_seeds = [control_aurocs(cell, no_blind(cell), 0, ids) for cell in cells]
+    for look, aurocs in of_seeds[0].items():
+        assert np.corrcoef(aurocs[1:], of_seeds[1][look][1:])[0, 1] > 0.9, look
+        assert mean_control_aurocs(of_seeds)[look][1:].std() > 0.95 * aurocs[1:].std(), look
+
+
+def test_blind_baselines_of_almost_the_same_members_share_their_shuffled_labels(make):
+    """Else their mean over seeds looks more certain than it is, as above."""
+    cells = [without_one(make(benchmarks=["boolq"]), place) for place in (3, 40)]
+    ids = ids_by_benchmark(cells)
+    blinds = BlindBaselines(QUICK.blind_folds, 0, ids)
+    first, second = (
+        control_aurocs(cell, blinds(cell), 0, ids)[ControlKey("blind", "", "boolq")]
+        for cell in cells
+    )
+    assert np.corrcoef(first[1:], second[1:])[0, 1] > 0.5
+
+
+def test_a_cell_that_lacks_examples_is_permuted_uniformly():
+    """All 6 permutations of the 3 examples that a cell has out of 5."""
+    every = np.tile(np.arange(5, dtype=np.int32), (6000, 1))
+    permutations = np.random.default_rng(0).permuted(every, axis=1)
+    sources = induced_permutations(permutations, np.array([4, 0, 2]))
+    orders, counts = np.unique(sources, axis=0, return_counts=True)
+    assert sorted(map(tuple, orders.tolist())) == sorted(permutations_of(range(3)))
+    assert np.abs(counts - 1000).max() < 4 * 1000**0.5
 
 
 def test_conditions_of_one_clean_model_are_corrected_once_and_others_together(make):
@@ -214,8 +272,10 @@ def test_conditions_of_one_clean_model_are_corrected_once_and_others_together(ma
 
 
 def test_seeds_are_averaged_where_they_were_looked_at():
-    one, two = Look("loss", "", "a"), Look("loss", "", "b")
-    found = mean_looks([{one: np.array([0.4, 0.6])}, {one: np.array([0.6, 0.6]), two: np.ones(2)}])
+    one, two = ControlKey("loss", "", "a"), ControlKey("loss", "", "b")
+    found = mean_control_aurocs(
+        [{one: np.array([0.4, 0.6])}, {one: np.array([0.6, 0.6]), two: np.ones(2)}]
+    )
     np.testing.assert_allclose(found[one], [0.5, 0.6])
     np.testing.assert_allclose(found[two], [1, 1])
 
@@ -228,19 +288,19 @@ def test_a_benchmark_without_non_members_does_not_hide_another(make):
     short = replace(cell, examples=cell.examples[kept].reset_index(drop=True), scores=scores)
     pooled = statistics("trial", 0, [short], QUICK).pooled
     assert set(off_controls(pooled)["benchmark"]) == {"boolq"}
-    assert "(worst benchmark: boolq, " in stamp(pooled)
+    assert "(worst benchmark: boolq, " in control_warning(pooled)
 
 
 def test_sound_controls_have_no_stamp(sound):
     assert off_controls(sound).empty
-    assert stamp(sound) is None
+    assert control_warning(sound) is None
     assert set(by_control(sound)) == {"clean", "blind"}
 
 
 def test_nothing_looked_at_has_no_stamp(results):
     unknown = results.assign(p_control=np.nan)
     assert by_control(unknown) == {}
-    assert stamp(unknown) is None
+    assert control_warning(unknown) is None
 
 
 def test_a_blind_baseline_that_is_off_says_what_the_figures_may_measure(sound):
@@ -253,4 +313,4 @@ def test_a_blind_baseline_that_is_off_says_what_the_figures_may_measure(sound):
         "The texts alone tell members from non-members (blind AUROC, worst benchmark: imdb, 0.66 "
         "[0.60, 0.70], corrected p = 0.010): these figures may measure the texts, not the model."
     )
-    assert stamp(off) == f"CONTROL OFF: {said}"
+    assert control_warning(off) == f"CONTROL OFF: {said}"

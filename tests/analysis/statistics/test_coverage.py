@@ -16,7 +16,12 @@ from scipy.stats import binom, norm
 
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics import paired, pooled, trends
-from contamination.analysis.statistics.controls import Look, distances, looks, with_p_values
+from contamination.analysis.statistics.controls import (
+    ControlKey,
+    control_aurocs,
+    distances,
+    with_p_values,
+)
 from contamination.analysis.statistics.results import Measure, cell_rows, estimates
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.detection.baselines.blind import NULLS, Blind
@@ -186,12 +191,12 @@ def test_a_clean_control_is_off_in_five_percent(cell):
     clean = replace(made, scores={"clean": made.scores["contaminated"]})
     by_method = defaultdict(dict)
     blind = Blind(np.full((len(made.examples), 1 + NULLS), np.nan))
-    for look, aurocs in looks(clean, blind, 0).items():
+    for look, aurocs in control_aurocs(clean, blind, 0).items():
         by_method[look.method][look] = aurocs
     facts = {"cell": "c", "metric": "auroc", "checkpoint": "clean", "occurrences": "any"}
     off, signs = 0, []
     for aurocs in by_method.values():
-        rows = pd.DataFrame(aurocs.keys(), columns=Look._fields).assign(needs="", **facts)
+        rows = pd.DataFrame(aurocs.keys(), columns=ControlKey._fields).assign(needs="", **facts)
         rows = with_p_values(rows, "cell", {"c": distances(aurocs)})
         off += (rows["p_control"] <= 0.05).any()
         signs += [own[0] > 0.5 for own, p in zip(aurocs.values(), rows["p_control"], strict=True)

@@ -11,8 +11,8 @@ import pytest
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.curves import (
     EDGES,
-    Place,
-    Sample,
+    CurveKey,
+    ScoreSample,
     histogram_table,
     roc_table,
     samples,
@@ -103,13 +103,14 @@ def test_a_bin_holds_the_mean_share_of_the_benchmarks_and_wilsons_interval():
     sizes = {"a": [(12, 30), (9, 40)], "b": [(50, 20)], "c": [(7, 9)]}
     drawn = {
         name: [
-            Sample(rng.normal(1, 3, m) + k, rng.normal(k, 2, n), k) for k, (m, n) in enumerate(of)
+            ScoreSample(rng.normal(1, 3, m) + k, rng.normal(k, 2, n), k)
+            for k, (m, n) in enumerate(of)
         ]
         for name, of in sizes.items()
     }
     drawn["c"][0].members[:2] = -99, 99
     drawn["b"][0].members[:3] = -7.3  # in the first bin itself
-    place = Place("c", "contaminated", "", "loss", "")
+    place = CurveKey("c", "contaminated", "", "loss", "")
     bins = histogram_table({place._replace(benchmark=name): of for name, of in drawn.items()})
     assert bins["centre"].iloc[:20].tolist() == pytest.approx(np.arange(20) / 2 - 3.75)
     assert set(bins["benchmark"]) == {"a", "b", "c", "all"}
@@ -129,19 +130,19 @@ def test_a_bin_holds_the_mean_share_of_the_benchmarks_and_wilsons_interval():
 
 
 def test_equal_scores_of_nonmembers_are_not_divided_by_no_deviation():
-    place = Place("c", "contaminated", "a", "loss", "")
-    flat = {place: [Sample(np.array([1.0, 2.2]), np.full(3, 1.0), 0)]}
+    place = CurveKey("c", "contaminated", "a", "loss", "")
+    flat = {place: [ScoreSample(np.array([1.0, 2.2]), np.full(3, 1.0), 0)]}
     members = one(histogram_table(flat), side="members", benchmark="a")
     assert members.loc[members["share"] == 0.5, "centre"].tolist() == [0.25, 1.25]
 
 
 def test_all_has_no_curve_where_a_benchmark_lacks_a_side():
-    place = Place("c", "contaminated", "a", "loss", "")
+    place = CurveKey("c", "contaminated", "a", "loss", "")
     scores = np.arange(20.0)
     lacks = {
-        place: [Sample(scores, scores, 0)],
-        place._replace(benchmark="b"): [Sample(scores[:0], scores, 0)],
-        place._replace(benchmark="c"): [Sample(scores, scores[:0], 0)],
+        place: [ScoreSample(scores, scores, 0)],
+        place._replace(benchmark="b"): [ScoreSample(scores[:0], scores, 0)],
+        place._replace(benchmark="c"): [ScoreSample(scores, scores[:0], 0)],
     }
     for table in (histogram_table(lacks), roc_table(lacks, CONFIG, 0)):
         assert set(table["benchmark"]) == {"a"}

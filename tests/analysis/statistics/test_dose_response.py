@@ -9,7 +9,7 @@ from scipy.stats import norm, t
 
 from contamination.analysis.statistics import dose_response as module
 from contamination.analysis.statistics.dose_response import (
-    Sample,
+    BenchmarkScores,
     dose_response,
     interval,
     line_response,
@@ -23,12 +23,12 @@ from perf.slope_coverage import report
 LADDER = np.array([1.0, 2.0, 4.0, 8.0])
 
 
-def simulated(rng, doses, level=0.5, slope=0.7, nonmembers=60, draws=60) -> Sample:
+def simulated(rng, doses, level=0.5, slope=0.7, nonmembers=60, draws=60) -> BenchmarkScores:
     """Unit normals whose AUROC at a dose has the log-odds level + slope · log2(dose)."""
     x = np.log2(np.asarray(doses, float))
     members = rng.normal(2**0.5 * norm.ppf(logistic(level + slope * x)))
     others = rng.normal(size=nonmembers)
-    return Sample(x, members, others, resample(len(x), nonmembers, draws, seed=7))
+    return BenchmarkScores(x, members, others, resample(len(x), nonmembers, draws, seed=7))
 
 
 def placements(sample):
@@ -96,7 +96,7 @@ def test_draws_move_with_what_was_drawn():
     anew = []
     for members, others in zip(sample.drawn.members, sample.drawn.nonmembers, strict=True):
         rows = np.repeat(np.arange(200), members.astype(int))
-        drawn = Sample(
+        drawn = BenchmarkScores(
             sample.log_occurrences[rows], sample.members[rows],
             np.repeat(sample.nonmembers, others.astype(int)), sample.drawn,
         )  # fmt: skip
@@ -213,7 +213,7 @@ def test_constant_auroc_does_not_fall_with_poisson_doses():
     values = np.array([each.slope for each in made])
     error = values.std() / len(values) ** 0.5
     assert abs(values.mean()) < 4 * error < 0.12
-    assert sum(each.said is not Direction.FLAT for each in made) <= 15  # 0.1% at 5%
+    assert sum(each.stated is not Direction.FLAT for each in made) <= 15  # 0.1% at 5%
     held = sum(each.low <= 0 <= each.high for each in made)
     assert held >= 105  # 0.1% at 94%
 

@@ -152,7 +152,7 @@ def test_the_blind_baseline_is_made_once_of_the_same_examples(make, monkeypatch)
     other, blind = make(a_dose=4), BlindBaselines(3, 0)
     assert [blind(each) for each in (cell, same, other, cell)] == [1, 1, 2, 1]
     assert [BlindBaselines(4, seed)(cell) for seed in (0, 1)] == [3, 4]
-    examples, folds, seeds = zip(*made, strict=True)
+    examples, folds, seeds, _ = zip(*made, strict=True)
     assert examples[:2] == (cell.examples, other.examples)
     assert folds == (3, 3, 4, 4)
     assert [seeds.index(seed) for seed in seeds] == [0, 1, 0, 3]

@@ -20,9 +20,8 @@ from contamination.analysis.statistics.trends import (
     COLUMNS,
     NOT_MEASURED,
     ONE_DOSE,
-    SATURATED,
     Condition,
-    _reaches,
+    _crossing_columns,
     condition_of,
     occurrences_rows,
     series_rows,
@@ -100,17 +99,17 @@ def test_benchmarks_reach_a_level_where_the_mean_of_their_curves_does():
 def test_an_end_of_the_interval_beyond_what_was_measured_is_open():
     """Of 20 draws three would cross before it and three after it."""
     log_occurrences = np.r_[1.5, [-np.inf] * 3, np.arange(14) / 10, [np.inf] * 3]
-    inside = _reaches(log_occurrences, np.array([0.6, 0.9]), 0.55)
+    inside = _crossing_columns(log_occurrences, np.array([0.6, 0.9]), 0.55)
     dose = [inside[name] for name in ("reaches", "reaches_low", "reaches_high")]
     assert (dose, inside["note"]) == (pytest.approx([2**1.5, 2**0.1, 2**1.2]), "")
-    wide = _reaches(log_occurrences, np.array([0.6, 0.9]), 0.75)
+    wide = _crossing_columns(log_occurrences, np.array([0.6, 0.9]), 0.75)
     assert wide["note"] == "interval open below; interval open above"
     assert np.isnan([wide["reaches_low"], wide["reaches_high"]]).all()
     for at in ([0.75, 0.6], [0.75, 0.9]):
-        never = _reaches(np.r_[np.inf, np.ones(9)], np.array(at), 0.9)
+        never = _crossing_columns(np.r_[np.inf, np.ones(9)], np.array(at), 0.9)
         assert never["note"] == "the fitted line does not cross 0.75"
     for beyond, side in ((np.inf, "above"), (-np.inf, "below")):
-        found = _reaches(np.r_[1.5, [beyond] * 9, 1], np.array([0.6, 0.9]), 0.5)
+        found = _crossing_columns(np.r_[1.5, [beyond] * 9, 1], np.array([0.6, 0.9]), 0.5)
         assert found["note"] == f"interval {side} what was measured"
 
 
@@ -148,21 +147,45 @@ def test_monotony_is_the_share_of_draws_that_move_one_way():
     assert shape({at: Estimate(9, 9, 0.5, own) for at, own in levels}, 0.9)["monotone"] == 2 / 3
 
 
-@pytest.mark.parametrize("values", [(1.0, 1.0, 1.0), (0.8, 1.0, 1.0), (0.0, 1.0, 1.0)])
-def test_a_saturated_series_has_no_slope_and_says_so(make, values):
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        ((1.0, 1.0, 1.0), "the AUROC is 1 at all 3 levels"),
+        ((0.8, 1.0, 1.0), "the AUROC is 1 at all but one of the 3 levels"),
+        ((0.0, 1.0, 1.0), "the AUROC is 0 or 1 at all 3 levels"),
+    ],
+)
+def test_a_saturated_series_has_no_slope_and_its_note_tells_why(make, values, note):
     rates = [1e-4, 1e-3, 1e-2]
     line = {
         rate: Estimate(9, 9, value, np.full(8, value))
         for rate, value in zip(rates, values, strict=True)
     }
     found = shape(line, 0.9)
-    assert found["note"] == SATURATED
+    assert found["note"] == f"no slope: {note}"
     assert "slope" not in found
     detector = Detector("all", "loss", "")
     (row,) = series_rows(
         [Condition(make(learning_rate=rate), {detector: line[rate]}) for rate in rates], 0.9
     )
     assert np.isnan(row["p_value"])
+
+
+def test_clear_moves_are_those_of_paired_differences():
+    """AUROCs of the same texts: no draw is monotone, though the intervals overlap."""
+    rng = np.random.default_rng(0)
+    hardness = rng.normal(0, 0.04, 500)
+    values = (0.586, 0.751, 0.631, 0.823)
+    line = {
+        level: Estimate(60, 60, value, value + hardness + rng.normal(0, 0.01, 500))
+        for level, value in zip((1.0, 2.0, 4.0, 8.0), values, strict=True)
+    }
+    row = shape(line, 0.95)
+    assert row["slope_low"] > 0
+    assert row["monotone"] == 0
+    assert row["turns"] == "1.0 2.0 4.0 8.0"
+    assert shape({1.0: line[1.0], 8.0: line[8.0]}, 0.95)["turns"] == "1.0 8.0"
+    assert shape({1.0: line[1.0]}, 0.95)["turns"] == ""
 
 
 def test_a_series_is_tested_in_the_order_of_its_fact(make):

@@ -10,7 +10,7 @@ from contamination.analysis.cells import CLEAN, CONTAMINATED, make_cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.flagged import unflagged_sentence
 from contamination.analysis.statistics.tidy_tables import statistics
-from contamination.analysis.summary import of_conditions
+from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.tables.statistical import condition_tables
 from contamination.core.statistics.metrics import AUROC
 from contamination.injection.contamination import COLUMN
@@ -68,7 +68,7 @@ def test_the_report_says_how_many_and_shows_both(make_parts):
         "non-members). Without them the AUROC of "
     )
     assert sentence.startswith(start)
-    assert sentence in of_conditions(made, 0.95)[cell.condition]
+    assert sentence in sentences_by_condition(made, 0.95)[cell.condition]
     (table,) = [t for t in condition_tables(made, cell.condition) if t.name == "without_flagged"]
     assert table.header[1:] == [
         "all examples, contaminated model",

@@ -7,7 +7,7 @@ import pytest
 
 from contamination.analysis.cells import Cell
 from contamination.analysis.wandb import keys
-from contamination.analysis.wandb.view import ViewConfig, build_view, save_view
+from contamination.analysis.wandb.view import WandbViewConfig, build_view, save_view
 from contamination.core.errors import ConfigError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the library's own
@@ -19,7 +19,7 @@ def panels(workspace):
 
 def test_charts_read_what_the_mirror_writes():
     pytest.importorskip("wandb_workspaces")
-    config = ViewConfig("p", "me", "learning_rate", ["loss", "min_k"])
+    config = WandbViewConfig("p", "me", "learning_rate", ["loss", "min_k"])
     found = panels(build_view(config, "me"))
     rows = [
         {"checkpoint": c, "benchmark": "all", "method": m, "variant": "", "default": True,
@@ -31,9 +31,9 @@ def test_charts_read_what_the_mirror_writes():
     results = pd.DataFrame(rows)
     summary, (curve,) = keys.summary(results), keys.curves(results)
     assert set(found["auroc by occurrences"].y) <= set(curve)
-    swept = found["auroc/loss/all by the mean occurrences"].x.name
+    swept = found["auroc/loss/all by mean occurrences of a member"].x.name
     assert swept.removeprefix("cell.") in {field.name for field in fields(Cell)}
-    read = {panel.y.name for title, panel in found.items() if "by the learning rate" in title}
+    read = {panel.y.name for title, panel in found.items() if "by peak learning rate" in title}
     assert read == {
         "auroc/loss/all", "auroc/min_k/all", "clean/auroc/loss/all", "clean/auroc/min_k/all",
         "clean/auroc/blind/all",
@@ -47,6 +47,6 @@ def test_charts_read_what_the_mirror_writes():
 def test_nobody_logged_in_is_said(monkeypatch):
     monkeypatch.setattr("wandb.login", lambda **_: False)
     with pytest.raises(ConfigError, match="project is 'contamination-testbed': run `wandb login`"):
-        save_view(ViewConfig())
+        save_view(WandbViewConfig())
     with pytest.raises(ConfigError, match="methods is ..: name at least one"):
-        save_view(ViewConfig(methods=[]))
+        save_view(WandbViewConfig(methods=[]))

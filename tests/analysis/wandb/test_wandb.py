@@ -288,12 +288,12 @@ def test_experiments_are_told_apart(monkeypatch, results):
     assert set(both["cell"]) == {f"{name}-a", f"{name}-b"}
     one = wandb_read.read_results(WandbReport(project="p", experiment="other"))
     assert set(one["cell"]) == {name}
-    with pytest.raises(DataError, match="p holds no run with results of third"):
+    with pytest.raises(DataError, match="p contains no run with results of third"):
         wandb_read.read_results(WandbReport(project="p", experiment="third"))
 
 
 def test_mistakes_are_named(tmp_path):
-    with pytest.raises(DataError, match="holds no run with results"):
+    with pytest.raises(DataError, match="contains no run with results"):
         wandb_read.read_results(WandbReport(local=str(tmp_path)))
     for both in ({}, {"project": "p", "local": "l"}):
         with pytest.raises(ConfigError, match="give either project=NAME or local=FOLDER"):

@@ -1,0 +1,34 @@
+"""A new factor is one entry: its column, its value in a cell, and the series along it."""
+
+from __future__ import annotations
+
+import pytest
+
+from contamination.analysis import factors
+from contamination.analysis.conditions import recipe
+from contamination.analysis.factors import FACTORS, Factor, factor_values
+from contamination.analysis.statistics.pooled import COLUMNS
+
+DECAY = Factor("decay", ("training.weight_decay",), "Detection by weight decay", "weight decay")
+
+
+def test_every_factor_is_a_column_and_a_value_of_a_cell(cell):
+    columns = [factor.column for factor in FACTORS]
+    assert set(columns) <= set(COLUMNS)
+    assert columns == list(factor_values(cell)) == list(cell.series)
+    assert factor_values(cell)["learning_rate"] == cell.learning_rate
+
+
+@pytest.mark.parametrize(("decay", "expected"), [(1, 1), (0.1, 0.1), (None, None)])
+def test_a_factor_that_is_no_attribute_of_a_cell_is_read_from_its_config(make, decay, expected):
+    cell = make()
+    chosen = {**cell.chosen, "training.weight_decay": decay}
+    object.__setattr__(cell, "chosen", chosen)
+    assert DECAY.value(cell) == expected
+
+
+def test_a_series_along_a_factor_ignores_its_fields(monkeypatch):
+    monkeypatch.setitem(factors.BY_COLUMN, "decay", DECAY)
+    models = [{"training": {"weight_decay": decay, "steps": 3}} for decay in (0.0, 0.1)]
+    assert recipe({}, models[0]) != recipe({}, models[1])
+    assert recipe({}, models[0], without="decay") == recipe({}, models[1], without="decay")
