@@ -88,7 +88,7 @@ def _versions(
     """All texts' versions in one call; each follows from the seed, its text and its number."""
     repeated = [text.text for text in texts for _ in range(n)]
     keys = [(text.sha256, copy) for text in texts for copy in range(n)]
-    made = rewording.reword(repeated, keys, derive(resources.seed, "contamination.detection.views"))
+    made = rewording.reword(repeated, keys, derive(resources.seed, "detection.views"))
     return [made[i : i + n] for i in range(0, len(made), n)]
 
 
