@@ -36,7 +36,7 @@ PARTS = "stats-*.parquet"
 GROUP_TOKENS = 2**14
 """Scored tokens that are written, and read, at a time; a text of more is not divided."""
 TEXT = [("text_sha256", pa.string()), ("copy", pa.int32()), ("truncated", pa.bool_())]
-LISTS = {name: pa.list_(pa.int32() if name == "top_id" else pa.float32()) for name in NUMBERS}
+LISTS = {name: pa.list_(pa.from_numpy_dtype(dtype)) for name, dtype in NUMBERS.items()}
 COLUMNS = {**LISTS, "ids": pa.list_(pa.int32()), "text": pa.string(), "scored": pa.int32()}
 BAD_CONTENT = (ValueError, LookupError, TypeError, AttributeError)
 DAMAGED = (*BAD_CONTENT, OSError, NotImplementedError, MemoryError)

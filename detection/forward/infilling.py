@@ -26,7 +26,7 @@ from contamination.core.errors import DataError
 from contamination.detection.forward.batches import check_finite, run_batches, run_groups
 from contamination.detection.models.base import Tell, tell_nobody
 from contamination.detection.models.causal_lm import CausalLM
-from contamination.detection.passes import NUMBERS, Copies, Parameter, TokenStats
+from contamination.detection.passes import FLOATS, Copies, Parameter, TokenStats
 
 Index = NDArray[np.int64]
 
@@ -287,9 +287,9 @@ def takes_branches(model: CausalLM) -> bool:
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
         return False
     return all(
-        np.allclose(getattr(a, field), getattr(b, field), rtol=tolerance, atol=tolerance)
+        np.allclose(getattr(a, name), getattr(b, name), rtol=tolerance, atol=tolerance)
         for a, b in zip(found, expected, strict=True)
-        for field in NUMBERS[:-1]
+        for name in FLOATS
     )
 
 

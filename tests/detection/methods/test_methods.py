@@ -73,10 +73,10 @@ def test_a_number_that_is_not_there_is_not_read_silently():
     with pytest.raises(UndeclaredNumberError) as error:
         stats.mean  # noqa: B018
     assert str(error.value) == (
-        "mean was read but is not there; there are: logprob, top_id. Add it to the method's "
+        "mean was read but is not available; available: logprob, top_id. Add it to the method's "
         "`numbers`."
     )
-    with pytest.raises(UndeclaredNumberError, match="there are: none"):
+    with pytest.raises(UndeclaredNumberError, match="available: none"):
         len(TokenStats())
     with pytest.raises(AttributeError, match="^entropy$"):
         stats.entropy  # noqa: B018
