@@ -24,9 +24,9 @@ def run_launched(stage: Callable[[], int]) -> int:
     """The exit status of a stage that the processes of a launcher, if there is one, share."""
     if not is_launched():
         return stage()
-    from contamination.detection.workers import served
+    from contamination.detection.process_group import run_by_rank_0
 
-    return served(stage)
+    return run_by_rank_0(stage)
 
 
 def main(config: DictConfig) -> None:

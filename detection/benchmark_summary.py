@@ -32,7 +32,7 @@ from contamination.detection.evaluation import (
     ranked_texts,
     tidy,
 )
-from contamination.detection.flags import counted, said, together
+from contamination.detection.flags import counted, merge_flag_counts, said
 from contamination.detection.summary import figure, write_rows
 
 PAPERS = Path(__file__).resolve().parents[1] / "data" / "papers"
@@ -92,7 +92,8 @@ def benchmark_report(
     for path, tables in models.items():
         texts = ranked_texts(examples, next(iter(tables())))
         groups[path] = evaluated_parts(partial(_ranked, tables), texts, config, baseline)
-        notes += [f"{path}: {note}" for note in said(together(map(counted, tables())))]
+        flag_counts = merge_flag_counts(map(counted, tables()))
+        notes += [f"{path}: {note}" for note in said(flag_counts)]
     first = next(iter(groups.values()))
     notes += [sizes(first, config), *part_notes(examples, partial(label, config=config))]
     notes += blind_notes(first, config)

@@ -34,7 +34,7 @@ from contamination.detection.pass_store import (
 from contamination.detection.passes import Pass
 from contamination.detection.resources import Resources
 from contamination.detection.views import view_of
-from contamination.detection.workers import staying
+from contamination.detection.workers import children_kept_alive
 
 if TYPE_CHECKING:
     from contamination.detection.loaded_model import LoadedModel
@@ -191,7 +191,7 @@ class Collector:
         several = len(texts) > 1 and known is None and view_of(wanted).shares
         kin = families(map(Texts.of, texts.values())) if several else {}
         held: dict[str, list[Row]] = {}
-        with staying():
+        with children_kept_alive():
             for path, own in texts.items():
                 if not path.exists():
                     _read_ahead(model, wanted, own, known, kin, held)

@@ -33,7 +33,7 @@ from contamination.core.table_files import writing
 from contamination.core.user_files import output_file
 from contamination.data.texts import Text, Texts, release
 from contamination.detection.config import WHOLE, DetectionConfig
-from contamination.detection.flags import impossible, scored_by, unranked
+from contamination.detection.flags import token_count_pass, unranked, zero_probability_flag
 from contamination.detection.methods.base import Method
 from contamination.detection.pass_store import ByText
 from contamination.detection.passes import Example, Pass
@@ -118,7 +118,7 @@ def score_tables(
     Raises:
         DataError: a score is not finite.
     """
-    scored = scored_by(passes)
+    scored = token_count_pass(passes)
     found = {key: np.empty(len(examples), JUDGED) for key in sorted(methods)}
     flags: dict[str, int] = {}  # in words → its number; there are few
     texts = Texts.of(examples)
@@ -166,7 +166,7 @@ def judged(method: Method, example: Example, why_not: str) -> tuple[float, str]:
 
     `why_not` is why its text is not ranked by any method (`flags.unranked`); empty: it is.
     """
-    return method.score(example), why_not or method.flag(example) or impossible(example)
+    return method.score(example), why_not or method.flag(example) or zero_probability_flag(example)
 
 
 def read_table(path: Path) -> pd.DataFrame:

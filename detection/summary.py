@@ -27,7 +27,12 @@ from contamination.detection.evaluation import (
     ranked_texts,
     tidy,
 )
-from contamination.detection.flags import counted, flagged, said, together
+from contamination.detection.flags import (
+    counted,
+    describe_contamination,
+    merge_flag_counts,
+    said,
+)
 from contamination.detection.scores import COLUMNS, FILE, Scores, origin, to_arrow, write_tables
 
 SHOWN = 5
@@ -70,7 +75,8 @@ def summary(
 
     texts = ranked_texts(examples, next(iter(read())))
     release()
-    notes = [*notes, *said(together(map(counted, read()))), *flagged(texts)]
+    flag_notes = said(merge_flag_counts(map(counted, read())))
+    notes = [*notes, *flag_notes, *describe_contamination(texts)]
     release()
     is_labelled = {True, False} <= set(texts.column("label").unique().to_pylist())
     groups = evaluated(lambda: by_method(read()), texts, blind) if is_labelled else []

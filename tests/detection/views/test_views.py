@@ -31,8 +31,9 @@ from contamination.detection.methods.reference import Reference
 from contamination.detection.methods.surp import Surp
 from contamination.detection.models import open_model
 from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.neighbors import Neighbors
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats
-from contamination.detection.resources import Neighbors, Resources, check_disjoint, open_prefix
+from contamination.detection.resources import Resources, check_disjoint, open_prefix
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.views import VIEWS, render
