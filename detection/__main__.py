@@ -77,8 +77,8 @@ def online(config: DictConfig) -> None:
         out.mkdir(parents=True, exist_ok=True)
         labels = {w.example_id: w.label for w in windows}
         table = table.assign(label=table["example_id"].map(labels))
-        with output_file(out / "windows.parquet") as part:
-            table.to_parquet(part, index=False)
+        with output_file(out / "windows.parquet") as partial_file:
+            table.to_parquet(partial_file, index=False)
         print(f"wrote {out / 'windows.parquet'}")
 
 
@@ -89,10 +89,12 @@ def accuracy(config: DictConfig) -> None:
 
     stage = convert(config, AccuracyStage)
     tables = []
-    for one in stage.models():
-        artifact = run(one)
+    for model_stage in stage.models():
+        artifact = run(model_stage)
         tables.append(artifact.table(FILE))
-        print(f"{one.model.given}\n{summary(tables[-1], artifact)}\nwrote {artifact.path}\n")
+        print(
+            f"{model_stage.model.given}\n{summary(tables[-1], artifact)}\nwrote {artifact.path}\n"
+        )
     if len(tables) > 1:
         print(compared(*tables))
 
@@ -102,10 +104,10 @@ def extraction(config: DictConfig) -> None:
     from contamination.detection.tasks.extraction import FILE, ExtractionStage, run, summary
 
     stages = convert(config, ExtractionStage).models()
-    made = dict(zip(("model", "reference"), map(run, stages), strict=False))
-    tables = {name: artifact.table(FILE) for name, artifact in made.items()}
-    print(summary(tables, made["model"].counts["left_out"]))
-    print("\n".join(f"wrote {artifact.path}" for artifact in made.values()))
+    artifacts = dict(zip(("model", "reference"), map(run, stages), strict=False))
+    tables = {name: artifact.table(FILE) for name, artifact in artifacts.items()}
+    print(summary(tables, artifacts["model"].counts["left_out"]))
+    print("\n".join(f"wrote {artifact.path}" for artifact in artifacts.values()))
 
 
 def probe(config: DictConfig) -> None:

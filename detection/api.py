@@ -34,12 +34,12 @@ from contamination.data.readers.rows import Row, Shard, Tally
 from contamination.data.rows import folded, with_class_names
 from contamination.data.texts import Texts
 from contamination.detection.config import METHODS, DetectionStage
-from contamination.detection.evaluation import by_method, evaluated, ranked_texts, tidy
+from contamination.detection.evaluation import by_method, estimate_groups, ranked_texts, tidy_table
 from contamination.detection.examples import open_examples
 from contamination.detection.models.hf_model import InMemoryModel
-from contamination.detection.summary import described, exported
+from contamination.detection.summary import example_columns, with_example_columns
 
-WORDS = {
+ARGUMENT_NAMES = {
     r"\bexamples\.path\b": "texts",
     r"\b(?:examples\.)?on_error=skip\b": 'on_error="skip"',
     r"\b(model|reference|masked_lm|prefix)\.path\b": r"\1",
@@ -51,19 +51,19 @@ WORDS = {
 
 
 @contextmanager
-def in_arguments() -> Iterator[None]:
+def errors_name_arguments() -> Iterator[None]:
     """Within it errors name arguments, as a Python caller knows them, not fields."""
     try:
         yield
     except UserError as error:
         words = str(error)
-        for field, argument in WORDS.items():
+        for field, argument in ARGUMENT_NAMES.items():
             words = re.sub(field, argument, words)
         error.args = (words,)
         raise
 
 
-class GivenRow(Row):
+class InMemoryRow(Row):
     """A row that the caller holds."""
 
     @property
@@ -72,7 +72,7 @@ class GivenRow(Row):
         return f"{self.shard.name}[{self.number - 1}]"
 
 
-def given_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Texts:
+def make_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Texts:
     """The texts, of a path or at hand.
 
     Raises:
@@ -85,15 +85,15 @@ def given_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Text
         return open_examples(ExamplesConfig(str(texts), on_error=on_error))
     rows = _rows(texts)
     if labels is not None:
-        ordered = hasattr(labels, "__iter__") and not isinstance(labels, str | Mapping | set)
-        require(ordered, "labels", labels, "give one for each text, in a list.")
-        listed = getattr(labels, "tolist", None)  # of NumPy's and pandas' columns
-        rows, labels = list(rows), [*map(_or_none, listed())] if listed else list(labels)
+        is_sequence = hasattr(labels, "__iter__") and not isinstance(labels, str | Mapping | set)
+        require(is_sequence, "labels", labels, "give one for each text, in a list.")
+        to_list = getattr(labels, "tolist", None)  # of NumPy's and pandas' columns
+        rows, labels = list(rows), [*map(_or_none, to_list())] if to_list else list(labels)
         if len(labels) != len(rows):
             raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
         rows = [_labelled(row, label) for row, label in zip(rows, labels, strict=True)]
     shard = Shard(Path("texts"), "texts", "rows")
-    numbered = (GivenRow(shard, number, row) for number, row in enumerate(rows, 1))
+    numbered = (InMemoryRow(shard, number, row) for number, row in enumerate(rows, 1))
     return texts_of(numbered, Tally(on_error, "on_error"), "texts")
 
 
@@ -103,8 +103,8 @@ def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
         remedy = "give strings, a data frame, or one split of a data set."
         raise DataError(f"texts is a {kind}: {remedy}")
     if isinstance(texts, pd.DataFrame):
-        if twice := [*texts.columns[texts.columns.duplicated()]]:
-            raise DataError(f"texts: the column {twice[0]!r} is there twice. Leave one out.")
+        if duplicates := [*texts.columns[texts.columns.duplicated()]]:
+            raise DataError(f"texts: the column {duplicates[0]!r} is there twice. Leave one out.")
         return (
             dict(zip(texts.columns, map(_or_none, row), strict=True))
             for row in texts.itertuples(index=False, name=None)
@@ -124,8 +124,8 @@ def _labelled(row: Mapping[str, Any], label: Any) -> Mapping[str, Any]:
     return {**{name: row[name] for name in row if folded(name) != "label"}, "label": label}
 
 
-def given_model(
-    model: Any, tokenizer: Any, name: str, stack: ExitStack, kept: bool
+def make_model_node(
+    model: Any, tokenizer: Any, name: str, stack: ExitStack, stored: bool
 ) -> dict[str, Any]:
     """The model's config node; a loaded one is held until the stack ends.
 
@@ -152,35 +152,39 @@ def given_model(
         raise ConfigError(f"{name}: its tokenizer is a {type(tokenizer).__name__}: {remedy}")
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ConfigError(f"{name}: its tokenizer is a slow one: give a fast one (use_fast=True).")
-    held = InMemoryModel.of(model, tokenizer, f"{name}.path", kept=kept)
-    stack.callback(held.release)
-    return {"path": held.hold()}
+    loaded_model = InMemoryModel.of(model, tokenizer, f"{name}.path", kept=stored)
+    stack.callback(loaded_model.release)
+    return {"path": loaded_model.hold()}
 
 
-def given_methods(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+def make_method_nodes(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
     """Each method's config node, with the hyperparameters that are given.
 
     Raises:
         ConfigError: a method that there isn't, or what is no mapping of hyperparameters.
     """
-    known = {path.stem: path for path in METHODS.glob("*.yaml")}
+    config_files = {path.stem: path for path in METHODS.glob("*.yaml")}
     require(isinstance(methods, Iterable), "methods", methods, 'give names, such as ["loss"].')
     names = [methods] if isinstance(methods, str) else [*methods]
-    names = sorted(known) if names == ["all"] else names
-    given = methods if isinstance(methods, Mapping) else {}
+    names = sorted(config_files) if names == ["all"] else names
+    hyperparameters = methods if isinstance(methods, Mapping) else {}
     nodes = {}
     for name in names:
-        own = given.get(name) or {}
+        overrides = hyperparameters.get(name) or {}
         remedy = 'give its hyperparameters by name, such as {"k": 0.2}.'
-        require(isinstance(own, Mapping), f"method.{name}", own, remedy)
-        if name not in known and "_target_" not in own:  # which a method of one's own has
-            raise ConfigError(f"method={name}: unknown method. {near_names(str(name), known)}")
-        usual = read_yaml(known[name])[name] if name in known else {}
-        nodes[name] = {**usual, **own}
+        require(isinstance(overrides, Mapping), f"method.{name}", overrides, remedy)
+        if (
+            name not in config_files and "_target_" not in overrides
+        ):  # which a method of one's own has
+            raise ConfigError(
+                f"method={name}: unknown method. {near_names(str(name), config_files)}"
+            )
+        defaults = read_yaml(config_files[name])[name] if name in config_files else {}
+        nodes[name] = {**defaults, **overrides}
     return nodes
 
 
-def given_stage(nodes: Mapping[str, Any]) -> DetectionStage:
+def make_stage(nodes: Mapping[str, Any]) -> DetectionStage:
     """The stage's configuration, of checked types and ranges.
 
     Raises:
@@ -189,8 +193,8 @@ def given_stage(nodes: Mapping[str, Any]) -> DetectionStage:
     try:
         return convert(OmegaConf.create(_plain(nodes)), DetectionStage)
     except OmegaConfBaseException as error:
-        said = str(error.msg or error).splitlines()[0]
-        raise ConfigError(f"{error.full_key}: {said}.") from error
+        message = str(error.msg or error).splitlines()[0]
+        raise ConfigError(f"{error.full_key}: {message}.") from error
 
 
 def _plain(value: Any) -> Any:
@@ -205,13 +209,13 @@ def _plain(value: Any) -> Any:
 
 
 DEFAULT = ("loss", "zlib", "min_k", "min_k_plus_plus")
-GIVEN = "(texts of a Python program)"
+IN_MEMORY_PATH = "(texts of a Python program)"
 """What stands in a kept folder's config.yaml where a path would."""
-NEEDED = ("example_id", "method", "variant", "score", "ranked")
+SCORE_COLUMNS = ("example_id", "method", "variant", "score", "ranked")
 """What `evaluate` reads of the scores."""
 
 
-@in_arguments()
+@errors_name_arguments()
 def score(
     texts: Any,
     model: Any,
@@ -264,29 +268,31 @@ def score(
     from contamination.detection.scores import open_scores
 
     with ExitStack() as stack:
-        place = folder or stack.enter_context(TemporaryDirectory(prefix="contamination-"))
-        target = given_model(model, tokenizer, "model", stack, folder is not None)
-        other = given_model(reference, reference_tokenizer, "reference", stack, folder is not None)
-        stage = given_stage({
-            "runs": str(Path(place).expanduser()),
+        runs = folder or stack.enter_context(TemporaryDirectory(prefix="contamination-"))
+        target_node = make_model_node(model, tokenizer, "model", stack, folder is not None)
+        reference_node = make_model_node(
+            reference, reference_tokenizer, "reference", stack, folder is not None
+        )
+        stage = make_stage({
+            "runs": str(Path(runs).expanduser()),
             "seed": seed,
-            "examples": {"path": str(texts) if isinstance(texts, str | Path) else GIVEN},
-            "model": target,
-            "reference": other,
+            "examples": {"path": str(texts) if isinstance(texts, str | Path) else IN_MEMORY_PATH},
+            "model": target_node,
+            "reference": reference_node,
             "masked_lm": {"path": masked_lm},
             "prefix": {"path": prefix},
-            "method": given_methods(methods),
+            "method": make_method_nodes(methods),
             "detection": settings,
         })  # fmt: skip
-        examples = given_texts(texts, labels, on_error)
-        own = described(examples, with_text)
-        stack.enter_context(disk_errors(place))
+        examples = make_texts(texts, labels, on_error)
+        columns = example_columns(examples, with_text)
+        stack.enter_context(disk_errors(runs))
         scores = open_scores(run(stage, examples=examples).path)
-        tables = [exported(table, own) for table in scores.tables()]
+        tables = [with_example_columns(table, columns) for table in scores.tables()]
     return pd.concat(tables, ignore_index=True)
 
 
-@in_arguments()
+@errors_name_arguments()
 def evaluate(
     scores: pd.DataFrame,
     texts: Any,
@@ -316,20 +322,25 @@ def evaluate(
         DataError: there are no members, or no non-members; or a text has no score under its id,
             or none by one of the methods.
     """
-    examples = given_texts(texts, labels, on_error)
+    examples = make_texts(texts, labels, on_error)
     _check_scores(scores)
-    own = {"example_id": scores["example_id"].astype(str), "variant": scores["variant"].fillna("")}
-    scores = scores.assign(**own)
+    key_columns = {
+        "example_id": scores["example_id"].astype(str),
+        "variant": scores["variant"].fillna(""),
+    }
+    scores = scores.assign(**key_columns)
     _check_same(scores, examples)
-    shown = ranked_texts(examples, scores.drop_duplicates("example_id"))
-    if not {True, False} <= set(shown.column("label").unique().to_pylist()):
+    ranked = ranked_texts(examples, scores.drop_duplicates("example_id"))
+    if not {True, False} <= set(ranked.column("label").unique().to_pylist()):
         raise DataError("labels: give members and non-members, such as labels=[1, 0, …].")
     for name, rates in (("fpr", fpr), ("tpr", tpr)):
-        good = isinstance(rates, Sequence) and all(map(_is_rate, rates))
-        require(good, name, rates, "give rates above 0 and below 1, such as (0.05,).")
-    parts = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
-    _check_whole(parts, shown)
-    return tidy(evaluated(lambda: by_method(parts), shown, blind, chosen_metrics(fpr, tpr)))
+        are_rates = isinstance(rates, Sequence) and all(map(_is_rate, rates))
+        require(are_rates, name, rates, "give rates above 0 and below 1, such as (0.05,).")
+    rows_by_method = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
+    _check_whole(rows_by_method, ranked)
+    return tidy_table(
+        estimate_groups(lambda: by_method(rows_by_method), ranked, blind, chosen_metrics(fpr, tpr))
+    )
 
 
 def _is_rate(value: Any) -> bool:
@@ -338,19 +349,19 @@ def _is_rate(value: Any) -> bool:
 
 def _check_scores(scores: pd.DataFrame) -> None:
     """Raise a DataError unless these are one model's scores, as `score` gives them."""
-    if not isinstance(scores, pd.DataFrame) or not {*NEEDED} <= {*scores.columns}:
-        raise DataError(f"scores: give the data frame of `score`, with {', '.join(NEEDED)}.")
+    if not isinstance(scores, pd.DataFrame) or not {*SCORE_COLUMNS} <= {*scores.columns}:
+        raise DataError(f"scores: give the data frame of `score`, with {', '.join(SCORE_COLUMNS)}.")
     for name, kind, holds in (
         ("score", "numbers", is_numeric_dtype),
         ("ranked", "True or False", is_bool_dtype),
     ):
         if not holds(scores[name]):
             raise DataError(f"scores: its column {name} is no {kind} ({scores[name].dtype}).")
-    twice = scores[scores.duplicated(["example_id", "method", "variant"])]
-    if len(twice):
-        one = twice.iloc[0]
+    duplicates = scores[scores.duplicated(["example_id", "method", "variant"])]
+    if len(duplicates):
+        duplicate = duplicates.iloc[0]
         raise DataError(
-            f"scores: {one['method']!r} has two of {one['example_id']!r}. Evaluate the scores of "
+            f"scores: {duplicate['method']!r} has two of {duplicate['example_id']!r}. Evaluate the scores of "
             "each model on their own."
         )
     if missing := int(scores["score"].isna().sum()):
@@ -359,23 +370,27 @@ def _check_scores(scores: pd.DataFrame) -> None:
 
 def _check_same(scores: pd.DataFrame, examples: Texts) -> None:
     """Raise a DataError unless each example was scored under its id, and as the same text."""
-    known = dict(zip(scores["example_id"], scores.get("sha256", scores["example_id"]), strict=True))
+    scored_texts = dict(
+        zip(scores["example_id"], scores.get("sha256", scores["example_id"]), strict=True)
+    )
     with_text = "sha256" in scores
-    for one in examples:
-        if known.get(one.example_id) != (one.sha256 if with_text else one.example_id):
+    for example in examples:
+        if scored_texts.get(example.example_id) != (
+            example.sha256 if with_text else example.example_id
+        ):
             raise DataError(
-                f"texts: {one.example_id!r} ({one.text[:40]!r}) is not the text that was scored by "
+                f"texts: {example.example_id!r} ({example.text[:40]!r}) is not the text that was scored by "
                 "this id. Give the same texts in the same order, or an `id` to each when you score."
             )
 
 
-def _check_whole(parts: Sequence[pd.DataFrame], shown: Texts) -> None:
+def _check_whole(rows_by_method: Sequence[pd.DataFrame], ranked: Texts) -> None:
     """Raise a DataError unless each method's rows have all of these texts, ranked."""
-    for rows in parts:
+    for rows in rows_by_method:
         scored = set(rows["example_id"][rows["ranked"]])
-        lacks = [name for name in shown.column("example_id").to_pylist() if name not in scored]
-        if lacks:
+        missing = [name for name in ranked.column("example_id").to_pylist() if name not in scored]
+        if missing:
             raise DataError(
-                f"scores: {rows['method'].iloc[0]!r} has none that is ranked of {lacks[0]!r}, "
+                f"scores: {rows['method'].iloc[0]!r} has none that is ranked of {missing[0]!r}, "
                 "which another method has. Give all methods' scores of the same texts."
             )

@@ -24,13 +24,13 @@ from contamination.detection.baselines.blind import BLIND, Baseline, blind_basel
 from contamination.detection.baselines.matching import MATCHED
 from contamination.detection.evaluation import (
     CONFIDENCE,
-    Group,
+    BenchmarkEstimates,
     Key,
-    Read,
+    ReadScores,
     by_method,
-    group,
+    estimate_group,
     ranked_texts,
-    tidy,
+    tidy_table,
 )
 from contamination.detection.flags import counted, merge_flag_counts, said
 from contamination.detection.summary import figure, write_rows
@@ -58,7 +58,7 @@ BLIND_MATCHED = (
 
 
 @dataclass(frozen=True)
-class Table:
+class MetricTable:
     """One metric of all methods, models and parts."""
 
     title: str
@@ -95,16 +95,22 @@ def benchmark_report(
         flag_counts = merge_flag_counts(map(counted, tables()))
         notes += [f"{path}: {note}" for note in said(flag_counts)]
     first = next(iter(groups.values()))
-    notes += [sizes(first, config), *part_notes(examples, partial(label, config=config))]
+    notes += [sizes(first, config), *part_notes(examples, partial(column_label, config=config))]
     notes += blind_notes(first, config)
-    found = benchmark_tables(groups, config)
+    metric_tables = benchmark_tables(groups, config)
     if out is not None:
-        parts = [f"# {config.name}: {', '.join(models)}", *notes, *(t.markdown() for t in found)]
+        parts = [
+            f"# {config.name}: {', '.join(models)}",
+            *notes,
+            *(t.markdown() for t in metric_tables),
+        ]
         with output_file(out / FILE) as part:
             part.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-        tidied = [tidy(own).assign(model=path) for path, own in groups.items()]
+        tidied = [
+            tidy_table(part_groups).assign(model=path) for path, part_groups in groups.items()
+        ]
         write_rows(out / "results.json", pd.concat(tidied), notes)
-    return "\n\n".join([*map(wrapped, notes), *(table.text() for table in found)])
+    return "\n\n".join([*map(wrapped, notes), *(table.text() for table in metric_tables)])
 
 
 def _ranked(tables: Tables) -> Iterator[tuple[Key, pd.DataFrame]]:
@@ -112,8 +118,8 @@ def _ranked(tables: Tables) -> Iterator[tuple[Key, pd.DataFrame]]:
 
 
 def evaluated_parts(
-    read: Read, examples: Texts, config: ExamplesConfig, baseline: Baseline = blind_baseline
-) -> list[Group]:
+    read: ReadScores, examples: Texts, config: ExamplesConfig, baseline: Baseline = blind_baseline
+) -> list[BenchmarkEstimates]:
     """Each part's estimates, in the benchmark's order, and their average where there are several.
 
     Args:
@@ -122,89 +128,106 @@ def evaluated_parts(
         config: what they were read by.
         baseline: makes the blind baseline.
     """
-    rows: dict[str, list[int]] = {}
-    for place, name in enumerate(examples.column("benchmark").to_pylist()):
-        rows.setdefault(name, []).append(place)
-    parts = {name: examples.take(np.array(places)) for name, places in rows.items()}
-    groups = [group(n, read(), own, True, METRICS, True, baseline) for n, own in parts.items()]
+    indices: dict[str, list[int]] = {}
+    for index, name in enumerate(examples.column("benchmark").to_pylist()):
+        indices.setdefault(name, []).append(index)
+    texts_by_part = {
+        name: examples.take(np.array(part_indices)) for name, part_indices in indices.items()
+    }
+    groups = [
+        estimate_group(n, read(), part_texts, True, METRICS, True, baseline)
+        for n, part_texts in texts_by_part.items()
+    ]
     return [*groups, average_of(groups, config)] if len(groups) > 1 else groups
 
 
-def benchmark_tables(models: Mapping[str, Sequence[Group]], config: ExamplesConfig) -> list[Table]:
+def benchmark_tables(
+    models: Mapping[str, Sequence[BenchmarkEstimates]], config: ExamplesConfig
+) -> list[MetricTable]:
     """A table a metric; a method's row stands above the papers' figures of the same model."""
-    return [_table(models, config, place) for place in range(len(SHOWN))]
+    return [_table(models, config, index) for index in range(len(SHOWN))]
 
 
-def sizes(groups: Sequence[Group], config: ExamplesConfig) -> str:
+def sizes(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> str:
     """How many members and non-members each part has."""
-    parts = [one for one in groups if one.name != AVERAGE]
+    parts = [part for part in groups if part.name != AVERAGE]
     words = (
-        f"{label(one.name, config)} {one.members} + {one.nonmembers}{one.of_clusters}"
-        for one in parts
+        f"{column_label(part.name, config)} {part.members} + {part.nonmembers}{part.of_clusters}"
+        for part in parts
     )
     note = f"Members + non-members: {', '.join(words)}."
-    return f"{note} {WHOLE}" if any(one.clusters for one in parts) else note
+    return f"{note} {WHOLE}" if any(part.clusters for part in parts) else note
 
 
-def blind_notes(groups: Sequence[Group], config: ExamplesConfig) -> list[str]:
+def blind_notes(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> list[str]:
     """Where the texts alone tell members from non-members, before or after matching."""
-    parts = [one for one in groups if one.name != AVERAGE]
-    without = [one for one in parts if (BLIND, "") not in one.found]
-    notes = [f"{label(one.name, config)}: {note}" for one in without for note in one.notes]
-    if off := _off(parts, config, AUROC, below=True):
-        notes.append(f"Blind AUROC off 0.5: {off}. {MEANS}")
-    if left := _off(parts, config, MATCHED, below=False):
-        notes.append(f"{LEFT} {left}.")
+    parts = [part for part in groups if part.name != AVERAGE]
+    without = [part for part in parts if (BLIND, "") not in part.estimates]
+    notes = [
+        f"{column_label(part.name, config)}: {note}" for part in without for note in part.notes
+    ]
+    if off_chance := _off(parts, config, AUROC, below=True):
+        notes.append(f"Blind AUROC off 0.5: {off_chance}. {MEANS}")
+    if left_after_matching := _off(parts, config, MATCHED, below=False):
+        notes.append(f"{LEFT} {left_after_matching}.")
     return notes
 
 
-def _off(parts: Sequence[Group], config: ExamplesConfig, metric: Metric, *, below: bool) -> str:
+def _off(
+    parts: Sequence[BenchmarkEstimates], config: ExamplesConfig, metric: Metric, *, below: bool
+) -> str:
     """The parts whose blind row has the metric above 0.5 (or below it, too), with its interval.
 
     One of several parts is named by chance in 5% of the cases, not each of them (Bonferroni).
     """
-    rows = {one.name: one.found.get((BLIND, ""), {}).get(metric.name) for one in parts}
-    measured = {name: own for name, own in rows.items() if own and not own.needs}
-    found = []
-    for name, own in measured.items():
-        low, high = interval(own, 1 - (1 - CONFIDENCE) / len(measured))
+    rows = {part.name: part.estimates.get((BLIND, ""), {}).get(metric.name) for part in parts}
+    measured = {
+        name: estimate for name, estimate in rows.items() if estimate and not estimate.needs
+    }
+    descriptions = []
+    for name, estimate in measured.items():
+        low, high = interval(estimate, 1 - (1 - CONFIDENCE) / len(measured))
         if low > 0.5 or (below and high < 0.5):
-            low, high = interval(own, CONFIDENCE)
-            found.append(f"{label(name, config)} {own.value:.2f} [{low:.2f}, {high:.2f}]")
-    return "; ".join(found)
+            low, high = interval(estimate, CONFIDENCE)
+            descriptions.append(
+                f"{column_label(name, config)} {estimate.value:.2f} [{low:.2f}, {high:.2f}]"
+            )
+    return "; ".join(descriptions)
 
 
-def label(name: str, config: ExamplesConfig) -> str:
+def column_label(name: str, config: ExamplesConfig) -> str:
     """A part as a column calls it: "32 original" of `wikimia/32/original`."""
     return name.removeprefix(f"{config.name}/").replace("/", " ")
 
 
-def _table(models: Mapping[str, Sequence[Group]], config: ExamplesConfig, place: int) -> Table:
-    metric, lines = SHOWN[place], []
+def _table(
+    models: Mapping[str, Sequence[BenchmarkEstimates]], config: ExamplesConfig, index: int
+) -> MetricTable:
+    metric, lines = SHOWN[index], []
     lacks: dict[str, list[str]] = {}
-    columns = [one.name for one in next(iter(models.values()))]
+    columns = [part.name for part in next(iter(models.values()))]
     for model, groups in models.items():
-        for method in dict.fromkeys(method for one in groups for method in one.found):
-            cells = [one.found.get(method, {}).get(metric.name) for one in groups]
+        for method in dict.fromkeys(method for part in groups for method in part.estimates):
+            cells = [part.estimates.get(method, {}).get(metric.name) for part in groups]
             if any(cells):
                 lines.append([model, *method, *map(_cell, cells)])
-            for name, found in zip(columns, cells, strict=True):
-                if found is not None and found.needs and name != AVERAGE:
-                    lacks.setdefault(found.needs, []).append(label(name, config))
-            printed = _printed(config, named(model), method, metric.name, columns)
-            lines += [row for own in printed if (row := [model, *own]) not in lines]
+            for name, estimate in zip(columns, cells, strict=True):
+                if estimate is not None and estimate.needs and name != AVERAGE:
+                    lacks.setdefault(estimate.needs, []).append(column_label(name, config))
+            published_rows = _printed(config, paper_name(model), method, metric.name, columns)
+            lines += [row for own in published_rows if (row := [model, *own]) not in lines]
     notes = [f"{NOTHING} needs {n}: {', '.join(dict.fromkeys(at))}." for n, at in lacks.items()]
     if metric == MATCHED and any(BLIND in line for line in lines):
         notes.append(BLIND_MATCHED)
-    header = ["model", "method", "variant", *(label(name, config) for name in columns)]
+    header = ["model", "method", "variant", *(column_label(name, config) for name in columns)]
     if len(models) == 1:
         header, lines = header[1:], [line[1:] for line in lines]
     title = f"{config.name}: {metric.title} (95% intervals)"
-    return Table(title, header, lines, notes)
+    return MetricTable(title, header, lines, notes)
 
 
-def _cell(found: Estimate | None) -> str:
-    return NOTHING if found is None or found.needs else figure(found)
+def _cell(estimate: Estimate | None) -> str:
+    return NOTHING if estimate is None or estimate.needs else figure(estimate)
 
 
 def _printed(
@@ -213,40 +236,46 @@ def _printed(
     """The papers' own figures of this model and method: a row a source."""
     if config.papers is None or method == (BLIND, ""):
         return []
-    own = figures(config.papers)
-    own = own[(own["model"] == model) & (own["method"] == method[0]) & (own["metric"] == metric)]
+    published = published_figures(config.papers)
+    published = published[
+        (published["model"] == model)
+        & (published["method"] == method[0])
+        & (published["metric"] == metric)
+    ]
     rows = []
-    for source, some in own.groupby("source", sort=False):
-        known = {f"{row.length} {row.setting}": f"{row.value:.3f}" for row in some.itertuples()}
-        cells = [known.get(label(name, config), NOTHING) for name in columns]
+    for source, source_rows in published.groupby("source", sort=False):
+        value_by_column = {
+            f"{row.length} {row.setting}": f"{row.value:.3f}" for row in source_rows.itertuples()
+        }
+        cells = [value_by_column.get(column_label(name, config), NOTHING) for name in columns]
         rows.append([f"  {method[0]}", str(source), *cells])
     return rows
 
 
 @cache
-def figures(file: str) -> pd.DataFrame:
+def published_figures(file: str) -> pd.DataFrame:
     """A file of the papers' figures: source, model, method, length, setting, metric, value."""
     return pd.read_csv(PAPERS / file, dtype={"length": str})
 
 
-def named(path: str) -> str:
+def paper_name(path: str) -> str:
     """A model as the papers call it: `llama-7b` of huggyllama/llama-7b or of a folder."""
     return path.rstrip("/").rpartition("/")[2].lower()
 
 
-def average_of(groups: Sequence[Group], config: ExamplesConfig) -> Group:
+def average_of(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> BenchmarkEstimates:
     """The mean over the parts, of each method that all have."""
     members, nonmembers = sum(g.members for g in groups), sum(g.nonmembers for g in groups)
-    found = {
+    estimates = {
         method: {
-            metric.name: _mean({g.name: g.found[method][metric.name] for g in groups}, config)
+            metric.name: _mean({g.name: g.estimates[method][metric.name] for g in groups}, config)
             for metric in SHOWN
-            if all(metric.name in g.found[method] for g in groups)
+            if all(metric.name in g.estimates[method] for g in groups)
         }
-        for method in groups[0].found
-        if all(method in g.found for g in groups)
+        for method in groups[0].estimates
+        if all(method in g.estimates for g in groups)
     }
-    return Group(AVERAGE, members, nonmembers, found)
+    return BenchmarkEstimates(AVERAGE, members, nonmembers, estimates)
 
 
 def _mean(parts: Mapping[str, Estimate], config: ExamplesConfig) -> Estimate:
@@ -255,13 +284,13 @@ def _mean(parts: Mapping[str, Estimate], config: ExamplesConfig) -> Estimate:
     No correlation makes a mean less certain than that: its standard deviation is at most the mean
     of theirs. Other parts vary on their own.
     """
-    alike: dict[tuple[str, ...], list[Estimate]] = {}
-    for name, found in parts.items():
-        alike.setdefault(_apart(name, config), []).append(found)
+    estimates_by_texts: dict[tuple[str, ...], list[Estimate]] = {}
+    for name, estimate in parts.items():
+        estimates_by_texts.setdefault(_apart(name, config), []).append(estimate)
     rng = np.random.default_rng(0)
-    sums = [len(some) * _moving(some, rng) for some in alike.values()]
-    trials = [_trials(some) for some in alike.values()]
-    weights = [len(some) for some in alike.values()]
+    sums = [len(estimates) * _moving(estimates, rng) for estimates in estimates_by_texts.values()]
+    trials = [_trials(estimates) for estimates in estimates_by_texts.values()]
+    weights = [len(estimates) for estimates in estimates_by_texts.values()]
     return replace(
         mean_over(parts),
         draws=np.sum(sums, axis=0) / len(parts),
@@ -275,15 +304,15 @@ def _apart(name: str, config: ExamplesConfig) -> tuple[str, ...]:
     axes = list(chosen(config))
     if len(axes) != len(values):  # rows name their parts themselves
         return (first,) if config.same_texts else (name,)
-    both = zip(axes, values, strict=True)
-    return (first, *(value for axis, value in both if axis not in config.same_texts))
+    pairs = zip(axes, values, strict=True)
+    return (first, *(value for axis, value in pairs if axis not in config.same_texts))
 
 
 def _moving(parts: Sequence[Estimate], rng: np.random.Generator) -> Scores:
     """The draws of a mean whose parts move together, in a random order."""
-    found: Scores = np.mean([np.sort(part.draws) for part in parts], axis=0)
-    rng.shuffle(found)
-    return found
+    draws: Scores = np.mean([np.sort(part.draws) for part in parts], axis=0)
+    rng.shuffle(draws)
+    return draws
 
 
 def _trials(parts: Sequence[Estimate]) -> float | None:

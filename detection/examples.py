@@ -27,9 +27,9 @@ def open_examples(examples: ExamplesConfig) -> Texts:
     source = f"examples.path is {examples.path!r}"
     _check_whole(path)
     if examples.name is not None:
-        found = texts_of(benchmark_rows(examples, tally), tally, source)
-        check_sides(examples, found)
-        return found
+        texts = texts_of(benchmark_rows(examples, tally), tally, source)
+        check_sides(examples, texts)
+        return texts
     if is_complete(path) or (path / "examples.parquet").is_file():
         return _checked(source, Texts.of(_corpus_rows(path)))
     return texts_of(raw_rows(examples, tally), tally, source)
@@ -68,5 +68,5 @@ def _corpus_rows(folder: Path) -> Iterator[Text]:
             unexposed = row.member and row.occurrences == 0  # drawn as a member, inserted no time
             label = None if unexposed else bool(row.member)
             start = _place(getattr(row, OUTPUT_START, None), row.text)
-            own = make_text(str(row.example_id), row.text, label, row.benchmark, start)
-            yield replace(own, contamination=getattr(row, "contamination", ""))
+            text = make_text(str(row.example_id), row.text, label, row.benchmark, start)
+            yield replace(text, contamination=getattr(row, "contamination", ""))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contamination.core.errors import DataError
 from contamination.data.texts import Text
 from contamination.detection.forward.reader import Reader, Tokens
-from contamination.detection.pass_store import ByText, Row
+from contamination.detection.pass_store import ByText, PassRow
 from contamination.detection.passes import Copies, Pass
 from contamination.detection.views import render, view_of
 
@@ -22,7 +22,7 @@ class LoadedModel(Reader):
 
     def run(
         self, wanted: Pass, texts: Sequence[Text], text_stats: ByText | None = None
-    ) -> list[Row]:
+    ) -> list[PassRow]:
         """Returns the rows of the pass, in the order of `texts`.
 
         Args:
@@ -41,7 +41,7 @@ class LoadedModel(Reader):
             text_tokens = self.tokenize(Pass(wanted.model), texts)
             copies_by_version = self._read_rewordings(wanted, tokens, text_tokens, text_stats)
         return [
-            Row(t.owner.sha256, copy, t.truncated, stats, t.windowed)
+            PassRow(t.owner.sha256, copy, t.truncated, stats, t.windowed)
             for t, copies in zip(tokens, copies_by_version, strict=True)
             for copy, stats in enumerate(copies, start=t.copy)
         ]

@@ -43,7 +43,7 @@ from contamination.detection.scores import (
     score_tables,
     write_tables,
 )
-from contamination.detection.summary import CSV, export
+from contamination.detection.summary import CSV, write_exports
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def run(
     if stage.out is not None:
         out = Path(stage.out).expanduser()
         with disk_errors(out):
-            export(out, open_scores(folder), examples, stage.out_text)
+            write_exports(out, open_scores(folder), examples, stage.out_text)
         log.info("scores: %s", out / CSV)
     return artifact
 

@@ -20,7 +20,7 @@ from contamination.core.statistics.estimates import estimate, interval
 from contamination.core.statistics.metrics import AUROC, most_false_alarms
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
 from contamination.data.texts import Text, clusters_of, sides
-from contamination.detection.evaluation import CONFIDENCE, DRAWS, split
+from contamination.detection.evaluation import CONFIDENCE, DRAWS, split_scores
 
 Sides = tuple[Scores, Scores]
 """The scores of the members, and of the non-members."""
@@ -61,9 +61,9 @@ class Threshold:
     null_clusters: list[int]
 
     def __post_init__(self) -> None:
-        scores, known = len(self.null), len(self.null_clusters)
-        if known not in (0, scores):
-            raise ValueError(f"{self.name} has null_clusters for {known} of its {scores} null")
+        scores, clusters = len(self.null), len(self.null_clusters)
+        if clusters not in (0, scores):
+            raise ValueError(f"{self.name} has null_clusters for {clusters} of its {scores} null")
 
     @property
     def name(self) -> str:
@@ -110,8 +110,8 @@ def calibrate(
     Raises:
         DataError: a split lacks members or non-members, or clusters of them.
     """
-    fit, judge = halves(table, examples, share, seed)
-    for name, texts in (("calibration", fit), ("evaluation", judge)):
+    calibration, evaluation = halves(table, examples, share, seed)
+    for name, texts in (("calibration", calibration), ("evaluation", evaluation)):
         labels = {e.label for e in texts}
         if not {True, False} <= labels:
             raise DataError(
@@ -119,9 +119,9 @@ def calibrate(
                 "more labelled texts, or another share or seed."
             )
     table = table[table["ranked"]]
-    drawn = _drawn(judge, seed)
+    drawn = _drawn(evaluation, seed)
     return [
-        _calibrate(key, scores, (fit, judge), drawn, rule, fpr, seed)
+        _calibrate(key, scores, (calibration, evaluation), drawn, rule, fpr, seed)
         for key, scores in table.groupby(["method", "variant"], sort=False)
     ]
 
@@ -136,10 +136,12 @@ def halves(
     """
     require(0 < share < 1, "share", share, "give the calibration split's share, such as 0.5.")
     ranked = set(table["example_id"][table["ranked"]])
-    known = [e for e in examples if e.label is not None and e.example_id in ranked]
-    chosen = {e.example_id: unit_hash(f"{seed} {e.cluster or e.example_id}") < share for e in known}
-    fit = [e for e in known if chosen[e.example_id]]
-    return fit, [e for e in known if not chosen[e.example_id]]
+    labelled = [e for e in examples if e.label is not None and e.example_id in ranked]
+    is_calibration = {
+        e.example_id: unit_hash(f"{seed} {e.cluster or e.example_id}") < share for e in labelled
+    }
+    calibration = [e for e in labelled if is_calibration[e.example_id]]
+    return calibration, [e for e in labelled if not is_calibration[e.example_id]]
 
 
 def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
@@ -150,48 +152,48 @@ def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
     Raises:
         DataError: a method or variant has no threshold.
     """
-    known = {(t.method, t.variant): t for t in thresholds}
+    thresholds_by_method = {(t.method, t.variant): t for t in thresholds}
     decided = table.assign(member=pd.NA, p_value=np.nan).astype({"member": "boolean"})
     for key, rows in table[table["ranked"]].groupby(["method", "variant"], sort=False):
-        if key not in known:
+        if key not in thresholds_by_method:
             names = ", ".join(t.name for t in thresholds)
             raise DataError(
                 f"{' '.join(key)}: the file has no threshold for it, only for {names}. Score with "
                 "the same methods as were calibrated."
             )
         scores = rows["score"].to_numpy()
-        decided.loc[rows.index, "member"] = scores >= known[key].value
-        decided.loc[rows.index, "p_value"] = _p_values(scores, known[key])
+        decided.loc[rows.index, "member"] = scores >= thresholds_by_method[key].value
+        decided.loc[rows.index, "p_value"] = _p_values(scores, thresholds_by_method[key])
     return decided
 
 
-def _p_values(scores: Scores, one: Threshold) -> Scores:
+def _p_values(scores: Scores, threshold: Threshold) -> Scores:
     """Of texts that are of none of the calibration's clusters."""
-    null = np.array(one.null)
-    if not one.null_clusters:
+    null = np.array(threshold.null)
+    if not threshold.null_clusters:
         return conformal_p_values(scores, null)
-    clusters = np.unique(one.null_clusters, return_inverse=True)[1]
-    other = np.full(len(scores), clusters.max() + 1)
-    return clustered_p_values(scores, other, null, clusters)
+    clusters = np.unique(threshold.null_clusters, return_inverse=True)[1]
+    no_cluster = np.full(len(scores), clusters.max() + 1)
+    return clustered_p_values(scores, no_cluster, null, clusters)
 
 
 def _calibrate(
     key: tuple[str, str],
     scores: pd.DataFrame,
     texts: tuple[Sequence[Text], Sequence[Text]],
-    drawn: Resample | Clustered,
+    resamples: Resample | Clustered,
     rule: str,
     fpr: float,
     seed: int,
 ) -> Threshold:
-    fit, judge = (split(scores, own) for own in texts)
-    value = choose(*fit, rule, fpr)
-    stability = _stability(fit, rule, fpr, seed)
-    order, clusters = np.argsort(fit[1], kind="stable"), _sides(texts[0])
+    calibration, evaluation = (split_scores(scores, side_texts) for side_texts in texts)
+    value = choose(*calibration, rule, fpr)
+    stability = _stability(calibration, rule, fpr, seed)
+    order, clusters = np.argsort(calibration[1], kind="stable"), _sides(texts[0])
     null_clusters = [] if clusters is None else clusters[1][order].tolist()
-    rates, area = _rates(value, *judge), _auroc(judge, drawn)
-    null = fit[1][order].tolist()
-    return Threshold(*key, rule, value, *rates, *stability, *area, null, null_clusters)
+    rates, auroc = _rates(value, *evaluation), _auroc(evaluation, resamples)
+    null = calibration[1][order].tolist()
+    return Threshold(*key, rule, value, *rates, *stability, *auroc, null, null_clusters)
 
 
 def _sides(texts: Sequence[Text]) -> tuple[Clusters, Clusters] | None:
@@ -200,24 +202,24 @@ def _sides(texts: Sequence[Text]) -> tuple[Clusters, Clusters] | None:
     return None if clusters is None else sides(clusters, np.array([e.label for e in texts], bool))
 
 
-def _drawn(judge: Sequence[Text], seed: int) -> Resample | Clustered:
+def _drawn(evaluation: Sequence[Text], seed: int) -> Resample | Clustered:
     """The evaluation split's resamples.
 
     Raises:
         DataError: the texts of a side are all of one cluster.
     """
-    clusters, seed = _sides(judge), derive(seed, "threshold AUROC")
+    clusters, seed = _sides(evaluation), derive(seed, "threshold AUROC")
     if clusters is None:
-        members = sum(e.label is True for e in judge)
-        return resample(members, len(judge) - members, DRAWS, seed)
-    found = Clustered.of(*clusters, DRAWS, seed)
-    if min(found.members, found.nonmembers) < LEAST:
+        members = sum(e.label is True for e in evaluation)
+        return resample(members, len(evaluation) - members, DRAWS, seed)
+    clustered = Clustered.of(*clusters, DRAWS, seed)
+    if min(clustered.members, clustered.nonmembers) < LEAST:
         raise DataError(
-            f"the evaluation split has {found.members} clusters of members and {found.nonmembers} "
+            f"the evaluation split has {clustered.members} clusters of members and {clustered.nonmembers} "
             f"of non-members, and {LEAST} of each are the fewest that show how much they differ: "
             "give texts of more clusters, or another share or seed."
         )
-    return found
+    return clustered
 
 
 def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, float, float, float]:
@@ -227,25 +229,27 @@ def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, fl
     return (tpr + 1 - fpr) / 2, f1, tpr, fpr
 
 
-def _auroc(judge: Sides, drawn: Resample | Clustered) -> tuple[float, float, float]:
+def _auroc(evaluation: Sides, resamples: Resample | Clustered) -> tuple[float, float, float]:
     """AUROC on the evaluation split, with its interval."""
-    if isinstance(drawn, Clustered):
-        found = drawn.estimate(*judge, [AUROC])[AUROC.name]
+    if isinstance(resamples, Clustered):
+        auroc = resamples.estimate(*evaluation, [AUROC])[AUROC.name]
     else:
-        found = estimate(*judge, drawn, [AUROC])[AUROC.name]
-    return found.value, *interval(found, CONFIDENCE)
+        auroc = estimate(*evaluation, resamples, [AUROC])[AUROC.name]
+    return auroc.value, *interval(auroc, CONFIDENCE)
 
 
-def _stability(fit: Sides, rule: str, fpr: float, seed: int) -> tuple[float, float]:
+def _stability(calibration: Sides, rule: str, fpr: float, seed: int) -> tuple[float, float]:
     """How much the threshold varies, in the score's units and in those of the scores' spread."""
     rng = np.random.default_rng(derive(seed, "threshold subsets"))
-    found = []
+    thresholds = []
     for share in SUBSETS:
         for _ in range(SUBSET_DRAWS):
-            parts = [rng.choice(s, max(1, int(share * len(s))), replace=False) for s in fit]
-            found.append(choose(parts[0], parts[1], rule, fpr))
-    spread = float(np.std(found))
-    return spread, spread / (float(np.concatenate(fit).std()) or 1.0)
+            subset = [
+                rng.choice(s, max(1, int(share * len(s))), replace=False) for s in calibration
+            ]
+            thresholds.append(choose(subset[0], subset[1], rule, fpr))
+    spread = float(np.std(thresholds))
+    return spread, spread / (float(np.concatenate(calibration).std()) or 1.0)
 
 
 def _reaching(scores: Scores, thresholds: Scores) -> Scores:
@@ -262,5 +266,5 @@ def _between(scores: Scores) -> Scores:
 
 def _f1(hits: Scores, alarms: Scores, members: int, nonmembers: int) -> Scores:
     """F1 from the share of the members, and of the non-members, that reach the threshold."""
-    true = hits * members
-    return 2 * true / (true + alarms * nonmembers + members)
+    true_positives = hits * members
+    return 2 * true_positives / (true_positives + alarms * nonmembers + members)

@@ -99,10 +99,10 @@ def obstacle(
 ) -> str | None:
     """Why there is no blind baseline of these texts (in these groups), or None."""
     if group is not None:
-        of_members, others = (len(set(group[own].tolist())) for own in (member, ~member))
-        if min(of_members, others) < LEAST:
+        of_members, of_nonmembers = (len(set(group[side].tolist())) for side in (member, ~member))
+        if min(of_members, of_nonmembers) < LEAST:
             return (
-                f"{of_members} clusters of members and {others} of non-members are too few for the "
+                f"{of_members} clusters of members and {of_nonmembers} of non-members are too few for the "
                 f"blind baseline, which takes {LEAST} of each"
             )
     members, distinct = int(member.sum()), len(set(same_texts(texts)))
@@ -143,14 +143,18 @@ def blind_baseline(
     learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
     orders = [_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
     with threadpool_limits(limits=1):  # over such small matrices threads only wait
-        tried = list(classifiers(texts, learners).values())
-        places = [_places(tried, each % folds, learners, member[roles]) for each in orders]
-    placed = np.empty(roles.shape)
-    np.put_along_axis(placed, roles, np.mean(places, axis=0), axis=0)
-    kernels = [each.kernel for each in tried if isinstance(each, Ridge)]
+        candidates = list(classifiers(texts, learners).values())
+        percentiles_by_order = [
+            _places(candidates, candidate % folds, learners, member[roles]) for candidate in orders
+        ]
+    percentiles = np.empty(roles.shape)
+    np.put_along_axis(percentiles, roles, np.mean(percentiles_by_order, axis=0), axis=0)
+    kernels = [candidate.kernel for candidate in candidates if isinstance(candidate, Ridge)]
     if not kernels:
-        return Blind(placed)
-    return Blind(placed, Style(np.mean(kernels, axis=0), member[roles], learners, orders, folds))
+        return Blind(percentiles)
+    return Blind(
+        percentiles, Style(np.mean(kernels, axis=0), member[roles], learners, orders, folds)
+    )
 
 
 class Baseline(Protocol):
@@ -172,8 +176,8 @@ def once() -> Baseline:
 
     @cache
     def made(texts: tuple[str, ...], member: bytes, seed: int, group: bytes | None) -> Blind:
-        known = None if group is None else np.frombuffer(group, np.intp)
-        return blind_baseline(texts, np.frombuffer(member, np.bool_), seed, group=known)
+        group_rows = None if group is None else np.frombuffer(group, np.intp)
+        return blind_baseline(texts, np.frombuffer(member, np.bool_), seed, group=group_rows)
 
     def baseline(
         texts: Sequence[str],
@@ -182,8 +186,8 @@ def once() -> Baseline:
         *,
         group: Rows | None = None,
     ) -> Blind:
-        known = None if group is None else group.tobytes()
-        return made(tuple(texts), member.tobytes(), seed, known)
+        group_rows = None if group is None else group.tobytes()
+        return made(tuple(texts), member.tobytes(), seed, group_rows)
 
     return baseline
 
@@ -196,21 +200,23 @@ def same_texts(texts: Sequence[str]) -> Rows:
     """
     letters = ["".join(filter(str.isalnum, text.casefold())) or text for text in texts]
     beginning, first = {}, ""
-    for own in sorted({*letters}):  # what begins with a text follows it at once
-        if len(first) < CHARACTERS or not own.startswith(first):
-            first = own
-        beginning[own] = first
-    found: Rows = np.unique([beginning[own] for own in letters], return_inverse=True)[1]
-    return found
+    for text_letters in sorted({*letters}):  # what begins with a text follows it at once
+        if len(first) < CHARACTERS or not text_letters.startswith(first):
+            first = text_letters
+        beginning[text_letters] = first
+    numbers: Rows = np.unique(
+        [beginning[text_letters] for text_letters in letters], return_inverse=True
+    )[1]
+    return numbers
 
 
 def shuffled(group: Rows, rng: np.random.Generator) -> Rows:
     """Whose label each text gets: groups of one size change places, and texts within each group."""
     role = np.empty(len(group), np.intp)
     size = np.bincount(group)[group]
-    for each in np.unique(size):
-        rows = np.flatnonzero(size == each)
-        table = rows[np.argsort(group[rows], kind="stable")].reshape(-1, each)
+    for group_size in np.unique(size):
+        rows = np.flatnonzero(size == group_size)
+        table = rows[np.argsort(group[rows], kind="stable")].reshape(-1, group_size)
         role[table] = rng.permuted(rng.permutation(table), axis=1)
     return role
 
@@ -221,8 +227,8 @@ def shuffled_whole(group: Rows, member: NDArray[np.bool_], rng: np.random.Genera
     Groups in a random order get the members' labels until there are none left. One that has both
     labels counts as two.
     """
-    own = np.unique(2 * group + member, return_inverse=True)[1]
-    givers, takers = (rng.permutation(own.max() + 1)[own] for _ in range(2))
+    label_group = np.unique(2 * group + member, return_inverse=True)[1]
+    givers, takers = (rng.permutation(label_group.max() + 1)[label_group] for _ in range(2))
     within = rng.permutation(len(group))
     role = np.empty(len(group), np.intp)
     role[np.lexsort((within, takers))] = np.lexsort((within, givers, ~member))
@@ -234,40 +240,44 @@ def _order(number: int, seed: int, purpose: object) -> Rows:
 
 
 def _places(
-    tried: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
+    candidates: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
 ) -> Scores:
     """Of each text under each labeling, its place in its fold by the classifier chosen (n × P)."""
-    known = member[learners].astype(np.float64)
-    choice = _inner_aurocs(tried, fold, learners, member).argmax(axis=1)
-    placed = np.empty(member.shape)
+    labels = member[learners].astype(np.float64)
+    choice = _inner_aurocs(candidates, fold, learners, member).argmax(axis=1)
+    percentiles = np.empty(member.shape)
     for k, best in enumerate(choice):
         train, test = np.flatnonzero(fold[learners] != k), np.flatnonzero(fold == k)
-        for number, classifier in enumerate(tried):
+        for number, classifier in enumerate(candidates):
             chosen = np.flatnonzero(best == number)
             if len(chosen):
-                scores = classifier.scores(train, test, known[:, chosen])
-                placed[np.ix_(test, chosen)] = _places_in_fold(scores, member[np.ix_(test, chosen)])
-    return placed
+                scores = classifier.scores(train, test, labels[:, chosen])
+                percentiles[np.ix_(test, chosen)] = _places_in_fold(
+                    scores, member[np.ix_(test, chosen)]
+                )
+    return percentiles
 
 
 def _inner_aurocs(
-    tried: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
+    candidates: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
 ) -> Scores:
     """For each fold each classifier's AUROC within the others, each held out (folds × C × P).
 
     A fit that leaves out two folds serves both: of either, the other is the held out one.
     """
     folds = fold.max() + 1
-    known = member[learners].astype(np.float64)
-    found = np.zeros((folds, len(tried), member.shape[1]))
+    labels = member[learners].astype(np.float64)
+    aurocs = np.zeros((folds, len(candidates), member.shape[1]))
     for pair in combinations(range(folds), 2):
         train = np.flatnonzero(~np.isin(fold[learners], pair))
         test = [np.flatnonzero(fold == k) for k in pair]
-        for number, classifier in enumerate(tried):
-            scores = np.split(classifier.scores(train, np.concatenate(test), known), [len(test[0])])
+        for number, classifier in enumerate(candidates):
+            scores = np.split(
+                classifier.scores(train, np.concatenate(test), labels), [len(test[0])]
+            )
             for k, rows, values in zip(reversed(pair), test, scores, strict=True):
-                found[k, number] += _aurocs(values, member[rows])
-    return found
+                aurocs[k, number] += _aurocs(values, member[rows])
+    return aurocs
 
 
 def _aurocs(scores: Scores, member: NDArray[np.bool_]) -> Scores:
@@ -285,13 +295,15 @@ def _places_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
 
     A tie counts half; without non-members all is 0.5.
     """
-    placed = np.full(scores.shape, 0.5)
+    percentiles = np.full(scores.shape, 0.5)
     for column, (values, is_member) in enumerate(zip(scores.T, member.T, strict=True)):
-        others = np.sort(values[~is_member])
-        if len(others):
-            below, tied = (np.searchsorted(others, values, side) for side in ("left", "right"))
-            placed[:, column] = (below + tied) / (2 * len(others))
-    return placed
+        nonmember_scores = np.sort(values[~is_member])
+        if len(nonmember_scores):
+            below, tied = (
+                np.searchsorted(nonmember_scores, values, side) for side in ("left", "right")
+            )
+            percentiles[:, column] = (below + tied) / (2 * len(nonmember_scores))
+    return percentiles
 
 
 def around_null(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) -> Estimate:
@@ -300,13 +312,17 @@ def around_null(values: Scores, sizes: tuple[int, int], metric: Metric, draws: i
         return not_carried(sizes, draws, needs)
     value, null = values[0], values[1:]
     chance = null.mean()
-    room = chance * (1 - chance)  # a rate's variance is as its v (1 - v)
-    scale = np.sqrt(value * (1 - value) / room) if room else 0.0
+    chance_variance = chance * (1 - chance)  # a rate's variance is as its v (1 - v)
+    scale = np.sqrt(value * (1 - value) / chance_variance) if chance_variance else 0.0
     drawn = (value + scale * (null - chance)).clip(0, 1)
     trials = None
     if metric.trials is not None:
-        off = float(np.mean((null - metric.guess) ** 2))
-        sure = metric.guess * (1 - metric.guess)
-        trials = metric.trials(*sizes) if off == 0 else min(metric.trials(*sizes), sure / off)
+        squared_deviation = float(np.mean((null - metric.guess) ** 2))
+        guess_variance = metric.guess * (1 - metric.guess)
+        trials = (
+            metric.trials(*sizes)
+            if squared_deviation == 0
+            else min(metric.trials(*sizes), guess_variance / squared_deviation)
+        )
     steps = (float(value), float(value)) if metric.steps else None
     return Estimate(*sizes, float(value), np.resize(drawn, draws), trials, steps)

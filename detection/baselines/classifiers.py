@@ -99,11 +99,11 @@ class Ridge:
         """Scores of the test rows by a fit on the training rows; see `Classifier`."""
         from scipy.linalg import solve
 
-        known = labels[train]
+        train_labels = labels[train]
         kernel = self.kernel[np.ix_(self.learners[train], train)] + np.eye(len(train))
-        weights = solve(kernel, known - known.mean(axis=0), assume_a="pos")
-        found: Scores = self.kernel[np.ix_(test, train)] @ weights
-        return found.round(9)  # what is equal but for rounding is a tie
+        weights = solve(kernel, train_labels - train_labels.mean(axis=0), assume_a="pos")
+        scores: Scores = self.kernel[np.ix_(test, train)] @ weights
+        return scores.round(9)  # what is equal but for rounding is a tie
 
 
 def ridge(features: Any, learners: Rows) -> Ridge:
@@ -125,10 +125,15 @@ def _product(features: Any, learners: Any) -> Numbers:
     """
     many = learners.getnnz(axis=1) > MANY * learners.shape[1]
     dense, rest = features[:, np.flatnonzero(many)], features[:, np.flatnonzero(~many)]
-    own, found = learners[many].toarray(), np.asarray((rest @ learners[~many]).todense())
-    for start in range(0, found.shape[0], AT_ONCE):
-        found[start : start + AT_ONCE] += dense[start : start + AT_ONCE].toarray() @ own
-    return found
+    dense_learners, product = (
+        learners[many].toarray(),
+        np.asarray((rest @ learners[~many]).todense()),
+    )
+    for start in range(0, product.shape[0], AT_ONCE):
+        product[start : start + AT_ONCE] += (
+            dense[start : start + AT_ONCE].toarray() @ dense_learners
+        )
+    return product
 
 
 @dataclass(frozen=True)
@@ -153,13 +158,13 @@ class RareGrams:
 
     def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
         """Scores of the test rows by a fit on the training rows; see `Classifier`."""
-        known, own = self.held[self.learners[train]], labels[train].astype(np.float32)
-        holders = np.asarray(known.sum(axis=0), np.float32).ravel()
+        train_held, train_labels = self.held[self.learners[train]], labels[train].astype(np.float32)
+        holders = np.asarray(train_held.sum(axis=0), np.float32).ravel()
         for least in (OFTEN, 2):  # one text's n-gram tells of no other text
             often = np.flatnonzero(holders >= least)
-            by_members = known[:, often].T.tocsr() @ own
-            chosen = _extremes(_log_ratio(by_members, holders[often], own), GREEDY)
-            if _beat(chosen, least - 1, own):
+            by_members = train_held[:, often].T.tocsr() @ train_labels
+            chosen = _extremes(_log_ratio(by_members, holders[often], train_labels), GREEDY)
+            if _beat(chosen, least - 1, train_labels):
                 break
         return np.asarray(self.held[test][:, often] @ chosen, np.float64)
 
@@ -169,11 +174,11 @@ def _beat(chosen: Any, holders: int, labels: Any) -> bool:
     enough = np.minimum((chosen > 0).sum(axis=0), (chosen < 0).sum(axis=0)) >= GREEDY
     if not enough.all():
         return False
-    least = np.where(chosen > 0, chosen, np.inf).min(axis=0)
-    most = np.where(chosen < 0, chosen, -np.inf).max(axis=0)
-    reach = np.array([[holders], [0]], np.float32) * np.ones_like(labels[:1])  # all, and none
-    highest, lowest = _log_ratio(reach, np.full(2, holders, np.float32), labels)
-    return bool(((least > highest) & (most < lowest)).all())
+    lowest_high = np.where(chosen > 0, chosen, np.inf).min(axis=0)
+    highest_low = np.where(chosen < 0, chosen, -np.inf).max(axis=0)
+    best_counts = np.array([[holders], [0]], np.float32) * np.ones_like(labels[:1])  # all, and none
+    highest, lowest = _log_ratio(best_counts, np.full(2, holders, np.float32), labels)
+    return bool(((lowest_high > highest) & (highest_low < lowest)).all())
 
 
 def _log_ratio(by_members: Any, holders: Any, labels: Any) -> Any:
@@ -224,9 +229,9 @@ def _tf_idf(counted: Any, learners: Rows) -> Any:
 
 def dates(texts: Sequence[str]) -> Numbers:
     """The latest and the earliest date of each text, as steps: which of some dates they reach."""
-    found = [[_year(match) for match in DATE.finditer(text)] for text in texts]
-    latest = np.array([max(years, default=0.0) for years in found])
-    earliest = np.array([min(years, default=3000.0) for years in found])
+    years_by_text = [[_year(match) for match in DATE.finditer(text)] for text in texts]
+    latest = np.array([max(years, default=0.0) for years in years_by_text])
+    earliest = np.array([min(years, default=3000.0) for years in years_by_text])
     return np.hstack([_steps(latest), _steps(earliest)])
 
 
@@ -248,8 +253,8 @@ def form(texts: Sequence[str]) -> Numbers:
     """Length and counts of FORMS, absolute (on a log scale) and by length, standardised."""
     from sklearn.preprocessing import StandardScaler
 
-    found = [[len(re.findall(pattern, text)) for pattern in FORMS] for text in texts]
-    counts = np.array(found, float)
+    rows = [[len(re.findall(pattern, text)) for pattern in FORMS] for text in texts]
+    counts = np.array(rows, float)
     length = np.array([len(text) for text in texts], float)[:, None]
     columns = np.hstack([np.log1p(length), np.log1p(counts), counts / np.maximum(length, 1)])
     standard: Numbers = StandardScaler().fit_transform(columns)
@@ -281,14 +286,14 @@ class Style:
     @cached_property
     def _smoother(self) -> Numbers:
         """Predictions are this times the learners' numbers (n × L), a constant left out."""
-        found = np.zeros(self.kernel.shape)
+        smoother = np.zeros(self.kernel.shape)
         with threadpool_limits(limits=1):
             for fold in (order % self.folds for order in self.orders):
                 for k in range(self.folds):
                     train = np.flatnonzero(fold[self.learners] != k)
                     test = np.flatnonzero(fold == k)
-                    found[np.ix_(test, train)] += self._fit(train, test)
-        mean: Numbers = found / len(self.orders)
+                    smoother[np.ix_(test, train)] += self._fit(train, test)
+        mean: Numbers = smoother / len(self.orders)
         return mean
 
     def _fit(self, train: Rows, test: Rows) -> Numbers:
@@ -302,8 +307,8 @@ class Style:
 
     def predicted(self, values: Scores) -> Scores:
         """Each text's number as the others' predict it (n, or n × P), a constant left out."""
-        found: Scores = self._smoother @ values[self.learners]
-        return found
+        predictions: Scores = self._smoother @ values[self.learners]
+        return predictions
 
     def halves(self) -> Iterator[tuple[Style, Numbers]]:
         """The learners in halves, by each order, twice.
@@ -314,10 +319,10 @@ class Style:
         """
         for order in self.orders:
             side = order[self.learners] % 2
-            for own in (0, 1):
-                mine, others = np.flatnonzero(side == own), np.flatnonzero(side != own)
-                texts, labels = self.learners[mine], self.labels[self.learners[others]]
-                orders = [each[texts] // 2 for each in self.orders]
-                kernel, places = self.kernel[np.ix_(texts, mine)], np.arange(len(mine))
+            for half in (0, 1):
+                in_half, other_half = np.flatnonzero(side == half), np.flatnonzero(side != half)
+                texts, labels = self.learners[in_half], self.labels[self.learners[other_half]]
+                orders = [texts_order[texts] // 2 for texts_order in self.orders]
+                kernel, places = self.kernel[np.ix_(texts, in_half)], np.arange(len(in_half))
                 inner = Style(kernel, self.labels[texts], places, orders, self.folds)
-                yield inner, self._fit(others, texts) @ labels.astype(np.float64)
+                yield inner, self._fit(other_half, texts) @ labels.astype(np.float64)

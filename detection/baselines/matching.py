@@ -49,7 +49,7 @@ MATCHED = Metric(
 
 
 def matched(
-    members: Scores, nonmembers: Scores, seen: tuple[Scores, Scores] | None, drawn: Resample
+    members: Scores, nonmembers: Scores, covariates: tuple[Scores, Scores] | None, drawn: Resample
 ) -> Estimate:
     """The matched AUROC; the weights are those of each draw.
 
@@ -61,21 +61,21 @@ def matched(
         drawn: the resamples.
     """
     sizes, draws = (len(members), len(nonmembers)), len(drawn.members)
-    if seen is None:
+    if covariates is None:
         return not_carried(sizes, draws, "a blind row")
     member = np.repeat([True, False], sizes)
     counts = np.hstack([drawn.members, drawn.nonmembers])
-    weights = np.hstack([*_weights_of_draws(np.concatenate(seen), member, counts)])
+    weights = np.hstack([*_weights_of_draws(np.concatenate(covariates), member, counts)])
     overlap = float(weights[member, 0].sum())
     if overlap < LEAST:
         return not_carried(sizes, draws, "texts of both kinds that the texts alone tell not apart")
-    found = _weighted_aurocs(members, nonmembers, weights[member].T, weights[~member].T)
+    aurocs = _weighted_aurocs(members, nonmembers, weights[member].T, weights[~member].T)
     trials = 8 * overlap  # as `auroc_trials`, of the sizes that the weights leave
-    return Estimate(*sizes, float(found[0]), found[1:], trials)
+    return Estimate(*sizes, float(aurocs[0]), aurocs[1:], trials)
 
 
 def matched_by(
-    made: Blind | None,
+    blind: Blind | None,
     member: NDArray[np.bool_],
     members: Scores,
     nonmembers: Scores,
@@ -85,12 +85,12 @@ def matched_by(
 
     `member` says which texts are members; the scores of both are in the texts' order.
     """
-    if made is None or made.style is None:
+    if blind is None or blind.style is None:
         return matched(members, nonmembers, None, drawn)
     scores = np.empty(len(member))
     scores[member], scores[~member] = members, nonmembers
-    seen = np.column_stack([made.placed[:, 0], made.style.predicted(rankdata(scores))])
-    return matched(members, nonmembers, (seen[member], seen[~member]), drawn)
+    covariates = np.column_stack([blind.placed[:, 0], blind.style.predicted(rankdata(scores))])
+    return matched(members, nonmembers, (covariates[member], covariates[~member]), drawn)
 
 
 def leftover(style: Style, sizes: tuple[int, int], draws: int) -> Estimate:
@@ -100,67 +100,86 @@ def leftover(style: Style, sizes: tuple[int, int], draws: int) -> Estimate:
     is matched within that half, as a method's scores are. The mean over several halves. Its
     interval is that of shuffled labels, as the blind row's.
     """
-    found = []
+    aurocs = []
     for inner, scores in style.halves():
         values = inner.labels.astype(np.float64), rankdata(scores, axis=0)
-        seen = _with_constant(np.stack([inner.predicted(each) for each in values]))
-        weights = _overlap_weights(seen, inner.labels)
+        covariates = _with_constant(
+            np.stack([inner.predicted(values_row) for values_row in values])
+        )
+        weights = _overlap_weights(covariates, inner.labels)
         columns = zip(scores.T, inner.labels.T, weights.T, strict=True)
-        found.append([_one_auroc(*column) for column in columns])
-    return around_null(np.mean(found, axis=0), sizes, MATCHED, draws)
+        aurocs.append([_one_auroc(*column) for column in columns])
+    return around_null(np.mean(aurocs, axis=0), sizes, MATCHED, draws)
 
 
-def _overlap_weights(seen: Numbers, member: NDArray[np.bool_]) -> Numbers:
+def _overlap_weights(covariates: Numbers, member: NDArray[np.bool_]) -> Numbers:
     """1 - e of members and e of non-members (n × P), of what e depends on (k × n × P)."""
-    start = np.zeros((len(seen), member.shape[1]))
-    beta = _newton(seen, member, np.ones(member.shape), start, STEPS)
-    return _other_side(seen, member, beta)
+    start = np.zeros((len(covariates), member.shape[1]))
+    beta = _newton(covariates, member, np.ones(member.shape), start, STEPS)
+    return _other_side(covariates, member, beta)
 
 
 def _weights_of_draws(
-    seen: Numbers, member: NDArray[np.bool_], counts: Counts
+    text_covariates: Numbers, member: NDArray[np.bool_], counts: Counts
 ) -> Iterator[Numbers]:
     """The weights of all texts as they are (n × 1), then those of draws (n × D), block by block."""
-    known, label = _with_constant(seen.T[:, :, None]), member[:, None]
-    first = _newton(known, label, np.ones(label.shape), np.zeros((len(known), 1)), STEPS)
-    yield _other_side(known, label, first).astype(np.float32)
+    covariates, label = _with_constant(text_covariates.T[:, :, None]), member[:, None]
+    beta_of_all = _newton(
+        covariates, label, np.ones(label.shape), np.zeros((len(covariates), 1)), STEPS
+    )
+    yield _other_side(covariates, label, beta_of_all).astype(np.float32)
     size = max(1, AT_ONCE // len(member))
     for start in range(0, len(counts), size):
-        own = counts[start : start + size].T.astype(np.float64)
-        beta = _newton(known, label, own, np.repeat(first, own.shape[1], axis=1), MORE_STEPS)
-        yield (own * _other_side(known, label, beta)).astype(np.float32)
+        block_counts = counts[start : start + size].T.astype(np.float64)
+        beta = _newton(
+            covariates,
+            label,
+            block_counts,
+            np.repeat(beta_of_all, block_counts.shape[1], axis=1),
+            MORE_STEPS,
+        )
+        yield (block_counts * _other_side(covariates, label, beta)).astype(np.float32)
 
 
-def _with_constant(seen: Numbers) -> Numbers:
+def _with_constant(covariates: Numbers) -> Numbers:
     """Standardised, below a constant ((1 + k) × n × D)."""
-    spread = seen.std(axis=1, keepdims=True)
-    standard = (seen - seen.mean(axis=1, keepdims=True)) / np.where(spread > 1e-12, spread, 1)
+    spread = covariates.std(axis=1, keepdims=True)
+    standard = (covariates - covariates.mean(axis=1, keepdims=True)) / np.where(
+        spread > 1e-12, spread, 1
+    )
     return np.concatenate([np.ones_like(standard[:1]), standard])
 
 
 def _newton(
-    seen: Numbers, member: NDArray[np.bool_], counts: Numbers, beta: Numbers, steps: int
+    covariates: Numbers, member: NDArray[np.bool_], counts: Numbers, beta: Numbers, steps: int
 ) -> Numbers:
     """The coefficients (k × D) of logistic regressions, so many steps on."""
-    prior = PRIOR * np.eye(len(seen))
+    prior = PRIOR * np.eye(len(covariates))
     for _ in range(steps):
-        share = _propensity(seen, beta)
-        slope = np.einsum("knd,nd->dk", seen, counts * (member - share)) - PRIOR * beta.T
-        bend = np.einsum("knd,lnd->dkl", seen, seen * (counts * share * (1 - share))) + prior
-        beta = beta + np.linalg.solve(bend, slope[:, :, None])[:, :, 0].T
+        propensity = _propensity(covariates, beta)
+        gradient = (
+            np.einsum("knd,nd->dk", covariates, counts * (member - propensity)) - PRIOR * beta.T
+        )
+        hessian = (
+            np.einsum(
+                "knd,lnd->dkl", covariates, covariates * (counts * propensity * (1 - propensity))
+            )
+            + prior
+        )
+        beta = beta + np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0].T
     return beta
 
 
-def _propensity(seen: Numbers, beta: Numbers) -> Numbers:
+def _propensity(covariates: Numbers, beta: Numbers) -> Numbers:
     from scipy.special import expit
 
-    found: Numbers = expit((seen * beta[:, None]).sum(axis=0))
-    return found
+    propensity: Numbers = expit((covariates * beta[:, None]).sum(axis=0))
+    return propensity
 
 
-def _other_side(seen: Numbers, member: NDArray[np.bool_], beta: Numbers) -> Numbers:
-    share = _propensity(seen, beta)
-    return np.where(member, 1 - share, share)
+def _other_side(covariates: Numbers, member: NDArray[np.bool_], beta: Numbers) -> Numbers:
+    propensity = _propensity(covariates, beta)
+    return np.where(member, 1 - propensity, propensity)
 
 
 def _one_auroc(scores: Scores, member: NDArray[np.bool_], weights: Scores) -> float:
@@ -176,5 +195,5 @@ def _weighted_aurocs(
     ranked = joined(*(ranked_side(s, np.asarray(w, np.float32)) for s, w in sides))
     pairs = ranked.hits[:, -1].astype(np.float64) * ranked.alarms[:, -1]
     won = AUROC.draws(ranked) * len(members) * len(nonmembers)
-    found = np.where(pairs > 0, won / np.maximum(pairs, 1e-9), 0.5)
-    return found.round(DIGITS).clip(0, 1)
+    aurocs = np.where(pairs > 0, won / np.maximum(pairs, 1e-9), 0.5)
+    return aurocs.round(DIGITS).clip(0, 1)

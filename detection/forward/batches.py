@@ -42,10 +42,10 @@ def run_sequences(
     """
 
     def score(
-        batch: list[Sequence[int]], called: list[str], _: int, tell: Tell
+        batch: list[Sequence[int]], batch_names: list[str], _: int, tell: Tell
     ) -> list[TokenStats]:
         stats = model.stats(batch, tell)
-        check_finite(stats, called)
+        check_finite(stats, batch_names)
         return stats
 
     budget = sys.maxsize if model.takes_all else batch_tokens
@@ -75,24 +75,26 @@ def run_batches(
     """
     order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
     results: dict[int, T] = {}
-    shown = {"unit": "text", "disable": progress is None}
-    bar = progress_bar(total=len(order), desc=progress, stage="detect", **shown)
+    bar_options = {"unit": "text", "disable": progress is None}
+    bar = progress_bar(total=len(order), desc=progress, stage="detect", **bar_options)
     with bar:
         while waiting := order[len(results) :]:
             width = len(sequences[waiting[0]])
             batch = waiting[: max(1, batch_tokens // width)]
-            called = [names[i] for i in batch]
+            batch_names = [names[i] for i in batch]
             try:
                 tell = partial(bar.part, len(batch))
-                found = score([sequences[i] for i in batch], called, batch_tokens, tell=tell)
+                batch_results = score(
+                    [sequences[i] for i in batch], batch_names, batch_tokens, tell=tell
+                )
             except torch.cuda.OutOfMemoryError as error:
                 used = batch_tokens if in_pieces else len(batch) * width
                 if used <= (LEAST_PIECE if in_pieces else width):
-                    raise _too_large(called[0], used, in_pieces=in_pieces) from error
+                    raise _too_large(batch_names[0], used, in_pieces=in_pieces) from error
                 batch_tokens = used // 2
                 torch.cuda.empty_cache()
                 continue
-            results.update(zip(batch, found, strict=True))
+            results.update(zip(batch, batch_results, strict=True))
             bar.update(len(batch))
     return [results[i] for i in range(len(sequences))]
 
@@ -116,8 +118,8 @@ def run_groups(keys: Sequence[int], run: Callable[[int, list[int]], Sequence[T]]
 
 def check_finite(stats: Sequence[TokenStats], names: Sequence[str]) -> None:
     """Raise a DataError that names the first text with a statistic that is not finite."""
-    for one, name in zip(stats, names, strict=True):
-        if not all(np.isfinite(column).all() for column in vars(one).values()):
+    for text_stats, name in zip(stats, names, strict=True):
+        if not all(np.isfinite(column).all() for column in vars(text_stats).values()):
             raise DataError(
                 f"text {name}: the model's logits for it are NaN or infinite, so it has no score. "
                 "Check the model's weights, or score with detection.dtype=float32."

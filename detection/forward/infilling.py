@@ -210,29 +210,29 @@ def _all_copies(
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
     future: Parameter,
-    texts: Sequence[TokenStats],
+    text_stats: Sequence[TokenStats],
     states: Callable[[Sequence[Branches]], Iterator[tuple[list[Branches], Tensor]]],
     tell: Tell,
 ) -> list[Copies]:
     """The texts' copies from their own statistics and the `states` of their branches, in pieces."""
-    check_finite(texts, names)
-    depths = [len(text) if future == ALL else int(future) for text in texts]
-    each = zip(sequences, texts, depths, strict=True)
-    branches = [make_branches(sequence, text.top_id, m) for sequence, text, m in each]
-    parts = [[text[:0]] for text in texts]
+    check_finite(text_stats, names)
+    depths = [len(text) if future == ALL else int(future) for text in text_stats]
+    rows = zip(sequences, text_stats, depths, strict=True)
+    branches = [make_branches(sequence, text.top_id, m) for sequence, text, m in rows]
+    stats_pieces = [[text[:0]] for text in text_stats]
     done, total = 0, sum(map(len, branches))
     for pieces, states_NX in states(branches):
-        found = model.stats_of(states_NX, [piece.targets for piece in pieces])
-        for part, stats in zip(parts, found, strict=True):
+        stats_by_text = model.stats_of(states_NX, [piece.targets for piece in pieces])
+        for part, stats in zip(stats_pieces, stats_by_text, strict=True):
             part.append(stats)
         done += len(states_NX)
         tell(done, total)
-    after = list(map(TokenStats.joined, parts))
-    check_finite(after, names)
-    return [_copies(*each) for each in zip(texts, branches, after, depths, strict=True)]
+    branch_stats = list(map(TokenStats.joined, stats_pieces))
+    check_finite(branch_stats, names)
+    return [_copies(*rows) for rows in zip(text_stats, branches, branch_stats, depths, strict=True)]
 
 
-def _copies(text: TokenStats, branches: Branches, after: TokenStats, future: int) -> Copies:
+def _copies(text: TokenStats, branches: Branches, branch_stats: TokenStats, future: int) -> Copies:
     """Copy 0 and the copies j = 1..min(m, T-2): the text's own, but where a branch says else."""
     depth = min(future, len(text) - 1)
     order = np.argsort(branches.offset, kind="stable")
@@ -241,7 +241,7 @@ def _copies(text: TokenStats, branches: Branches, after: TokenStats, future: int
     for j, group in enumerate(np.split(order, ends)[:depth], start=1):
         columns = {name: column[j:].copy() for name, column in vars(text).items()}
         for name, column in columns.items():
-            column[branches.start[group] - 1] = vars(after)[name][group]
+            column[branches.start[group] - 1] = vars(branch_stats)[name][group]
         copies.append(TokenStats(**columns))
     return tuple(copies)
 
@@ -280,7 +280,7 @@ def takes_branches(model: CausalLM) -> bool:
     ids = np.random.default_rng(0).integers(model.vocabulary, size=12).tolist()
     tolerance = max(1e-3, 32 * torch.finfo(model.hf.dtype).eps)
     try:
-        (found,) = run_branches(model, [ids], [""], 5, 3)
+        (copies,) = run_branches(model, [ids], [""], 5, 3)
         (expected,) = run_naive(model, [ids], [""], 24, 3)
     except DataError:
         return True  # NaN, as the texts will say by name
@@ -288,7 +288,7 @@ def takes_branches(model: CausalLM) -> bool:
         return False
     return all(
         np.allclose(getattr(a, name), getattr(b, name), rtol=tolerance, atol=tolerance)
-        for a, b in zip(found, expected, strict=True)
+        for a, b in zip(copies, expected, strict=True)
         for name in FLOATS
     )
 

@@ -45,15 +45,15 @@ class Cdd(Method):
     @property
     def passes(self) -> tuple[Pass, ...]:
         """The greedy continuation of the text's first part, and the drawn ones."""
-        given = {"share": self.share, "tokens": self.tokens}
-        drawn = Pass("target", "sampled", n=self.n, temperature=self.temperature, **given)
-        return (Pass("target", "greedy", **given), drawn)
+        parameters = {"share": self.share, "tokens": self.tokens}
+        drawn = Pass("target", "sampled", n=self.n, temperature=self.temperature, **parameters)
+        return (Pass("target", "greedy", **parameters), drawn)
 
     def score(self, example: Example) -> float:
         """The share of the continuations that are near the greedy one."""
         likeliest, drawn = self.passes
         (greedy,) = example.continuations(likeliest)
-        ids = [one.ids for one in example.continuations(drawn)[: self.n]]
+        ids = [continuation.ids for continuation in example.continuations(drawn)[: self.n]]
         longest = max(len(greedy), *map(len, ids))
         near = edit_distances(greedy.ids, ids) <= self.alpha * longest + 1e-9
         return float(near.mean())
@@ -75,11 +75,11 @@ def edit_distances(one: Ids, others: Sequence[Ids]) -> NDArray[np.int64]:
     place = np.arange(len(one) + 1)
     lengths = np.array([len(other) for other in others])
     rows = np.tile(place, (len(others), 1))
-    found = rows[:, -1].copy()
+    distances = rows[:, -1].copy()
     for i in range(lengths.max(initial=0)):
         token = np.array([other[i] if i < len(other) else -1 for other in others])
         changed = rows[:, :-1] + (one != token[:, None])
         row = np.minimum(rows + 1, np.pad(changed, ((0, 0), (1, 0)), constant_values=i + 1))
         rows = np.minimum.accumulate(row - place, axis=1) + place
-        found = np.where(lengths == i + 1, rows[:, -1], found)
-    return found
+        distances = np.where(lengths == i + 1, rows[:, -1], distances)
+    return distances

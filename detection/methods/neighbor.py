@@ -42,5 +42,7 @@ class Neighbor(Method):
 
     def score(self, example: Example) -> float:
         """The text's mean less the mean of its neighbours' means."""
-        own = mean_logprob(example.stats(ORIGINAL))
-        return float(np.mean([own - mean_logprob(s) for s in example.all_stats(self.neighbors)]))
+        text_mean = mean_logprob(example.stats(ORIGINAL))
+        return float(
+            np.mean([text_mean - mean_logprob(s) for s in example.all_stats(self.neighbors)])
+        )

@@ -48,6 +48,8 @@ class Pac(Method):
 
     def score(self, example: Example) -> float:
         """How much more the augmented versions are polarized than the text."""
-        own = polarization(example.stats(ORIGINAL), self.top, self.bottom)
+        text_polarization = polarization(example.stats(ORIGINAL), self.top, self.bottom)
         versions = example.all_stats(self.augmented)
-        return float(np.mean([polarization(s, self.top, self.bottom) - own for s in versions]))
+        return float(
+            np.mean([polarization(s, self.top, self.bottom) - text_polarization for s in versions])
+        )

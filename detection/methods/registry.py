@@ -59,36 +59,40 @@ def _variants(name: str, node: Any) -> list[Method]:
             "as the files of conf/method do."
         )
     kind = _class(name, str(node["_target_"]))
-    given = {str(key): value for key, value in node.items() if key != "_target_"}
-    known = [f.name for f in fields(kind)]
-    for key in given:
-        if key not in known:
-            names = near_names(key, known) if known else "It has none."
+    hyperparameters = {str(key): value for key, value in node.items() if key != "_target_"}
+    field_names = [f.name for f in fields(kind)]
+    for key in hyperparameters:
+        if key not in field_names:
+            names = near_names(key, field_names) if field_names else "It has none."
             raise ConfigError(f"method.{name}.{key}: unknown hyperparameter. {names}")
-    values = [value if isinstance(value, list) else [value] for value in given.values()]
-    for key, some in zip(given, values, strict=True):
-        require(bool(some), f"method.{name}.{key}", some, "give one value, or several, in a list.")
-    chosen = (dict(zip(given, each, strict=True)) for each in itertools.product(*values))
+    values = [value if isinstance(value, list) else [value] for value in hyperparameters.values()]
+    for key, options in zip(hyperparameters, values, strict=True):
+        require(
+            bool(options), f"method.{name}.{key}", options, "give one value, or several, in a list."
+        )
+    chosen = (
+        dict(zip(hyperparameters, choice, strict=True)) for choice in itertools.product(*values)
+    )
     try:
-        return [convert(OmegaConf.create(each), kind) for each in chosen]
+        return [convert(OmegaConf.create(choice), kind) for choice in chosen]
     except ConfigError as error:
         raise ConfigError(f"method.{name}.{error}") from error
 
 
 def _class(name: str, target: str) -> type[Method]:
-    module, _, called = target.rpartition(".")
+    module, _, class_name = target.rpartition(".")
     try:
-        kind = getattr(import_module(module), called)
+        kind = getattr(import_module(module), class_name)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise ConfigError(
             f"method.{name}._target_ is {target!r}: there is no such class ({error}). Give one "
             "in detection.methods, such as contamination.detection.methods.min_k.MinK, or your own."
         ) from error
-    known = isinstance(kind, type) and issubclass(kind, Method)
-    if not known or inspect.isabstract(kind):
+    is_method = isinstance(kind, type) and issubclass(kind, Method)
+    if not is_method or inspect.isabstract(kind):
         raise ConfigError(
             f"method.{name}._target_ is {target!r}: it is not a method. Give a subclass of "
             "contamination.detection.methods.base.Method."
         )
-    found: type[Method] = kind
-    return found
+    method_class: type[Method] = kind
+    return method_class

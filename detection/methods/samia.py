@@ -50,14 +50,14 @@ class Samia(Method):
     @property
     def passes(self) -> tuple[Pass, ...]:
         """The continuations of the text's first part."""
-        given = {"share": self.share, "tokens": self.tokens, "temperature": self.temperature}
-        return (Pass("target", "sampled", n=self.n, **given),)
+        parameters = {"share": self.share, "tokens": self.tokens, "temperature": self.temperature}
+        return (Pass("target", "sampled", n=self.n, **parameters),)
 
     def score(self, example: Example) -> float:
         """The mean over the continuations; 0 where the rest has no N-gram."""
         (wanted,) = self.passes
         rest = self._grams(halves(example.text, self.share)[1])
-        drawn = [one.text for one in example.continuations(wanted)[: self.n]]
+        drawn = [continuation.text for continuation in example.continuations(wanted)[: self.n]]
         return float(np.mean([self._worth(text, rest) for text in drawn])) if rest else 0.0
 
     def flag(self, example: Example) -> str:

@@ -39,19 +39,19 @@ def made_once(
         versions = make(ordered)
         rows = [
             {"text_sha256": text.sha256, "copy": copy, "text": version}
-            for text, own in zip(ordered, versions, strict=True)
-            for copy, version in enumerate(own)
+            for text, text_versions in zip(ordered, versions, strict=True)
+            for copy, version in enumerate(text_versions)
         ]
         write_parquet(folder / FILE, pa.Table.from_pylist(rows))
         return Built([FILE], {"texts": len(ordered), "versions": len(rows)})
 
     folder = locate(runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
     build(folder, config, inputs, write)
-    found: dict[str, list[str]] = {}
+    versions_by_text: dict[str, list[str]] = {}
     with parsing(folder / FILE):
         for row in pq.read_table(folder / FILE, page_checksum_verification=True).to_pylist():
-            found.setdefault(row["text_sha256"], []).append(row["text"])
-        return [found[text.sha256] for text in texts]
+            versions_by_text.setdefault(row["text_sha256"], []).append(row["text"])
+        return [versions_by_text[text.sha256] for text in texts]
 
 
 def swap(texts: Sequence[Text], resources: Resources, n: int, share: float) -> list[Sequence[str]]:
@@ -88,8 +88,8 @@ def _versions(
     """All texts' versions in one call; each follows from the seed, its text and its number."""
     repeated = [text.text for text in texts for _ in range(n)]
     keys = [(text.sha256, copy) for text in texts for copy in range(n)]
-    made = rewording.reword(repeated, keys, derive(resources.seed, "detection.views"))
-    return [made[i : i + n] for i in range(0, len(made), n)]
+    all_versions = rewording.reword(repeated, keys, derive(resources.seed, "detection.views"))
+    return [all_versions[i : i + n] for i in range(0, len(all_versions), n)]
 
 
 VIEWS = {

@@ -21,10 +21,10 @@ from contamination.detection.benchmark_summary import (
     benchmark_tables,
     blind_notes,
     evaluated_parts,
-    named,
+    paper_name,
     sizes,
 )
-from contamination.detection.evaluation import CONFIDENCE, Group, by_method
+from contamination.detection.evaluation import CONFIDENCE, BenchmarkEstimates, by_method
 
 CONFIG = ExamplesConfig(
     "x", name="wikimia", same_texts=["length", "setting"], papers="wikimia.csv",
@@ -104,7 +104,9 @@ def test_one_of_several_parts_is_not_off_by_the_measure_of_a_single_one(parts, s
     assert 0.5 < interval(blind, CONFIDENCE)[0] < 0.51
     sound = replace(blind, value=0.5)
     found = [{(BLIND, ""): {"auroc": blind if i == 0 else sound}} for i in range(parts)]
-    groups = [Group(f"wikimia/{i}/original", 100, 100, own) for i, own in enumerate(found)]
+    groups = [
+        BenchmarkEstimates(f"wikimia/{i}/original", 100, 100, own) for i, own in enumerate(found)
+    ]
     assert bool(blind_notes(groups, CONFIG)) == said
 
 
@@ -119,7 +121,7 @@ def test_the_papers_figures_stand_below_those_of_the_same_model(plain):
     paper = ["  min_k_plus_plus", "Raoof et al. 2025, table 11", "0.852", "0.859", "–"]
     assert [line[0] for line in auroc.lines] == ["min_k_plus_plus", paper[0], "blind"]
     assert auroc.lines[1] == paper
-    assert named("/models/Llama-7B/") == "llama-7b"
+    assert paper_name("/models/Llama-7B/") == "llama-7b"
     (other, *_) = benchmark_tables({"llama-3b": groups}, CONFIG)
     assert [line[0] for line in other.lines] == ["min_k_plus_plus", "blind"]
 
