@@ -1,4 +1,4 @@
-"""How methods do on a labelled benchmark, in the papers' layout: method × part, and the average."""
+"""The results of methods on a labelled benchmark in the papers' layout: method × part, average."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ MEANS = (
     "Where the texts alone tell members from non-members, a method's AUROC may measure dates and "
     "style, not memory. The matched AUROC is what it adds to what the texts alone tell."
 )
-LEFT = (
-    "Matching does not take all style away, so that a matched AUROC above 0.5 is no evidence of "
-    "memory: a score that is style alone keeps"
+STYLE_LEFT = (
+    "Matching does not remove all style, so that a matched AUROC above 0.5 is no evidence of "
+    "memory. The matched AUROC of a score of style alone is"
 )
-WHOLE = "Texts of one cluster are not independent: intervals draw whole clusters."
+CLUSTERED = "Texts of one cluster are not independent: intervals resample whole clusters."
 BLIND_MATCHED = (
     "The row `blind` is a score of style alone, learnt from one half of the texts and matched on "
-    "the other: 0.5 where matching takes all style away."
+    "the other: 0.5 if matching removes all style."
 )
 
 
@@ -67,11 +67,11 @@ class MetricTable:
     notes: list[str]
 
     def text(self) -> str:
-        """For a terminal, with the columns that fit."""
+        """The table for a terminal, with the columns that fit."""
         return "\n".join([self.title, *fit(self.header, self.lines).lines(), *self.notes])
 
     def markdown(self) -> str:
-        """For a file."""
+        """The table in Markdown."""
         table = markdown_table(self.header, self.lines)
         return "\n\n".join([f"### {self.title}", table, *self.notes])
 
@@ -79,13 +79,13 @@ class MetricTable:
 def benchmark_report(
     config: ExamplesConfig, examples: Texts, models: Mapping[str, Tables], out: Path | None
 ) -> str:
-    """The tables of some models' scores, below what is out of the ordinary about them.
+    """Returns the tables of several models' scores below notes on unusual scores and texts.
 
     Args:
-        config: what the examples were read by.
+        config: the configuration of the benchmark.
         examples: the texts.
-        models: what reads a model's scores in parts, by the model's path.
-        out: a folder that gets `benchmark.md`, and the numbers as `results.json`; None: nothing.
+        models: by the model's path, a function that reads its scores in parts.
+        out: a folder for `benchmark.md` and the numbers in `results.json`, or None.
     """
     groups, notes = {}, []
     baseline = once()
@@ -120,13 +120,13 @@ def _ranked(tables: Tables) -> Iterator[tuple[Key, pd.DataFrame]]:
 def evaluated_parts(
     read: ReadScores, examples: Texts, config: ExamplesConfig, baseline: Baseline = blind_baseline
 ) -> list[BenchmarkEstimates]:
-    """Each part's estimates, in the benchmark's order, and their average where there are several.
+    """Returns the estimates of each part in the benchmark's order, and their average if several.
 
     Args:
-        read: as `evaluated` takes it.
+        read: see `estimate_groups`.
         examples: the ranked texts.
-        config: what they were read by.
-        baseline: makes the blind baseline.
+        config: the configuration of the benchmark.
+        baseline: computes the blind baseline.
     """
     indices: dict[str, list[int]] = {}
     for index, name in enumerate(examples.column("benchmark").to_pylist()):
@@ -144,41 +144,41 @@ def evaluated_parts(
 def benchmark_tables(
     models: Mapping[str, Sequence[BenchmarkEstimates]], config: ExamplesConfig
 ) -> list[MetricTable]:
-    """A table a metric; a method's row stands above the papers' figures of the same model."""
-    return [_table(models, config, index) for index in range(len(SHOWN))]
+    """Returns one table per metric; below each method are the papers' values for the model."""
+    return [_table(models, config, metric) for metric in SHOWN]
 
 
 def sizes(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> str:
-    """How many members and non-members each part has."""
+    """Returns a note with the numbers of members and non-members of each part."""
     parts = [part for part in groups if part.name != AVERAGE]
     words = (
         f"{column_label(part.name, config)} {part.members} + {part.nonmembers}{part.of_clusters}"
         for part in parts
     )
     note = f"Members + non-members: {', '.join(words)}."
-    return f"{note} {WHOLE}" if any(part.clusters for part in parts) else note
+    return f"{note} {CLUSTERED}" if any(part.clusters for part in parts) else note
 
 
 def blind_notes(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> list[str]:
-    """Where the texts alone tell members from non-members, before or after matching."""
+    """Returns notes on parts whose texts alone distinguish members, before or after matching."""
     parts = [part for part in groups if part.name != AVERAGE]
     without = [part for part in parts if (BLIND, "") not in part.estimates]
     notes = [
         f"{column_label(part.name, config)}: {note}" for part in without for note in part.notes
     ]
-    if off_chance := _off(parts, config, AUROC, below=True):
+    if off_chance := _parts_off_chance(parts, config, AUROC, below=True):
         notes.append(f"Blind AUROC off 0.5: {off_chance}. {MEANS}")
-    if left_after_matching := _off(parts, config, MATCHED, below=False):
-        notes.append(f"{LEFT} {left_after_matching}.")
+    if off_chance := _parts_off_chance(parts, config, MATCHED, below=False):
+        notes.append(f"{STYLE_LEFT} {off_chance}.")
     return notes
 
 
-def _off(
+def _parts_off_chance(
     parts: Sequence[BenchmarkEstimates], config: ExamplesConfig, metric: Metric, *, below: bool
 ) -> str:
-    """The parts whose blind row has the metric above 0.5 (or below it, too), with its interval.
+    """Lists the parts whose blind metric is above 0.5, or also below if `below`, with intervals.
 
-    One of several parts is named by chance in 5% of the cases, not each of them (Bonferroni).
+    Any of the parts is listed by chance in 5% of the cases (Bonferroni).
     """
     rows = {part.name: part.estimates.get((BLIND, ""), {}).get(metric.name) for part in parts}
     measured = {
@@ -196,15 +196,15 @@ def _off(
 
 
 def column_label(name: str, config: ExamplesConfig) -> str:
-    """A part as a column calls it: "32 original" of `wikimia/32/original`."""
+    """Returns a part's column label: "32 original" for `wikimia/32/original`."""
     return name.removeprefix(f"{config.name}/").replace("/", " ")
 
 
 def _table(
-    models: Mapping[str, Sequence[BenchmarkEstimates]], config: ExamplesConfig, index: int
+    models: Mapping[str, Sequence[BenchmarkEstimates]], config: ExamplesConfig, metric: Metric
 ) -> MetricTable:
-    metric, lines = SHOWN[index], []
-    lacks: dict[str, list[str]] = {}
+    lines: list[list[str]] = []
+    parts_by_need: dict[str, list[str]] = {}
     columns = [part.name for part in next(iter(models.values()))]
     for model, groups in models.items():
         for method in dict.fromkeys(method for part in groups for method in part.estimates):
@@ -213,10 +213,13 @@ def _table(
                 lines.append([model, *method, *map(_cell, cells)])
             for name, estimate in zip(columns, cells, strict=True):
                 if estimate is not None and estimate.needs and name != AVERAGE:
-                    lacks.setdefault(estimate.needs, []).append(column_label(name, config))
-            published_rows = _printed(config, paper_name(model), method, metric.name, columns)
-            lines += [row for own in published_rows if (row := [model, *own]) not in lines]
-    notes = [f"{NOTHING} needs {n}: {', '.join(dict.fromkeys(at))}." for n, at in lacks.items()]
+                    parts_by_need.setdefault(estimate.needs, []).append(column_label(name, config))
+            rows = _published_rows(config, paper_name(model), method, metric.name, columns)
+            lines += [line for row in rows if (line := [model, *row]) not in lines]
+    notes = [
+        f"{NOTHING} needs {needs}: {', '.join(dict.fromkeys(parts))}."
+        for needs, parts in parts_by_need.items()
+    ]
     if metric == MATCHED and any(BLIND in line for line in lines):
         notes.append(BLIND_MATCHED)
     header = ["model", "method", "variant", *(column_label(name, config) for name in columns)]
@@ -230,10 +233,10 @@ def _cell(estimate: Estimate | None) -> str:
     return NOTHING if estimate is None or estimate.needs else figure(estimate)
 
 
-def _printed(
+def _published_rows(
     config: ExamplesConfig, model: str, method: Key, metric: str, columns: Sequence[str]
 ) -> list[list[str]]:
-    """The papers' own figures of this model and method: a row a source."""
+    """Returns the papers' values for this model and method, one row per source."""
     if config.papers is None or method == (BLIND, ""):
         return []
     published = published_figures(config.papers)
@@ -254,17 +257,17 @@ def _printed(
 
 @cache
 def published_figures(file: str) -> pd.DataFrame:
-    """A file of the papers' figures: source, model, method, length, setting, metric, value."""
+    """Reads the papers' values: source, model, method, length, setting, metric, value."""
     return pd.read_csv(PAPERS / file, dtype={"length": str})
 
 
 def paper_name(path: str) -> str:
-    """A model as the papers call it: `llama-7b` of huggyllama/llama-7b or of a folder."""
+    """Returns a model's name in the papers: `llama-7b` for huggyllama/llama-7b or a folder."""
     return path.rstrip("/").rpartition("/")[2].lower()
 
 
 def average_of(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> BenchmarkEstimates:
-    """The mean over the parts, of each method that all have."""
+    """Returns the mean over the parts for each method that all parts have."""
     members, nonmembers = sum(g.members for g in groups), sum(g.nonmembers for g in groups)
     estimates = {
         method: {
@@ -279,18 +282,19 @@ def average_of(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> 
 
 
 def _mean(parts: Mapping[str, Estimate], config: ExamplesConfig) -> Estimate:
-    """The mean over parts. Those about the same texts are taken to move together.
+    """Returns the mean over parts. Parts about the same texts are taken as fully correlated.
 
-    No correlation makes a mean less certain than that: its standard deviation is at most the mean
-    of theirs. Other parts vary on their own.
+    This is conservative: whatever the correlation, the standard deviation of a mean is at most the
+    mean of the standard deviations. Other parts are independent.
     """
     estimates_by_texts: dict[tuple[str, ...], list[Estimate]] = {}
     for name, estimate in parts.items():
-        estimates_by_texts.setdefault(_apart(name, config), []).append(estimate)
+        estimates_by_texts.setdefault(_texts_key(name, config), []).append(estimate)
     rng = np.random.default_rng(0)
-    sums = [len(estimates) * _moving(estimates, rng) for estimates in estimates_by_texts.values()]
-    trials = [_trials(estimates) for estimates in estimates_by_texts.values()]
-    weights = [len(estimates) for estimates in estimates_by_texts.values()]
+    groups = list(estimates_by_texts.values())
+    sums = [len(group) * _correlated_draws(group, rng) for group in groups]
+    trials = [_trials(group) for group in groups]
+    weights = [len(group) for group in groups]
     return replace(
         mean_over(parts),
         draws=np.sum(sums, axis=0) / len(parts),
@@ -298,24 +302,24 @@ def _mean(parts: Mapping[str, Estimate], config: ExamplesConfig) -> Estimate:
     )
 
 
-def _apart(name: str, config: ExamplesConfig) -> tuple[str, ...]:
-    """What parts about the same texts have in common."""
+def _texts_key(name: str, config: ExamplesConfig) -> tuple[str, ...]:
+    """Returns a key that is equal for parts about the same texts."""
     first, *values = name.split("/")
     axes = list(chosen(config))
-    if len(axes) != len(values):  # rows name their parts themselves
+    if len(axes) != len(values):  # the rows name their parts
         return (first,) if config.same_texts else (name,)
     pairs = zip(axes, values, strict=True)
     return (first, *(value for axis, value in pairs if axis not in config.same_texts))
 
 
-def _moving(parts: Sequence[Estimate], rng: np.random.Generator) -> Scores:
-    """The draws of a mean whose parts move together, in a random order."""
+def _correlated_draws(parts: Sequence[Estimate], rng: np.random.Generator) -> Scores:
+    """Returns draws of the mean of fully correlated parts, in a random order."""
     draws: Scores = np.mean([np.sort(part.draws) for part in parts], axis=0)
     rng.shuffle(draws)
     return draws
 
 
 def _trials(parts: Sequence[Estimate]) -> float | None:
-    """The most trials of such a mean: as certain as the parts are on average."""
+    """Returns the trials of such a mean, which is as certain as the parts are on average."""
     trials = [part.trials for part in parts if part.trials is not None]
     return float(np.mean(np.power(trials, -0.5)) ** -2) if len(trials) == len(parts) else None

@@ -271,7 +271,7 @@ def serving(wanted: Collection[Pass]) -> dict[Pass, Pass]:
 
 
 def parts(texts: Sequence[Text], wanted: Pass) -> Iterator[Sequence[Text]]:
-    """Yields the texts in parts of up to PART_CHARACTERS over all copies, at least one text each."""
+    """Yields the texts in parts of up to PART_CHARACTERS over all copies, or of one text."""
     copies = view_of(wanted).copies(wanted)
     start = characters = 0
     for index, text in enumerate(texts):

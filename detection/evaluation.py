@@ -53,16 +53,16 @@ Estimates = dict[tuple[str, str], dict[str, Estimate]]
 
 @dataclass(frozen=True)
 class BenchmarkEstimates:
-    """Some texts, and how well each method tells their members.
+    """How well each method distinguishes the members of a benchmark, or of several.
 
     Attributes:
-        name: the benchmark, or what stands for several (`ALL`, `POOLED`).
-        members: how many there are.
-        nonmembers: how many there are.
-        found: the estimates; none where one of both kinds is missing.
-        needs: what `ALL` lacks to have any.
-        notes: what the texts alone say (the blind baseline), or why that is not known.
-        clusters: of how many the members are, and the non-members; None: each text for itself.
+        name: the benchmark, or `ALL` or `POOLED` for several.
+        members: the number of members.
+        nonmembers: the number of non-members.
+        estimates: the estimates by method; empty without members or without non-members.
+        needs: what is missing for estimates of `ALL`; empty if nothing is.
+        notes: the result of the blind baseline, or why there is none.
+        clusters: the number of clusters of members and of non-members; None if the texts have none.
     """
 
     name: str

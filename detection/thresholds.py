@@ -1,7 +1,7 @@
-"""Thresholds: chosen on a calibration split, saved, applied to new texts, and how stable they are.
+"""Thresholds: choosing them on a calibration split, evaluating and applying them.
 
-A text is called a member when its score reaches the threshold. The calibration split is drawn by
-the texts' ids and is disjoint from the texts that the threshold is judged on.
+A text is called a member if its score reaches the threshold. The calibration split depends on the
+texts' ids only and is disjoint from the evaluation split.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ SUBSET_DRAWS = 20
 
 @dataclass(frozen=True)
 class Threshold:
-    """One method's threshold and how good it is on texts that it was not chosen on.
+    """One method's threshold, and its quality on texts that it was not chosen on.
 
     Attributes:
         value: texts with at least this score are called members.
-        accuracy, f1, tpr, fpr: on the evaluation split.
-        stability: standard deviation of the value over random subsets of the calibration split
-            (10%, 20%, … 50% of it, some of each), after Ye et al. 2024, table 3, in the score's
-            units; `stability_relative` in standard deviations of the calibration scores.
+        accuracy, f1, tpr, fpr: measured on the evaluation split.
+        stability: the standard deviation of the value over random subsets of the calibration split
+            (10%, 20%, … 50% of it, several of each size), after Ye et al. 2024, table 3, in the
+            score's units; `stability_relative` is in standard deviations of the calibration scores.
         auroc, auroc_low, auroc_high: on the evaluation split, with its 95% bootstrap interval.
         null: the scores of the calibration split's non-members, ascending; for p-values.
-        null_clusters: a number for the cluster of each of these; empty: they have none.
+        null_clusters: the number of the cluster of each of these; empty if there are no clusters.
     """
 
     method: str
@@ -72,17 +72,18 @@ class Threshold:
 
 
 def choose(members: Scores, nonmembers: Scores, rule: str, fpr: float = 0.05) -> float:
-    """The threshold that is best on these scores.
+    """Chooses the best threshold on these scores.
 
     Args:
         members: scores of members, shape (M,), M ≥ 1.
         nonmembers: scores of non-members, shape (N,), N ≥ 1.
-        rule: `accuracy` (balanced over the two kinds), `f1` (of calling members), or `fpr` (the
-            lowest threshold whose false-positive rate does not exceed `fpr`).
-        fpr: the false-positive rate of the rule `fpr`.
+        rule: `accuracy` (balanced over members and non-members), `f1` (with members as the positive
+            class), or `fpr` (the lowest threshold whose false-positive rate is at most `fpr`).
+        fpr: the false-positive rate for the rule `fpr`.
 
     Returns:
-        The middle between two neighbouring scores, so that rounding can't move a text across it.
+        A value midway between two neighbouring scores, so that rounding cannot move a text across
+        it.
     """
     require(rule in RULES, "rule", rule, f"choose from {', '.join(RULES)}.")
     require(0 <= fpr < 1, "fpr", fpr, "give a rate from 0 to below 1.")
@@ -105,7 +106,7 @@ def calibrate(
     share: float = 0.5,
     seed: int = 0,
 ) -> list[Threshold]:
-    """A threshold for each method and variant, chosen on one split and judged on the other.
+    """Chooses a threshold for each method and variant on one split, and evaluates it on the other.
 
     Raises:
         DataError: a split lacks members or non-members, or clusters of them.
@@ -119,9 +120,9 @@ def calibrate(
                 "more labelled texts, or another share or seed."
             )
     table = table[table["ranked"]]
-    drawn = _drawn(evaluation, seed)
+    resamples = _resamples(evaluation, seed)
     return [
-        _calibrate(key, scores, (calibration, evaluation), drawn, rule, fpr, seed)
+        _calibrate(key, scores, (calibration, evaluation), resamples, rule, fpr, seed)
         for key, scores in table.groupby(["method", "variant"], sort=False)
     ]
 
@@ -129,10 +130,10 @@ def calibrate(
 def halves(
     table: pd.DataFrame, examples: Sequence[Text], share: float, seed: int
 ) -> tuple[list[Text], list[Text]]:
-    """The labelled texts that thresholds are chosen on, and those that they are judged on.
+    """Divides the labelled, ranked texts into a calibration and an evaluation split.
 
-    A text is in the first with probability `share`, by its id; pieces of one thing go together, by
-    its name. One that is not ranked is in none.
+    A text is in the calibration split with probability `share`, depending on its id, or on its
+    cluster's name if it has a cluster: clusters are not divided.
     """
     require(0 < share < 1, "share", share, "give the calibration split's share, such as 0.5.")
     ranked = set(table["example_id"][table["ranked"]])
@@ -145,9 +146,9 @@ def halves(
 
 
 def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
-    """The scores with `member`, whether they reach their method's threshold, and `p_value`.
+    """Adds `member`, whether a score reaches its method's threshold, and `p_value`.
 
-    A text that is not ranked has neither (<NA>).
+    Both are missing (<NA>, NaN) for a text that is not ranked.
 
     Raises:
         DataError: a method or variant has no threshold.
@@ -168,7 +169,7 @@ def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
 
 
 def _p_values(scores: Scores, threshold: Threshold) -> Scores:
-    """Of texts that are of none of the calibration's clusters."""
+    """Returns the p-values of texts that belong to none of the calibration split's clusters."""
     null = np.array(threshold.null)
     if not threshold.null_clusters:
         return conformal_p_values(scores, null)
@@ -197,16 +198,16 @@ def _calibrate(
 
 
 def _sides(texts: Sequence[Text]) -> tuple[Clusters, Clusters] | None:
-    """The clusters of the labelled texts' members, and of their non-members."""
+    """Returns the clusters of the members and of the non-members, or None if there are none."""
     clusters = clusters_of(texts)
     return None if clusters is None else sides(clusters, np.array([e.label for e in texts], bool))
 
 
-def _drawn(evaluation: Sequence[Text], seed: int) -> Resample | Clustered:
-    """The evaluation split's resamples.
+def _resamples(evaluation: Sequence[Text], seed: int) -> Resample | Clustered:
+    """Resamples the evaluation split.
 
     Raises:
-        DataError: the texts of a side are all of one cluster.
+        DataError: the members or the non-members belong to too few clusters.
     """
     clusters, seed = _sides(evaluation), derive(seed, "threshold AUROC")
     if clusters is None:
@@ -215,22 +216,22 @@ def _drawn(evaluation: Sequence[Text], seed: int) -> Resample | Clustered:
     clustered = Clustered.of(*clusters, DRAWS, seed)
     if min(clustered.members, clustered.nonmembers) < LEAST:
         raise DataError(
-            f"the evaluation split has {clustered.members} clusters of members and {clustered.nonmembers} "
-            f"of non-members, and {LEAST} of each are the fewest that show how much they differ: "
-            "give texts of more clusters, or another share or seed."
+            f"the evaluation split has {clustered.members} clusters of members and "
+            f"{clustered.nonmembers} of non-members, and at least {LEAST} of each are needed to "
+            "estimate how much they differ: give texts of more clusters, or another share or seed."
         )
     return clustered
 
 
 def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, float, float, float]:
-    """Accuracy, F1, TPR and FPR of the threshold."""
+    """Returns the accuracy, F1, TPR and FPR of the threshold."""
     tpr, fpr = (float((scores >= value).mean()) for scores in (members, nonmembers))
     f1 = float(_f1(np.array(tpr), np.array(fpr), len(members), len(nonmembers)))
     return (tpr + 1 - fpr) / 2, f1, tpr, fpr
 
 
 def _auroc(evaluation: Sides, resamples: Resample | Clustered) -> tuple[float, float, float]:
-    """AUROC on the evaluation split, with its interval."""
+    """Returns the AUROC on the evaluation split and the ends of its interval."""
     if isinstance(resamples, Clustered):
         auroc = resamples.estimate(*evaluation, [AUROC])[AUROC.name]
     else:
@@ -239,7 +240,7 @@ def _auroc(evaluation: Sides, resamples: Resample | Clustered) -> tuple[float, f
 
 
 def _stability(calibration: Sides, rule: str, fpr: float, seed: int) -> tuple[float, float]:
-    """How much the threshold varies, in the score's units and in those of the scores' spread."""
+    """Returns the threshold's standard deviation, absolute and relative to that of the scores."""
     rng = np.random.default_rng(derive(seed, "threshold subsets"))
     thresholds = []
     for share in SUBSETS:
@@ -253,18 +254,18 @@ def _stability(calibration: Sides, rule: str, fpr: float, seed: int) -> tuple[fl
 
 
 def _reaching(scores: Scores, thresholds: Scores) -> Scores:
-    """How many of the scores reach each threshold."""
+    """Returns the number of scores that reach each threshold."""
     return (len(scores) - np.searchsorted(np.sort(scores), thresholds)).astype(np.float64)
 
 
 def _between(scores: Scores) -> Scores:
-    """Every threshold that tells the scores apart differently: below, between and above them."""
+    """Returns a threshold below all scores, one between each two neighbours, and one above all."""
     values = np.unique(scores)
     step = max(1.0, float(np.ptp(values)))
     return np.concatenate([values[:1] - step, (values[1:] + values[:-1]) / 2, values[-1:] + step])
 
 
 def _f1(hits: Scores, alarms: Scores, members: int, nonmembers: int) -> Scores:
-    """F1 from the share of the members, and of the non-members, that reach the threshold."""
+    """Returns F1 from the true- and false-positive rates."""
     true_positives = hits * members
     return 2 * true_positives / (true_positives + alarms * nonmembers + members)
