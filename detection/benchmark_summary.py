@@ -20,7 +20,7 @@ from contamination.data.benchmark_parts import chosen
 from contamination.data.config import ExamplesConfig
 from contamination.data.near_duplicates import part_notes
 from contamination.data.texts import Texts
-from contamination.detection.baselines.blind import BLIND, Baseline, blind_baseline, once
+from contamination.detection.baselines.blind import BLIND, Baseline, blind_baseline, cached_baseline
 from contamination.detection.baselines.matching import MATCHED
 from contamination.detection.evaluation import (
     CONFIDENCE,
@@ -88,7 +88,7 @@ def benchmark_report(
         out: a folder for `benchmark.md` and the numbers in `results.json`, or None.
     """
     groups, notes = {}, []
-    baseline = once()
+    baseline = cached_baseline()
     for path, tables in models.items():
         texts = ranked_texts(examples, next(iter(tables())))
         groups[path] = evaluated_parts(partial(_ranked, tables), texts, config, baseline)

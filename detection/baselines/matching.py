@@ -1,18 +1,19 @@
-"""What an attack adds beyond the texts: AUROC after matching on what the texts alone tell.
+"""What an attack adds to the texts: AUROC after matching on what the texts alone reveal.
 
-Members and non-members are weighted so that the texts alone no longer tell them apart. Of each text
-two things are known without the model: its blind score (`detection.blind`), and what the other
-texts' scores of the method predict of its own (`detection.style`). A logistic regression of the
-label on both gives each text's propensity e to be a member; a member weighs 1 - e and a non-member
-e, the overlap weights of Li, Morgan and Zaslavsky (2018, section 3). By their theorem 3 both sides
-then have the same mean of both, exactly. To balance the predicted score beside the propensity is
-what Hansen (2008, "The prognostic analogue of the propensity score") is about. Then
+Members and non-members are weighted so that the texts alone no longer distinguish them. Each text
+has two covariates that need no model: its blind score (`baselines.blind`), and its score of the
+method as predicted from the other texts' scores (`baselines.classifiers.Style`). A logistic
+regression of the label on both gives each text's propensity e to be a member. Members have weight
+1 - e and non-members e, the overlap weights of Li, Morgan and Zaslavsky (2018, section 3). By their
+theorem 3 both sides then have exactly the same means of both covariates. Balancing a predicted
+outcome in addition to the propensity follows Hansen (2008, "The prognostic analogue of the
+propensity score"). Then
 
     A = Σ_i Σ_j w_i w_j (1[s_i > s_j] + ½ 1[s_i = s_j]) / (Σ_i w_i Σ_j w_j)
 
-over members i and non-members j. Where a score tells of membership only through what these two see,
-A is 0.5. What they do not see stays in A: `leftover` measures how much that is, with a score that
-is style and nothing else.
+over members i and non-members j. A is 0.5 if a score depends on membership only through the
+covariates. Style that they do not capture remains in A; `leftover` measures it, with a score that
+is style alone.
 
 Shapes: n texts, D draws, P labelings.
 """
@@ -32,32 +33,32 @@ from contamination.detection.baselines.blind import Blind, around_null
 from contamination.detection.baselines.classifiers import Numbers, Style
 
 STEPS, MORE_STEPS = 15, 2
-"""Newton's, from zero; and those of a draw, from where all texts' ended."""
+"""Newton steps from zero, and for a resample, from the coefficients of all texts."""
 PRIOR = 0.01
-"""Of the coefficients' squares: they stay finite where the texts tell labels without an error."""
+"""The penalty on squared coefficients, which stay finite if the texts separate the labels."""
 AT_ONCE = 1 << 20
-"""Texts times draws."""
+"""The number of texts times draws per block."""
 DIGITS = 6
-"""Of A, whose weights are float32: what is 1 but for rounding is 1."""
+"""Decimals of A, whose weights are float32, so that 1 is not missed by rounding."""
 LEAST = 5.0
-"""The least Σ e (1 - e): that of 10 members and 10 non-members that nothing tells apart."""
+"""The minimum Σ e (1 - e), reached by 10 members and 10 non-members that nothing distinguishes."""
 
 MATCHED = Metric(
     "matched_auroc", "AUROC, matched on what the texts tell", AUROC.value, AUROC.draws, 0.5
 )
-"""Its value and draws are those of `matched`."""
+"""The metric's name and title; its value and draws are computed by `matched`."""
 
 
 def matched(
     members: Scores, nonmembers: Scores, covariates: tuple[Scores, Scores] | None, drawn: Resample
 ) -> Estimate:
-    """The matched AUROC; the weights are those of each draw.
+    """Returns the matched AUROC, with weights estimated anew for each resample.
 
     Args:
-        members: their scores.
-        nonmembers: theirs.
-        seen: what is known of each text of both without the model, in the same order (each n × 2);
-            None: nothing is.
+        members: the members' scores.
+        nonmembers: the non-members' scores.
+        covariates: the covariates of members and of non-members, in the same order (each n × 2);
+            None if there is no blind baseline.
         drawn: the resamples.
     """
     sizes, draws = (len(members), len(nonmembers)), len(drawn.members)
@@ -81,7 +82,7 @@ def matched_by(
     nonmembers: Scores,
     drawn: Resample,
 ) -> Estimate:
-    """The matched AUROC of a method's scores, by the texts' blind baseline (None: there is none).
+    """Returns the matched AUROC of a method's scores, given the texts' blind baseline, if any.
 
     `member` says which texts are members; the scores of both are in the texts' order.
     """
@@ -94,11 +95,11 @@ def matched_by(
 
 
 def leftover(style: Style, sizes: tuple[int, int], draws: int) -> Estimate:
-    """The matched AUROC of a score that is style alone: 0.5 where matching takes all style away.
+    """Returns the matched AUROC of a score of style alone: 0.5 if matching removes all style.
 
-    The score is what a regression on the labels of one half of the texts says of the other half; it
-    is matched within that half, as a method's scores are. The mean over several halves. Its
-    interval is that of shuffled labels, as the blind row's.
+    The score is the prediction for one half of the texts by a regression on the labels of the other
+    half. It is matched within its half, as a method's scores are. The result is the mean over
+    several halves, with an interval from shuffled labels, like the blind row's.
     """
     aurocs = []
     for inner, scores in style.halves():
@@ -113,7 +114,7 @@ def leftover(style: Style, sizes: tuple[int, int], draws: int) -> Estimate:
 
 
 def _overlap_weights(covariates: Numbers, member: NDArray[np.bool_]) -> Numbers:
-    """1 - e of members and e of non-members (n × P), of what e depends on (k × n × P)."""
+    """Returns 1 - e of members and e of non-members (n × P), from covariates (k × n × P)."""
     start = np.zeros((len(covariates), member.shape[1]))
     beta = _newton(covariates, member, np.ones(member.shape), start, STEPS)
     return _other_side(covariates, member, beta)
@@ -122,7 +123,7 @@ def _overlap_weights(covariates: Numbers, member: NDArray[np.bool_]) -> Numbers:
 def _weights_of_draws(
     text_covariates: Numbers, member: NDArray[np.bool_], counts: Counts
 ) -> Iterator[Numbers]:
-    """The weights of all texts as they are (n × 1), then those of draws (n × D), block by block."""
+    """Yields the weights of all texts (n × 1), then those of resamples (n × D), block by block."""
     covariates, label = _with_constant(text_covariates.T[:, :, None]), member[:, None]
     beta_of_all = _newton(
         covariates, label, np.ones(label.shape), np.zeros((len(covariates), 1)), STEPS
@@ -131,18 +132,13 @@ def _weights_of_draws(
     size = max(1, AT_ONCE // len(member))
     for start in range(0, len(counts), size):
         block_counts = counts[start : start + size].T.astype(np.float64)
-        beta = _newton(
-            covariates,
-            label,
-            block_counts,
-            np.repeat(beta_of_all, block_counts.shape[1], axis=1),
-            MORE_STEPS,
-        )
+        start_beta = np.repeat(beta_of_all, block_counts.shape[1], axis=1)
+        beta = _newton(covariates, label, block_counts, start_beta, MORE_STEPS)
         yield (block_counts * _other_side(covariates, label, beta)).astype(np.float32)
 
 
 def _with_constant(covariates: Numbers) -> Numbers:
-    """Standardised, below a constant ((1 + k) × n × D)."""
+    """Returns the standardised covariates after a constant ((1 + k) × n × D)."""
     spread = covariates.std(axis=1, keepdims=True)
     standard = (covariates - covariates.mean(axis=1, keepdims=True)) / np.where(
         spread > 1e-12, spread, 1
@@ -153,7 +149,7 @@ def _with_constant(covariates: Numbers) -> Numbers:
 def _newton(
     covariates: Numbers, member: NDArray[np.bool_], counts: Numbers, beta: Numbers, steps: int
 ) -> Numbers:
-    """The coefficients (k × D) of logistic regressions, so many steps on."""
+    """Returns the coefficients (k × D) of logistic regressions after Newton steps from `beta`."""
     prior = PRIOR * np.eye(len(covariates))
     for _ in range(steps):
         propensity = _propensity(covariates, beta)
@@ -190,7 +186,7 @@ def _one_auroc(scores: Scores, member: NDArray[np.bool_], weights: Scores) -> fl
 def _weighted_aurocs(
     members: Scores, nonmembers: Scores, of_members: Scores, of_nonmembers: Scores
 ) -> Scores:
-    """A of each row of the weights of members and of non-members."""
+    """Returns A for each row of the weights of members and of non-members."""
     sides = (members, of_members), (nonmembers, of_nonmembers)
     ranked = joined(*(ranked_side(s, np.asarray(w, np.float32)) for s, w in sides))
     pairs = ranked.hits[:, -1].astype(np.float64) * ranked.alarms[:, -1]
