@@ -178,7 +178,7 @@ class RareGrams:
 
 
 def _beat_rarer(chosen: Any, holders: int, labels: Any) -> bool:
-    """Returns whether no n-gram in `holders` texts can have a ratio among `chosen` (n-grams × P)."""
+    """Returns whether no n-gram in `holders` texts could be among `chosen` (n-grams × P)."""
     enough = np.minimum((chosen > 0).sum(axis=0), (chosen < 0).sum(axis=0)) >= GREEDY
     if not enough.all():
         return False

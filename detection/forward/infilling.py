@@ -1,9 +1,9 @@
 """The pass of the Infilling Score: a text, and the text after each token's replacement.
 
-The published code runs a forward for each token. Here a text costs the arithmetic of about 1 + m
-forwards, exactly: one for the text, whose keys and values are kept, and one of its length for each
-of the m tokens looked at (see `infill_branches`). Branches that equal the text, where the model's
-first choice is the text's own token, cost nothing.
+The published code runs a forward for each token. Here a text costs as much as about 1 + m forwards
+and the result is exact: one forward for the text, whose keys and values are cached, and the
+equivalent of one for each of the m following tokens (see `run_branches`). Branches that equal the
+text, because the model's first choice is the text's own token, cost nothing.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Branches:
     """The query tokens of one text's branches, branch after branch; every array has shape (N,).
 
     Attributes:
-        ids: the token read: x*_p first, then the text's own tokens after p.
-        targets: the text's token that follows, of which the statistics are wanted.
+        ids: the token that is read: first x*_p, then the text's own tokens after p.
+        targets: the text's next token, whose statistics are computed.
         start: p, the place of the branch's replaced token.
-        offset: the token's place less p, from 0.
+        offset: the token's place minus p, from 0.
     """
 
     ids: Index
@@ -55,12 +55,12 @@ class Branches:
 
 
 def make_branches(sequence: Sequence[int], top_id: NDArray[Any], future: int) -> Branches:
-    """The branches of a text that differ from it and are followed by a token.
+    """Returns the branches of a text that differ from it and are followed by a token.
 
     Args:
         sequence: the text's T token ids.
         top_id: x* of the T-1 tokens after the first.
-        future: m, the tokens after p to look at, 1 or more.
+        future: m, the number of tokens after p, 1 or more.
     """
     x, last = np.asarray(sequence, dtype=np.int64), len(sequence) - 1
     p = 1 + np.flatnonzero(top_id != x[1:])
@@ -75,13 +75,13 @@ def make_branches(sequence: Sequence[int], top_id: NDArray[Any], future: int) ->
 def branch_states(
     model: CausalLM, cache: DynamicCache, texts: Sequence[Branches], queries: int
 ) -> Iterator[tuple[list[Branches], Tensor]]:
-    """The hidden states (N, X) of the texts' query tokens, a piece of every text at a time.
+    """Yields the hidden states (N, X) of the texts' query tokens, a piece of every text at a time.
 
     Args:
         model: the model.
-        cache: the keys and values of the same texts, right-padded; it is not changed.
-        texts: their branches.
-        queries: at most this many query tokens of a text at once, but always a whole branch.
+        cache: the keys and values of the same texts, right-padded; it is not modified.
+        texts: the branches of each text.
+        queries: the maximum number of query tokens per text and piece; a branch is not divided.
     """
     cuts = [_cuts(text, queries) for text in texts]
     for i in range(max(map(len, cuts))):
@@ -95,7 +95,7 @@ def naive_states(
     texts: Sequence[Branches],
     batch_tokens: int,
 ) -> Iterator[tuple[list[Branches], Tensor]]:
-    """The branches' states by a forward over a whole text for each branch, a text at a time."""
+    """Yields the branches' states, from a forward over the whole text for each branch."""
     for sequence, text in zip(sequences, texts, strict=True):
         starts, size = np.unique(text.start), max(1, batch_tokens // len(sequence))
         for first in range(0, len(starts), size):
@@ -110,7 +110,7 @@ def naive_states(
 
 
 def _cuts(text: Branches, queries: int) -> list[tuple[int, int]]:
-    """Where to cut the query tokens: between branches, as late as `queries` allows."""
+    """Divides the query tokens between branches into pieces of up to `queries` tokens."""
     cuts = [0]
     for begin, end in pairwise([*np.flatnonzero(text.offset == 0).tolist(), len(text)]):
         if end - cuts[-1] > queries and begin > cuts[-1]:
@@ -135,10 +135,10 @@ def _piece_states(model: CausalLM, cache: DynamicCache, texts: Sequence[Branches
 
 
 def branch_mask(start_BQ: Tensor, prefix: int, dtype: torch.dtype) -> Tensor:
-    """The additive mask (B, 1, Q, P + Q): 0 where a query token may look, else the lowest number.
+    """Returns the additive mask (B, 1, Q, P + Q): 0 for visible tokens, else the lowest number.
 
-    A branch sees the cached tokens before its start and its own tokens so far. Padding has start 0
-    and sees the padding before it.
+    A token of a branch sees the cached tokens before the branch's start and the branch's own
+    earlier tokens. Padding has start 0 and sees the padding before it.
     """
     width, device = start_BQ.shape[1], start_BQ.device
     cached = torch.arange(prefix, device=device) < start_BQ[:, :, None]
@@ -150,7 +150,7 @@ def branch_mask(start_BQ: Tensor, prefix: int, dtype: torch.dtype) -> Tensor:
 
 
 class _FrozenLayer(DynamicLayer):  # type: ignore[misc]
-    """A layer's first keys and values, which no forward changes."""
+    """The first keys and values of a layer, which a forward does not modify."""
 
     def __init__(self, layer: Any, prefix: int) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class _FrozenLayer(DynamicLayer):  # type: ignore[misc]
         self.keys, self.values = layer.keys[..., :prefix, :], layer.values[..., :prefix, :]
 
     def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """The prefix and then the new ones, kept nowhere."""
+        """Returns the prefix followed by the new keys and values, which are not stored."""
         return torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
 
 
@@ -167,7 +167,7 @@ def _padded(rows: Sequence[Index], model: CausalLM) -> Tensor:
 
 
 ALL = "all"
-QUERIES = 256  # a text's query tokens at once: the mask stays small, the matrix products large
+QUERIES = 256  # query tokens per text and piece: a small mask, but large matrix products
 
 
 @torch.inference_mode()
@@ -179,8 +179,8 @@ def run_branches(
     future: Parameter,
     tell: Tell = tell_nobody,
 ) -> list[Copies]:
-    """One forward over the texts, then all their branches over the cached prefixes."""
-    cache = DynamicCache()  # of whole layers, whatever the model's own cache would forget
+    """Returns the texts' copies, from a forward and from their branches over cached prefixes."""
+    cache = DynamicCache()  # of whole layers, even if the model's own cache would drop tokens
 
     def hidden(ids_BT: Tensor) -> Tensor:
         return model.states(input_ids=ids_BT, past_key_values=cache, use_cache=True)[0]
@@ -200,7 +200,10 @@ def run_naive(
     future: Parameter,
     tell: Tell = tell_nobody,
 ) -> list[Copies]:
-    """What `run_branches` gives, by one forward a branch: for models without cache or 4-D mask."""
+    """Returns what `run_branches` does, for models without a cache or 4-D masks.
+
+    It runs one forward per branch.
+    """
     states = partial(naive_states, model, sequences, batch_tokens=batch_tokens)
     return _all_copies(model, sequences, names, future, model.stats(sequences), states, tell)
 
@@ -214,7 +217,7 @@ def _all_copies(
     states: Callable[[Sequence[Branches]], Iterator[tuple[list[Branches], Tensor]]],
     tell: Tell,
 ) -> list[Copies]:
-    """The texts' copies from their own statistics and the `states` of their branches, in pieces."""
+    """Returns the texts' copies from their own statistics and the `states` of their branches."""
     check_finite(text_stats, names)
     depths = [len(text) if future == ALL else int(future) for text in text_stats]
     rows = zip(sequences, text_stats, depths, strict=True)
@@ -233,7 +236,7 @@ def _all_copies(
 
 
 def _copies(text: TokenStats, branches: Branches, branch_stats: TokenStats, future: int) -> Copies:
-    """Copy 0 and the copies j = 1..min(m, T-2): the text's own, but where a branch says else."""
+    """Returns copies 0 to min(m, T-2): the text's statistics, replaced by those of its branches."""
     depth = min(future, len(text) - 1)
     order = np.argsort(branches.offset, kind="stable")
     ends = np.searchsorted(branches.offset[order], np.arange(1, depth + 1))
@@ -257,9 +260,12 @@ def run_infill(
     future: Parameter,
     progress: str | None = None,
 ) -> list[Copies]:
-    """The copies of each text (see `infill_copies`), in the given order.
+    """Returns the copies of each text, in the given order.
 
-    `future` is m, 1 or more, or `all`. Other arguments and the errors are `run_sequences`'s.
+    Copy 0 has the statistics of the text. Copy j has, for each token after the first 1 + j, its
+    statistics after the token j places before was replaced by the model's first choice.
+
+    `future` is m, 1 or more, or `all`. For the other arguments and errors see `run_sequences`.
     """
 
     def run(naive: int, places: list[int]) -> list[Copies]:
@@ -272,18 +278,18 @@ def run_infill(
             in_pieces=True,
         )
 
-    return run_groups(_naive(model, sequences), run)
+    return run_groups(_need_naive(model, sequences), run)
 
 
 def takes_branches(model: CausalLM) -> bool:
-    """Whether the model gives the naive loop's statistics for branches, tried on a short text."""
+    """Returns whether branches have the naive loop's statistics, by trying a short random text."""
     ids = np.random.default_rng(0).integers(model.vocabulary, size=12).tolist()
     tolerance = max(1e-3, 32 * torch.finfo(model.hf.dtype).eps)
     try:
         (copies,) = run_branches(model, [ids], [""], 5, 3)
         (expected,) = run_naive(model, [ids], [""], 24, 3)
     except DataError:
-        return True  # NaN, as the texts will say by name
+        return True  # NaN logits, which are reported for the texts by name
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
         return False
     return all(
@@ -294,23 +300,24 @@ def takes_branches(model: CausalLM) -> bool:
 
 
 def fits_window(model: CausalLM, tokens: int) -> bool:
-    """Whether no layer's attention is narrower than a text of so many tokens."""
+    """Returns whether every layer's attention window is at least `tokens` wide."""
     config = model.hf.config.get_text_config(decoder=True)
     names = ("sliding_window", "attention_chunk_size")
     return all(tokens <= (getattr(config, name, None) or tokens) for name in names)
 
 
-def _naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[bool]:
-    """Which texts need the naive loop, whose cost is logged."""
-    cached = takes_branches(model)
-    naive = [not cached or not fits_window(model, len(sequence)) for sequence in sequences]
-    if any(naive):
-        why = "the texts exceed the model's attention window"
-        if not cached:
-            why = "the model takes no 4-D mask or no cache"
-        forwards = sum(len(sequences[i]) - 1 for i, loops in enumerate(naive) if loops)
+def _need_naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[bool]:
+    """Returns which texts need the naive loop, and logs its cost."""
+    branches_work = takes_branches(model)
+    needed = [not branches_work or not fits_window(model, len(ids)) for ids in sequences]
+    if any(needed):
+        reason = "the texts exceed the model's attention window"
+        if not branches_work:
+            reason = "the model takes no 4-D mask or no cache"
+        naive_lengths = [len(ids) for ids, naive in zip(sequences, needed, strict=True) if naive]
+        forwards = sum(length - 1 for length in naive_lengths)
         log.warning(
-            f"infilling: {why}. {sum(naive)} of {len(sequences)} texts cost a forward for each "
+            f"infilling: {reason}. {sum(needed)} of {len(sequences)} texts cost a forward for each "
             f"token, up to {forwards} in all, instead of about 1 + m for each text."
         )
-    return naive
+    return needed

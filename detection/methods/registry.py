@@ -1,4 +1,4 @@
-"""Methods from their configuration nodes, one by one."""
+"""Builds methods from the configuration node `method`."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from contamination.detection.config import METHODS
 from contamination.detection.methods.base import Method
 
 MOST_VARIANTS = 1000
-"""Of all methods together; the scores have a row for each, of every text."""
+"""The limit for all methods together; the scores have one row per variant and text."""
 
 
 def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
-    """The methods of the config node `method`, by name and variant.
+    """Builds the methods of the config node `method`, by name and variant.
 
-    A hyperparameter given as a list makes one method for each of its values: several variants
-    cost no further pass. `method=all` is without those for which the model writes.
+    A hyperparameter given as a list makes one method per value; several variants often need no
+    further pass. `method=all` leaves out methods for which the model writes continuations.
 
     Raises:
-        ConfigError: an unknown target or hyperparameter, a value out of range, or more than
+        ConfigError: an unknown class or hyperparameter, a value out of range, or more than
             MOST_VARIANTS variants.
     """
-    count = sum(_count(node) for node in nodes.values())
+    count = sum(_count_variants(node) for node in nodes.values())
     if count > MOST_VARIANTS:
         raise ConfigError(
             f"method has {count:,} variants in {len(nodes):,} methods: give at most "
@@ -42,12 +42,11 @@ def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
 
 
 def is_all(names: Collection[str]) -> bool:
-    """Whether these are all methods of conf/method."""
+    """Returns whether these are all methods of conf/method."""
     return set(names) >= {path.stem for path in METHODS.glob("*.yaml")}
 
 
-def _count(node: Any) -> int:
-    """How many variants it has, of which none is made."""
+def _count_variants(node: Any) -> int:
     values = node.values() if isinstance(node, Mapping) else ()
     return math.prod(len(value) for value in values if isinstance(value, list) and value)
 

@@ -1,4 +1,4 @@
-"""Views of several random rewordings of a text."""
+"""Views with several random rewordings of each text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[[Sequence[Text]], list[Sequence[str]]]
 def made_once(
     runs: Path, wanted: Pass, seed: int, model: HFModel, texts: Sequence[Text], make: Make
 ) -> list[Sequence[str]]:
-    """The versions of each text, read where they are stored, else made by `make` and stored."""
+    """Returns the versions of each text, from storage or else from `make`, and stores them."""
     ordered = sorted({t.sha256: t for t in texts}.values(), key=lambda t: t.sha256)
     config = {"view": wanted.view_key, "seed": seed}
     inputs = {"masked_lm": model.digest, "texts": texts_digest(ordered)}
@@ -55,21 +55,21 @@ def made_once(
 
 
 def swap(texts: Sequence[Text], resources: Resources, n: int, share: float) -> list[Sequence[str]]:
-    """`n` versions with ⌊share·words⌋ random swaps of two words (PAC, Ye et al. 2024)."""
+    """Makes `n` versions with ⌊share·words⌋ random swaps of two words (PAC, Ye et al. 2024)."""
     return _versions(Swap(share), texts, resources, n)
 
 
 def delete(
     texts: Sequence[Text], resources: Resources, n: int, share: float
 ) -> list[Sequence[str]]:
-    """`n` versions without ⌊share·words⌋ random words."""
+    """Makes `n` versions without ⌊share·words⌋ random words."""
     return _versions(Delete(share), texts, resources, n)
 
 
 def masked_lm(
     texts: Sequence[Text], resources: Resources, n: int, share: float
 ) -> list[Sequence[str]]:
-    """`n` neighbours: ⌊share·words⌋ words replaced by a masked language model's."""
+    """Makes `n` neighbours, in which a masked language model replaces ⌊share·words⌋ words."""
     assert resources.masked_lm is not None
     filler = MaskedLM(str(resources.masked_lm.folder), share, device=resources.device)
 
@@ -85,7 +85,7 @@ def masked_lm(
 def _versions(
     rewording: Rewording, texts: Sequence[Text], resources: Resources, n: int
 ) -> list[Sequence[str]]:
-    """All texts' versions in one call; each follows from the seed, its text and its number."""
+    """Makes all versions in one call; each depends on the seed, its text and its number."""
     repeated = [text.text for text in texts for _ in range(n)]
     keys = [(text.sha256, copy) for text in texts for copy in range(n)]
     all_versions = rewording.reword(repeated, keys, derive(resources.seed, "detection.views"))
