@@ -104,7 +104,7 @@ def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
         raise DataError(f"texts is a {kind}: {remedy}")
     if isinstance(texts, pd.DataFrame):
         if duplicates := [*texts.columns[texts.columns.duplicated()]]:
-            raise DataError(f"texts: the column {duplicates[0]!r} is there twice. Leave one out.")
+            raise DataError(f"texts: the column {duplicates[0]!r} occurs twice. Leave one out.")
         return (
             dict(zip(texts.columns, map(_or_none, row), strict=True))
             for row in texts.itertuples(index=False, name=None)
@@ -146,7 +146,7 @@ def make_model_node(
         remedy = "give a path, a hub id or a loaded PreTrainedModel."
         raise ConfigError(f"{name} is a {type(model).__name__}: {remedy}")
     if tokenizer is None:
-        raise ConfigError(f"{name}: a loaded model needs its tokenizer: give one beside it.")
+        raise ConfigError(f"{name}: a loaded model needs its tokenizer: give one with it.")
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         remedy = "load it, such as by AutoTokenizer.from_pretrained."
         raise ConfigError(f"{name}: its tokenizer is a {type(tokenizer).__name__}: {remedy}")

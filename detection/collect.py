@@ -94,9 +94,9 @@ class Collector:
             folder, config, _ = self._folder_config_inputs(wanted)
             with beside(folder, config, f"slice-{number}-of-{of}") as unfinished:
                 if unfinished:
-                    parts = [*self._parts(wanted, folder).items()]
-                    start, end = (len(parts) * n // of for n in (number - 1, number))
-                    written += self._add(wanted, dict(parts[start:end]))
+                    texts_by_path = [*self._parts(wanted, folder).items()]
+                    start, end = (len(texts_by_path) * n // of for n in (number - 1, number))
+                    written += self._add(wanted, dict(texts_by_path[start:end]))
         return written
 
     def stored(self, passes: Iterable[Pass]) -> dict[Pass, ByText]:
@@ -153,7 +153,9 @@ class Collector:
             path.unlink(missing_ok=True)
         if 0 < len(missing) < len(texts_by_path):
             finished = len(texts_by_path) - len(missing)
-            log.info("%s: %d of %d parts are there.", wanted.key, finished, len(texts_by_path))
+            log.info(
+                "%s: %d of %d parts are already stored.", wanted.key, finished, len(texts_by_path)
+            )
         self._write(wanted, {path: texts_by_path[path] for path in missing}, text_stats)
         context = self._load(wanted.model).source.context
         return Built([path.name for path in texts_by_path], self._counts(folder, context))

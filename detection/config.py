@@ -74,9 +74,9 @@ class DetectionConfig(Ranged, node="detection"):
             remedy = f"it chooses the devices, but detection.device is {self.device!r}: give auto."
             self.require(self.device == "auto", "device_map", remedy)
 
-    def require_whole(self, why: str) -> None:
+    def require_whole(self, reason: str) -> None:
         """Raises a ConfigError if `scope` selects a part of each text, which is not supported."""
-        self.require(self.scope == WHOLE, "scope", f"{why}: leave it out.")
+        self.require(self.scope == WHOLE, "scope", f"{reason}: leave it out.")
 
     @property
     def of_a_pass(self) -> dict[str, str]:

@@ -85,7 +85,7 @@ def estimate_groups(
     """Estimates every metric of every method on the labelled texts.
 
     Args:
-        read: returns the ranked rows by method and variant (`by_method`); it is called repeatedly.
+        read: returns the ranked rows by method and variant (`group_by_method`); it is called repeatedly.
         examples: the ranked texts.
         blind: whether to add the blind baseline, which assumes texts that were sampled one by one.
         metrics: the metrics.
@@ -244,8 +244,8 @@ class _Draws:
     def _clustered(self) -> Clustered | None:
         if self.cluster is None or self.member.all() or not self.member.any():
             return None
-        both = sides(self.cluster, self.member)
-        return Clustered.of(*both, DRAWS, derive(SEED, self.name))
+        clusters_by_side = sides(self.cluster, self.member)
+        return Clustered.of(*clusters_by_side, DRAWS, derive(SEED, self.name))
 
     @property
     def clusters(self) -> tuple[int, int] | None:

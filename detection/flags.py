@@ -37,11 +37,11 @@ def token_count_pass(passes: Mapping[Pass, ByText]) -> ByText:
     return passes[min(filter(_counts_tokens, passes), key=lambda wanted: wanted.key)]
 
 
-def unranked(text: str, scored: int, least: int) -> str:
+def unranked(text: str, scored: int, min_scored_tokens: int) -> str:
     """Returns why a text with `scored` scored tokens is not ranked; empty if it is ranked."""
     if is_blank(text):
         return "blank"
-    return f"fewer than {least} scored tokens" if scored < least else ""
+    return f"fewer than {min_scored_tokens} scored tokens" if scored < min_scored_tokens else ""
 
 
 def zero_probability_flag(example: Example) -> str:

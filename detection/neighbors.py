@@ -86,11 +86,11 @@ def _neighbors_by_text(examples: ExamplesConfig) -> Iterator[tuple[str, Sequence
                 texts = texts_of(benchmark_rows(source_examples, tally), tally, str(examples.name))
             except MissingError:  # reported when the texts were read
                 continue
-            place = placed(source.neighbors, source, part, examples)
-            column = folded(place.column or examples.columns.get("text") or "text")
+            neighbors_place = placed(source.neighbors, source, part, examples)
+            column = folded(neighbors_place.column or examples.columns.get("text") or "text")
             subject = f"the neighbours of {words(part.values)}"
             try:
-                rows = [row.value for row in place_rows(place, examples, tally)]
+                rows = [row.value for row in place_rows(neighbors_place, examples, tally)]
             except DataError as error:
                 raise DataError(f"{subject}: {error}") from error
             folded_rows = [{folded(name): value for name, value in row.items()} for row in rows]

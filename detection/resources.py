@@ -122,7 +122,7 @@ def held_out_prefix(path: str) -> Prefix | None:
     return Prefix(path, texts, digest, benchmarks, held_out=True)
 
 
-def check_disjoint(shots: Iterable[str], texts: Iterable[tuple[str, str]]) -> None:
+def check_shots_disjoint(shots: Iterable[str], texts: Iterable[tuple[str, str]]) -> None:
     """Raises a DataError if a shot contains one of the (id, text) pairs that are to be scored.
 
     Case, white space and Unicode form are ignored. A text of a few words must equal the whole shot.

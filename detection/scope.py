@@ -73,8 +73,10 @@ def lack_of_scope(scope: str, method: Method) -> tuple[str, str] | None:
     reworded = [p for p in method.passes if view_of(p).rewords or not view_of(p).counts]
     if not (reworded or method.generates):
         return None
-    place = "continuations" if method.generates else f"its versions of a text ({reworded[0].view})"
-    reason = f"detection.scope=whole: where the output begins in {place} is not known"
+    versions = (
+        "continuations" if method.generates else f"its versions of a text ({reworded[0].view})"
+    )
+    reason = f"detection.scope=whole: where the output begins in {versions} is not known"
     return reason, f"{reason}. Leave the method out, or score whole texts."
 
 
@@ -89,7 +91,7 @@ def scoped(
         return texts, passes
     inputs = {p.model: input_tokens(model_of(p, models).tokenizer(), texts) for p in passes}
     scoped_passes = {
-        p: ScopedPass(whole, view_of(p), scope, inputs[p.model]) for p, whole in passes.items()
+        p: ScopedPass(by_text, view_of(p), scope, inputs[p.model]) for p, by_text in passes.items()
     }
     return Texts.of(_cut(scope, text) for text in texts), scoped_passes
 

@@ -111,7 +111,7 @@ def score_tables(
         methods: the methods by name and variant.
         examples: the texts, in any order.
         passes: the statistics, by the text's SHA-256, of each declared pass and of one that counts
-            the target's scored tokens (`flags.counting`).
+            the target's scored tokens (`flags.with_token_counts`).
         step: the optimizer step of the scored checkpoint; -1 if unknown.
         min_scored_tokens: a text with fewer scored tokens is not ranked.
 
@@ -122,14 +122,14 @@ def score_tables(
     judgements = {key: np.empty(len(examples), JUDGEMENT) for key in sorted(methods)}
     flags: dict[str, int] = {}  # the number of each distinct flag
     texts = Texts.of(examples)
-    places = texts.order("sha256")
-    for place, text in zip(places, texts.take(places), strict=True):
+    indices = texts.order("sha256")
+    for index, text in zip(indices, texts.take(indices), strict=True):
         unranked_reason = unranked(
             text.text, token_counts[text.sha256][0].scored_tokens(), min_scored_tokens
         )
         for key, column in judgements.items():
             score, flag = judged(methods[key], seen(methods[key], text, passes), unranked_reason)
-            column[place] = score, flags.setdefault(flag, len(flags)), not unranked_reason
+            column[index] = score, flags.setdefault(flag, len(flags)), not unranked_reason
     flag_texts, order = pa.array([*flags], pa.string()), texts.order("example_id")
     ids = texts.take(order).column("example_id").combine_chunks()
     for (name, variant), column in judgements.items():
@@ -168,8 +168,8 @@ def judged(method: Method, example: Example, unranked_reason: str) -> tuple[floa
 
     Args:
         method: the method.
-        example: the example as the method sees it (`seen`).
-        unranked_reason: why the text is not ranked by any method (`flags.unranked`), or empty.
+        example: the example as the method sees it (`example_for`).
+        unranked_reason: why the text is not ranked by any method (`flags.reason_unranked`), or empty.
     """
     flag = unranked_reason or method.flag(example) or zero_probability_flag(example)
     return method.score(example), flag

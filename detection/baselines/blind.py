@@ -79,7 +79,7 @@ class Blind:
         values = {
             metric: hits.mean(axis=1)
             if metric.name == AUROC.name
-            else np.array([metric.value(*both) for both in zip(hits, alarms, strict=True)])
+            else np.array([metric.value(*pair) for pair in zip(hits, alarms, strict=True)])
             for metric in wanted
         }
         return {metric.name: around_null(values[metric], sizes, metric, draws) for metric in wanted}
@@ -132,7 +132,7 @@ def blind_baseline(
 
     Args:
         texts: the texts of one benchmark.
-        member: which of them are members. `obstacle` checks that there are enough.
+        member: which of them are members. `blind_obstacle` checks that there are enough.
         seed: determines the folds and the shuffled labels.
         folds: the number of folds, 3 or more.
         group: the number of each text's group, from 0. A group (the pieces of one book) stays in

@@ -168,11 +168,11 @@ class RareGrams:
         """Returns scores of the test rows by a fit on the training rows; see `Classifier`."""
         train_held, train_labels = self.held[self.learners[train]], labels[train].astype(np.float32)
         holders = np.asarray(train_held.sum(axis=0), np.float32).ravel()
-        for least in (OFTEN, 2):  # an n-gram of a single text says nothing about other texts
-            often = np.flatnonzero(holders >= least)
+        for min_holders in (OFTEN, 2):  # an n-gram of a single text says nothing about other texts
+            often = np.flatnonzero(holders >= min_holders)
             by_members = train_held[:, often].T.tocsr() @ train_labels
             chosen = _extremes(_log_ratio(by_members, holders[often], train_labels), GREEDY)
-            if _beat_rarer(chosen, least - 1, train_labels):
+            if _beat_rarer(chosen, min_holders - 1, train_labels):
                 break
         return np.asarray(self.held[test][:, often] @ chosen, np.float64)
 
@@ -200,9 +200,9 @@ def _log_ratio(by_members: Any, holders: Any, labels: Any) -> Any:
         labels: 1 for a member, 0 for a non-member (texts × P).
     """
     half, members = np.float32(0.5), labels.sum(axis=0)
-    shares = (by_members + half) / (members + 1)
-    others = (holders[:, None] - by_members + half) / (len(labels) - members + 1)
-    return np.rint(1000 * np.log(shares / others))
+    member_shares = (by_members + half) / (members + 1)
+    nonmember_shares = (holders[:, None] - by_members + half) / (len(labels) - members + 1)
+    return np.rint(1000 * np.log(member_shares / nonmember_shares))
 
 
 def _extremes(ratio: Any, number: int) -> Any:

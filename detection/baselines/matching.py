@@ -179,8 +179,8 @@ def _other_side(covariates: Numbers, member: NDArray[np.bool_], beta: Numbers) -
 
 
 def _one_auroc(scores: Scores, member: NDArray[np.bool_], weights: Scores) -> float:
-    both = weights[None, member], weights[None, ~member]
-    return float(_weighted_aurocs(scores[member], scores[~member], *both)[0])
+    side_weights = weights[None, member], weights[None, ~member]
+    return float(_weighted_aurocs(scores[member], scores[~member], *side_weights)[0])
 
 
 def _weighted_aurocs(

@@ -101,11 +101,11 @@ def naive_states(
         for first in range(0, len(starts), size):
             group = starts[first : first + size]
             piece = text[slice(*np.searchsorted(text.start, [group[0], group[-1] + 1]))]
-            place, row = piece.start + piece.offset, np.searchsorted(group, piece.start)
-            ids = np.tile(np.asarray(sequence[: int(place.max()) + 1]), (len(group), 1))
+            position, row = piece.start + piece.offset, np.searchsorted(group, piece.start)
+            ids = np.tile(np.asarray(sequence[: int(position.max()) + 1]), (len(group), 1))
             ids[np.arange(len(group)), group] = piece.ids[piece.offset == 0]
             states_BTX = model.hidden(torch.from_numpy(ids).to(model.device))
-            states_NX = states_BTX[torch.from_numpy(row), torch.from_numpy(place)]
+            states_NX = states_BTX[torch.from_numpy(row), torch.from_numpy(position)]
             yield [piece if other is text else other[:0] for other in texts], states_NX
 
 

@@ -77,7 +77,7 @@ class WithPrefix(LanguageModel):
         ]
 
 
-def behind(model: LanguageModel, prefix: Sequence[int], special: int) -> LanguageModel:
+def model_after_prefix(model: LanguageModel, prefix: Sequence[int], special: int) -> LanguageModel:
     """Returns a model that reads texts after a prefix.
 
     The first `special` tokens of the prefix also begin each text.
@@ -155,7 +155,7 @@ def run_after(
         prefix = shots.ids[count]
         width = max(len(sequences[i]) for i in places)
         return run_sequences(
-            behind(model, prefix, len(shots.special)) if count else model,
+            model_after_prefix(model, prefix, len(shots.special)) if count else model,
             [sequences[i] for i in places],
             [names[i] for i in places],
             max(1, batch_tokens * width // (width + len(prefix))),  # the cache takes memory too

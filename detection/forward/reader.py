@@ -44,7 +44,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Work:
+class ViewWork:
     """What a view asks of a model: one task over token sequences.
 
     Attributes:
@@ -85,7 +85,7 @@ class Reader:
         """The model on its device."""
         return self.source.load(self.settings)
 
-    def perform(self, work: Work, title: str) -> list[Copies]:
+    def perform(self, work: ViewWork, title: str) -> list[Copies]:
         """Returns the statistics of every text of the work; `title` names the progress bar."""
         return work.to_copies(self.spread(work.task, title, work.tokens, *work.columns))
 

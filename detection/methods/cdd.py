@@ -67,20 +67,20 @@ class Cdd(Method):
         return "" if len(greedy) else "the model ends the text after the prompt"
 
 
-def edit_distances(one: Ids, others: Sequence[Ids]) -> NDArray[np.int64]:
-    """Returns the Levenshtein distance of `one` to each of `others`, computed for all at once.
+def edit_distances(sequence: Ids, sequences: Sequence[Ids]) -> NDArray[np.int64]:
+    """Returns the Levenshtein distance of `sequence` to each of `sequences`, all at once.
 
-    Row i of the table is for the first i tokens of the others. Insertions along it are a running
+    Row i of the table is for the first i tokens of `sequences`. Insertions along it are a running
     minimum: d_j = j + min over k ≤ j of (d'_k − k), where d' is without them.
     """
-    place = np.arange(len(one) + 1)
-    lengths = np.array([len(other) for other in others])
-    rows = np.tile(place, (len(others), 1))
+    position = np.arange(len(sequence) + 1)
+    lengths = np.array([len(target) for target in sequences])
+    rows = np.tile(position, (len(sequences), 1))
     distances = rows[:, -1].copy()
     for i in range(lengths.max(initial=0)):
-        token = np.array([other[i] if i < len(other) else -1 for other in others])
-        changed = rows[:, :-1] + (one != token[:, None])
+        token = np.array([target[i] if i < len(target) else -1 for target in sequences])
+        changed = rows[:, :-1] + (sequence != token[:, None])
         row = np.minimum(rows + 1, np.pad(changed, ((0, 0), (1, 0)), constant_values=i + 1))
-        rows = np.minimum.accumulate(row - place, axis=1) + place
+        rows = np.minimum.accumulate(row - position, axis=1) + position
         distances = np.where(lengths == i + 1, rows[:, -1], distances)
     return distances

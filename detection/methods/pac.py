@@ -22,7 +22,7 @@ class Pac(Method):
     """
 
     augmentation: str = limited("swap", one_of(AUGMENTATIONS))
-    """swap (the paper's), delete, lowercase, masked_lm (table 2), or given (the benchmark's own)."""
+    """swap (the paper's), delete, lowercase, masked_lm (table 2) or given (the benchmark's)."""
 
     n: int = limited(5, at_least(1))
     """Augmented versions per text, 1 or more; the paper's default. Lower case has only one."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from contamination.data.texts import longest
-from contamination.detection.forward.reader import Reader, Tokens, Work
+from contamination.detection.forward.reader import Reader, Tokens, ViewWork
 from contamination.detection.passes import Copies, Pass
 from contamination.detection.workers import Task
 
@@ -62,7 +62,7 @@ class View:
 
         return partial(run_alone, batch_tokens=batch_tokens)
 
-    def work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> Work:
+    def work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
         """Describes what the model does for these versions, none of them windowed.
 
         Args:
@@ -72,7 +72,7 @@ class View:
         """
         task = self.task(wanted, reader.settings.batch_tokens)
         if not (self.shares and reader.source.looks_back):
-            return Work(task, tokens)
+            return ViewWork(task, tokens)
         longest_of = longest([t.ids for t in tokens])
         places_read = sorted(set(longest_of))
 
@@ -83,7 +83,7 @@ class View:
                 for place, t in zip(longest_of, tokens, strict=True)
             ]
 
-        return Work(task, [tokens[place] for place in places_read], to_copies=beginnings)
+        return ViewWork(task, [tokens[place] for place in places_read], to_copies=beginnings)
 
     def beginning(self, copies: Copies, tokens: int) -> Copies:
         """Returns the statistics of the first `tokens` tokens of a text, from the text's."""

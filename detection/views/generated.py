@@ -15,7 +15,7 @@ from contamination.data.texts import Text
 from contamination.detection.forward.reader import (
     Reader,
     Tokens,
-    Work,
+    ViewWork,
     leading_special,
     run_written,
 )
@@ -61,7 +61,7 @@ class ContinuationView(View):
         prompt = int(float(parameters["share"]) * tokens)
         return (prompt + min(int(parameters["tokens"]), tokens - prompt)) * self.copies(wanted)
 
-    def work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> Work:
+    def work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
         """Describes writing the continuations of each prompt; see `View.work`."""
         parameters, seed = dict(wanted.parameters), derive(reader.resources.seed, "continuations")
         task = partial(
@@ -84,7 +84,7 @@ class ContinuationView(View):
                 for ids_of_text, length in zip(ids_by_text, lengths, strict=True)
             ]
 
-        return Work(task, prompts, (new_tokens, seeds), decoded)
+        return ViewWork(task, prompts, (new_tokens, seeds), decoded)
 
 
 def half_context(reader: Reader) -> int:

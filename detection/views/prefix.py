@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from contamination.detection.forward.reader import Reader, Tokens, Work
+from contamination.detection.forward.reader import Reader, Tokens, ViewWork
 from contamination.detection.passes import Pass
-from contamination.detection.resources import check_disjoint
+from contamination.detection.resources import check_shots_disjoint
 from contamination.detection.views.base import View
 from contamination.detection.views.plain import original
 
@@ -21,7 +21,7 @@ class BehindPrefix(View):
     A text that is read in windows has room for none.
     """
 
-    def work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> Work:
+    def work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
         """Describes reading each text after its benchmark's shots; see `View.work`.
 
         Raises:
@@ -37,14 +37,14 @@ class BehindPrefix(View):
         for prefix in prefixes:
             pairs = zip(tokens, shots_by_text, strict=True)
             owners = [t.owner for t, shots in pairs if shots == prefix]
-            check_disjoint(prefix, [(owner.example_id, owner.text) for owner in owners])
+            check_shots_disjoint(prefix, [(owner.example_id, owner.text) for owner in owners])
         task = partial(
             run_prefixed,
             prefixes=[Shots(reader.tokenizer, prefix) for prefix in prefixes],
             batch_tokens=reader.settings.batch_tokens,
             context=reader.source.context,
         )
-        return Work(task, tokens, ([prefixes.index(shots) for shots in shots_by_text],))
+        return ViewWork(task, tokens, ([prefixes.index(shots) for shots in shots_by_text],))
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Warns that windows leave no room for a prefix."""
