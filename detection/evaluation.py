@@ -85,7 +85,8 @@ def estimate_groups(
     """Estimates every metric of every method on the labelled texts.
 
     Args:
-        read: returns the ranked rows by method and variant (`group_by_method`); it is called repeatedly.
+        read: returns the ranked rows of each method and variant (`group_by_method`). It is called
+            repeatedly.
         examples: the ranked texts.
         blind: whether to add the blind baseline, which assumes texts that were sampled one by one.
         metrics: the metrics.

@@ -169,7 +169,7 @@ def judged(method: Method, example: Example, unranked_reason: str) -> tuple[floa
     Args:
         method: the method.
         example: the example as the method sees it (`example_for`).
-        unranked_reason: why the text is not ranked by any method (`flags.reason_unranked`), or empty.
+        unranked_reason: why the text is not ranked (`flags.reason_unranked`); empty if it is.
     """
     flag = unranked_reason or method.flag(example) or zero_probability_flag(example)
     return method.score(example), flag

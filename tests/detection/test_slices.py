@@ -163,7 +163,7 @@ def test_a_slice_makes_no_scores_and_says_so(collector, toy_folders, tmp_path, c
     assert not (tmp_path / "cut" / "scores").exists()
     caplog.clear()
     scores = run(stage("cut"))
-    assert "3 of 5 parts are there" in caplog.text
+    assert "3 of 5 parts are already stored" in caplog.text
     assert scores.files == run(stage("whole")).files
 
 

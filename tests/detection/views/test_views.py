@@ -106,11 +106,9 @@ def test_recall_equals_a_loop_over_the_prefix_and_the_text(
     before = tokenizer(prefix)["input_ids"]
     for text in TEXTS:
         ids = tokenizer(text.text)["input_ids"]
-        model_after_prefix = naive.token_rows(doubles["target"], before + ids[1:])[
-            len(before) - 1 :
-        ]
-        assert len(model_after_prefix) == len(ids) - 1
-        expected = loss(model_after_prefix) / loss(naive.token_rows(doubles["target"], ids))
+        rows_after = naive.token_rows(doubles["target"], before + ids[1:])[len(before) - 1 :]
+        assert len(rows_after) == len(ids) - 1
+        expected = loss(rows_after) / loss(naive.token_rows(doubles["target"], ids))
         assert score_text(method, text, passes) == pytest.approx(expected, rel=1e-4)
 
 
@@ -122,12 +120,10 @@ def test_a_tokenizer_without_special_tokens_scores_the_same_tokens(doubles, toke
     ids = bare(UNSEEN)["input_ids"]
     decoder = CausalLM(load_model("path", str(toy_folders["target"])))
     (stats,) = run_after(decoder, shots, [ids], ["x"], 64, 128)
-    model_after_prefix = naive.token_rows(doubles["target"], shots.ids[1] + ids)[
-        len(shots.ids[1]) :
-    ]
+    rows_after = naive.token_rows(doubles["target"], shots.ids[1] + ids)[len(shots.ids[1]) :]
     assert shots.special == []
     assert stats.logprob.tolist() == pytest.approx(
-        [r["logprob"] for r in model_after_prefix], rel=1e-4, abs=FORWARD
+        [r["logprob"] for r in rows_after], rel=1e-4, abs=FORWARD
     )
 
 
@@ -285,11 +281,11 @@ def test_a_sliding_window_reaches_back_into_the_prefix(tokenizer):
     sequences = [tokenizer(t.text)["input_ids"] for t in TEXTS]
     found = run_after(CausalLM(model), shots, sequences, ["x"] * len(sequences), 8192, None)
     for ids, stats in zip(sequences, found, strict=True):
-        model_after_prefix = naive.token_rows(model.double(), shots.ids[1] + ids[1:])[
+        rows_after = naive.token_rows(model.double(), shots.ids[1] + ids[1:])[
             len(shots.ids[1]) - 1 :
         ]
         assert stats.logprob.tolist() == pytest.approx(
-            [r["logprob"] for r in model_after_prefix], rel=1e-4, abs=FORWARD
+            [r["logprob"] for r in rows_after], rel=1e-4, abs=FORWARD
         )
 
 
