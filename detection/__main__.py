@@ -17,20 +17,20 @@ from contamination.core.user_files import output_file
 from contamination.detection.config import DetectionStage
 
 EXAMPLES, FILE_OF_EXAMPLES = re.compile(r"^\+*examples(?==)"), "examples_file"
-"""`thresholds examples=FILE` under a name by which Hydra does not look for conf/examples/FILE."""
+"""Renames `examples=FILE` of `thresholds`, so that Hydra does not look for conf/examples/FILE."""
 
 
 def run_launched(stage: Callable[[], int]) -> int:
-    """The exit status of a stage that the processes of a launcher, if there is one, share."""
+    """Runs a stage, shared by the processes of a launcher if there is one; returns its status."""
     if not is_launched():
         return stage()
-    from contamination.detection.workers import served
+    from contamination.detection.process_group import run_by_rank_0
 
-    return served(stage)
+    return run_by_rank_0(stage)
 
 
 def main(config: DictConfig) -> None:
-    """Run the stage and print what the scores say."""
+    """Runs the stage and prints a summary of the scores."""
     from contamination.data.near_duplicates import text_notes
     from contamination.detection.benchmark_summary import benchmark_report
     from contamination.detection.examples import open_examples
@@ -43,9 +43,9 @@ def main(config: DictConfig) -> None:
 
     stage = convert(config, DetectionStage)
     if stage.dry_run:
-        from contamination.detection.tasks.probe import plan_requests as counted
+        from contamination.detection.tasks.probe import plan_requests
 
-        print(counted(stage))
+        print(plan_requests(stage))
         return
     if stage.slice is not None:
         run_slice(stage)
@@ -65,7 +65,7 @@ def main(config: DictConfig) -> None:
 
 
 def online(config: DictConfig) -> None:
-    """Score windows of joined texts and print what the windows' scores say."""
+    """Scores windows of joined texts and prints a summary of their scores."""
     from contamination.detection.summary import summary
     from contamination.detection.tasks.online import OnlineStage, run
 
@@ -77,46 +77,48 @@ def online(config: DictConfig) -> None:
         out.mkdir(parents=True, exist_ok=True)
         labels = {w.example_id: w.label for w in windows}
         table = table.assign(label=table["example_id"].map(labels))
-        with output_file(out / "windows.parquet") as part:
-            table.to_parquet(part, index=False)
+        with output_file(out / "windows.parquet") as partial_file:
+            table.to_parquet(partial_file, index=False)
         print(f"wrote {out / 'windows.parquet'}")
 
 
 def accuracy(config: DictConfig) -> None:
-    """Answer the corpus's questions and print the accuracy of members and of non-members."""
+    """Answers the corpus's questions and prints the accuracy on members and on non-members."""
     from contamination.detection.tasks.accuracy import FILE, AccuracyStage, run
     from contamination.detection.tasks.accuracy_summary import compared, summary
 
     stage = convert(config, AccuracyStage)
     tables = []
-    for one in stage.models():
-        artifact = run(one)
+    for model_stage in stage.models():
+        artifact = run(model_stage)
         tables.append(artifact.table(FILE))
-        print(f"{one.model.given}\n{summary(tables[-1], artifact)}\nwrote {artifact.path}\n")
+        print(
+            f"{model_stage.model.given}\n{summary(tables[-1], artifact)}\nwrote {artifact.path}\n"
+        )
     if len(tables) > 1:
         print(compared(*tables))
 
 
 def extraction(config: DictConfig) -> None:
-    """Print what share of the members, and of the non-members, comes back word for word."""
+    """Prints the shares of members and of non-members that the model reproduces verbatim."""
     from contamination.detection.tasks.extraction import FILE, ExtractionStage, run, summary
 
     stages = convert(config, ExtractionStage).models()
-    made = dict(zip(("model", "reference"), map(run, stages), strict=False))
-    tables = {name: artifact.table(FILE) for name, artifact in made.items()}
-    print(summary(tables, made["model"].counts["left_out"]))
-    print("\n".join(f"wrote {artifact.path}" for artifact in made.values()))
+    artifacts = dict(zip(("model", "reference"), map(run, stages), strict=False))
+    tables = {name: artifact.table(FILE) for name, artifact in artifacts.items()}
+    print(summary(tables, artifacts["model"].counts["left_out"]))
+    print("\n".join(f"wrote {artifact.path}" for artifact in artifacts.values()))
 
 
 def probe(config: DictConfig) -> None:
-    """Print what a server can do."""
+    """Prints what a server can do."""
     from contamination.detection.tasks.probe import ProbeStage, run
 
     print(run(convert(config, ProbeStage)))
 
 
 def choose(config: DictConfig) -> None:
-    """Choose thresholds, or apply them."""
+    """Chooses thresholds, or applies them."""
     from contamination.detection.tasks.thresholds import ThresholdStage, decide
 
     with open_dict(config):
@@ -125,14 +127,14 @@ def choose(config: DictConfig) -> None:
 
 
 def view(config: DictConfig) -> None:
-    """Write the page that shows examples token by token."""
+    """Writes the page that shows examples token by token."""
     from contamination.detection.viewer.run import ViewStage, run
 
     print(f"wrote {run(convert(config, ViewStage))}")
 
 
 def build(config: DictConfig) -> None:
-    """Build a labelled benchmark of dated documents and print its datasheet."""
+    """Builds a labelled benchmark of dated documents and prints its datasheet."""
     from contamination.detection.building.run import BuildStage, run
 
     artifact = run(convert(config, BuildStage))
@@ -140,7 +142,7 @@ def build(config: DictConfig) -> None:
 
 
 def select(config: DictConfig) -> None:
-    """Keep the candidates that share little with a corpus and print the datasheet."""
+    """Selects the candidates that overlap little with a corpus and prints the datasheet."""
     from contamination.detection.building.overlap_selection import SelectStage, run
 
     artifact = run(convert(config, SelectStage))

@@ -1,4 +1,4 @@
-"""Detection from Python: texts and a model in, data frames out.
+"""Detection from Python: takes texts and a model, returns data frames.
 
 ::
 
@@ -34,12 +34,12 @@ from contamination.data.readers.rows import Row, Shard, Tally
 from contamination.data.rows import folded, with_class_names
 from contamination.data.texts import Texts
 from contamination.detection.config import METHODS, DetectionStage
-from contamination.detection.evaluation import by_method, evaluated, ranked_texts, tidy
+from contamination.detection.evaluation import by_method, estimate_groups, ranked_texts, tidy_table
 from contamination.detection.examples import open_examples
 from contamination.detection.models.hf_model import InMemoryModel
-from contamination.detection.summary import described, exported
+from contamination.detection.summary import example_columns, with_example_columns
 
-WORDS = {
+ARGUMENT_NAMES = {
     r"\bexamples\.path\b": "texts",
     r"\b(?:examples\.)?on_error=skip\b": 'on_error="skip"',
     r"\b(model|reference|masked_lm|prefix)\.path\b": r"\1",
@@ -47,37 +47,37 @@ WORDS = {
     r"^method(?= is )|\bmethod(?==|\.\w)": "methods",
     r" See the options with --cfg job\.": "",
 }
-"""What the command calls its fields → what the functions call their arguments."""
+"""Patterns of the command's field names, with the names of the functions' arguments."""
 
 
 @contextmanager
-def in_arguments() -> Iterator[None]:
-    """Within it errors name arguments, as a Python caller knows them, not fields."""
+def errors_name_arguments() -> Iterator[None]:
+    """Makes errors name the functions' arguments instead of configuration fields."""
     try:
         yield
     except UserError as error:
-        words = str(error)
-        for field, argument in WORDS.items():
-            words = re.sub(field, argument, words)
-        error.args = (words,)
+        message = str(error)
+        for field, argument in ARGUMENT_NAMES.items():
+            message = re.sub(field, argument, message)
+        error.args = (message,)
         raise
 
 
-class GivenRow(Row):
-    """A row that the caller holds."""
+class InMemoryRow(Row):
+    """A row in the caller's memory."""
 
     @property
     def where(self) -> str:
-        """Its place, from 0 as Python counts."""
+        """The row's place for errors, counted from 0 as in Python."""
         return f"{self.shard.name}[{self.number - 1}]"
 
 
-def given_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Texts:
-    """The texts, of a path or at hand.
+def make_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Texts:
+    """Makes texts from a path or from texts in memory.
 
     Raises:
-        ConfigError: labels beside a path.
-        DataError: what can't be read or used.
+        ConfigError: there are labels and a path.
+        DataError: texts or labels cannot be read or used.
     """
     if isinstance(texts, str | Path):
         if labels is not None:
@@ -85,15 +85,15 @@ def given_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Text
         return open_examples(ExamplesConfig(str(texts), on_error=on_error))
     rows = _rows(texts)
     if labels is not None:
-        ordered = hasattr(labels, "__iter__") and not isinstance(labels, str | Mapping | set)
-        require(ordered, "labels", labels, "give one for each text, in a list.")
-        listed = getattr(labels, "tolist", None)  # of NumPy's and pandas' columns
-        rows, labels = list(rows), [*map(_or_none, listed())] if listed else list(labels)
+        is_sequence = hasattr(labels, "__iter__") and not isinstance(labels, str | Mapping | set)
+        require(is_sequence, "labels", labels, "give one for each text, in a list.")
+        to_list = getattr(labels, "tolist", None)  # a method of NumPy's and pandas' columns
+        rows, labels = list(rows), [*map(_or_none, to_list())] if to_list else list(labels)
         if len(labels) != len(rows):
             raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
         rows = [_labelled(row, label) for row, label in zip(rows, labels, strict=True)]
     shard = Shard(Path("texts"), "texts", "rows")
-    numbered = (GivenRow(shard, number, row) for number, row in enumerate(rows, 1))
+    numbered = (InMemoryRow(shard, number, row) for number, row in enumerate(rows, 1))
     return texts_of(numbered, Tally(on_error, "on_error"), "texts")
 
 
@@ -103,8 +103,8 @@ def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
         remedy = "give strings, a data frame, or one split of a data set."
         raise DataError(f"texts is a {kind}: {remedy}")
     if isinstance(texts, pd.DataFrame):
-        if twice := [*texts.columns[texts.columns.duplicated()]]:
-            raise DataError(f"texts: the column {twice[0]!r} is there twice. Leave one out.")
+        if duplicates := [*texts.columns[texts.columns.duplicated()]]:
+            raise DataError(f"texts: the column {duplicates[0]!r} occurs twice. Leave one out.")
         return (
             dict(zip(texts.columns, map(_or_none, row), strict=True))
             for row in texts.itertuples(index=False, name=None)
@@ -115,26 +115,26 @@ def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
 
 
 def _or_none(value: Any) -> Any:
-    """The value; None where NumPy and pandas write NaN for a missing one."""
+    """Returns the value, or None for NaN, which NumPy and pandas use for a missing value."""
     return None if isinstance(value, float) and value != value else value
 
 
 def _labelled(row: Mapping[str, Any], label: Any) -> Mapping[str, Any]:
-    """The row with this label in place of its own."""
+    """Returns the row with this label instead of its own."""
     return {**{name: row[name] for name in row if folded(name) != "label"}, "label": label}
 
 
-def given_model(
-    model: Any, tokenizer: Any, name: str, stack: ExitStack, kept: bool
+def make_model_node(
+    model: Any, tokenizer: Any, name: str, stack: ExitStack, stored: bool
 ) -> dict[str, Any]:
-    """The model's config node; a loaded one is held until the stack ends.
+    """Returns the model's config node. A loaded model is registered until the stack closes.
 
     Args:
-        model: a path, a loaded model, or the fields of a served one.
-        tokenizer: of a loaded model.
-        name: the argument that gives the model.
-        stack: what lets the model go.
-        kept: whether scores are kept, which the model's weights then name.
+        model: a path, a loaded model, or the fields of a served model.
+        tokenizer: the tokenizer of a loaded model.
+        name: the name of the argument, for errors.
+        stack: releases the model when it closes.
+        stored: whether scores are stored, so that their folder must be named by the weights.
     """
     if model is None or isinstance(model, str | Path):
         remedy = f"it is that of a loaded model, but {name} is {model!r}: load it, or leave it out."
@@ -146,55 +146,58 @@ def given_model(
         remedy = "give a path, a hub id or a loaded PreTrainedModel."
         raise ConfigError(f"{name} is a {type(model).__name__}: {remedy}")
     if tokenizer is None:
-        raise ConfigError(f"{name}: a loaded model needs its tokenizer: give one beside it.")
+        raise ConfigError(f"{name}: a loaded model needs its tokenizer: give one with it.")
     if not hasattr(tokenizer, "convert_ids_to_tokens"):
         remedy = "load it, such as by AutoTokenizer.from_pretrained."
         raise ConfigError(f"{name}: its tokenizer is a {type(tokenizer).__name__}: {remedy}")
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ConfigError(f"{name}: its tokenizer is a slow one: give a fast one (use_fast=True).")
-    held = InMemoryModel.of(model, tokenizer, f"{name}.path", kept=kept)
-    stack.callback(held.release)
-    return {"path": held.hold()}
+    loaded_model = InMemoryModel.of(model, tokenizer, f"{name}.path", kept=stored)
+    stack.callback(loaded_model.release)
+    return {"path": loaded_model.hold()}
 
 
-def given_methods(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
-    """Each method's config node, with the hyperparameters that are given.
+def make_method_nodes(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """Returns each method's config node, with its default or given hyperparameters.
 
     Raises:
-        ConfigError: a method that there isn't, or what is no mapping of hyperparameters.
+        ConfigError: a method is unknown, or its hyperparameters are not a mapping.
     """
-    known = {path.stem: path for path in METHODS.glob("*.yaml")}
+    config_files = {path.stem: path for path in METHODS.glob("*.yaml")}
     require(isinstance(methods, Iterable), "methods", methods, 'give names, such as ["loss"].')
     names = [methods] if isinstance(methods, str) else [*methods]
-    names = sorted(known) if names == ["all"] else names
-    given = methods if isinstance(methods, Mapping) else {}
+    names = sorted(config_files) if names == ["all"] else names
+    hyperparameters = methods if isinstance(methods, Mapping) else {}
     nodes = {}
     for name in names:
-        own = given.get(name) or {}
+        overrides = hyperparameters.get(name) or {}
         remedy = 'give its hyperparameters by name, such as {"k": 0.2}.'
-        require(isinstance(own, Mapping), f"method.{name}", own, remedy)
-        if name not in known and "_target_" not in own:  # which a method of one's own has
-            raise ConfigError(f"method={name}: unknown method. {near_names(str(name), known)}")
-        usual = read_yaml(known[name])[name] if name in known else {}
-        nodes[name] = {**usual, **own}
+        require(isinstance(overrides, Mapping), f"method.{name}", overrides, remedy)
+        is_own_class = "_target_" in overrides
+        if name not in config_files and not is_own_class:
+            raise ConfigError(
+                f"method={name}: unknown method. {near_names(str(name), config_files)}"
+            )
+        defaults = read_yaml(config_files[name])[name] if name in config_files else {}
+        nodes[name] = {**defaults, **overrides}
     return nodes
 
 
-def given_stage(nodes: Mapping[str, Any]) -> DetectionStage:
-    """The stage's configuration, of checked types and ranges.
+def make_stage(nodes: Mapping[str, Any]) -> DetectionStage:
+    """Returns the stage's configuration, with checked types and ranges.
 
     Raises:
-        ConfigError: a field that there isn't, or a value that it can't have.
+        ConfigError: a field is unknown or its value is invalid.
     """
     try:
         return convert(OmegaConf.create(_plain(nodes)), DetectionStage)
     except OmegaConfBaseException as error:
-        said = str(error.msg or error).splitlines()[0]
-        raise ConfigError(f"{error.full_key}: {said}.") from error
+        message = str(error.msg or error).splitlines()[0]
+        raise ConfigError(f"{error.full_key}: {message}.") from error
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, torch's types and devices and other values as YAML has them."""
+    """Converts NumPy's numbers and arrays, torch's types and devices, and paths to YAML's types."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, range | Path):
@@ -205,13 +208,13 @@ def _plain(value: Any) -> Any:
 
 
 DEFAULT = ("loss", "zlib", "min_k", "min_k_plus_plus")
-GIVEN = "(texts of a Python program)"
-"""What stands in a kept folder's config.yaml where a path would."""
-NEEDED = ("example_id", "method", "variant", "score", "ranked")
-"""What `evaluate` reads of the scores."""
+IN_MEMORY_PATH = "(texts of a Python program)"
+"""Recorded in a stored folder's config.yaml instead of a path."""
+SCORE_COLUMNS = ("example_id", "method", "variant", "score", "ranked")
+"""The columns of scores that `evaluate` reads."""
 
 
-@in_arguments()
+@errors_name_arguments()
 def score(
     texts: Any,
     model: Any,
@@ -229,64 +232,69 @@ def score(
     on_error: str = "stop",
     **settings: Any,
 ) -> pd.DataFrame:
-    """Score texts by membership-inference methods; a higher score means member.
+    """Scores texts by membership-inference methods; a higher score means member.
 
     Args:
-        texts: strings; a pandas DataFrame or a `datasets.Dataset` with `text` and perhaps `id`,
-            `label`, `benchmark`; or the path of a file, a corpus folder or a hub data set.
+        texts: strings; a pandas DataFrame or a `datasets.Dataset` with `text` and optionally `id`,
+            `label` and `benchmark`; or the path of a file, a corpus folder or a hub data set.
         model: a folder, a GGUF file or a hub id; a loaded `PreTrainedModel`, with `tokenizer`; or a
             server's model, such as `{"url": "http://localhost:8000/v1", "tokenizer": folder}`.
-        methods: names of conf/method, "all" (those for which all is given), or a mapping of names
-            to hyperparameters, such as `{"min_k": {"k": [0.1, 0.2]}}`; your own with its class,
-            such as `{"mine": {"_target_": "my_module.MyMethod"}}`.
-        labels: of the texts: 1, True or "member"; 0, False or "non-member"; None where unknown.
-        tokenizer: of a loaded model.
-        reference: a model that has not seen the texts, as `model`; for `reference`.
-        reference_tokenizer: of a loaded reference.
-        masked_lm: a masked language model, a folder or a hub id; for `neighbor`.
-        prefix: a file of non-member texts; for `recall`.
-        folder: keeps the passes and scores, to score again without a forward; None: nothing stays.
-        seed: for views that draw at random.
-        with_text: add the texts.
-        on_error: at a text that can't be used: "stop", or "skip" (leave it out and log how many).
-        **settings: of `DetectionConfig`, such as `batch_tokens=4096`.
+        methods: names from conf/method; "all" (every method whose needs are given); or a mapping of
+            names to hyperparameters, such as `{"min_k": {"k": [0.1, 0.2]}}`. A method of your own
+            has its class, as in `{"mine": {"_target_": "my_module.MyMethod"}}`.
+        labels: the texts' labels: 1, True or "member"; 0, False or "non-member"; None if unknown.
+        tokenizer: the tokenizer of a loaded model.
+        reference: a model that has not seen the texts, given like `model`; used by `reference`.
+        reference_tokenizer: the tokenizer of a loaded reference.
+        masked_lm: a masked language model, as a folder or a hub id; used by `neighbor`.
+        prefix: a file of non-member texts; used by `recall`.
+        folder: stores the passes and scores, so that texts can be scored again without a forward;
+            None stores nothing.
+        seed: the seed of views with random choices.
+        with_text: whether to add the texts to the result.
+        on_error: what to do with an unusable text: "stop", or "skip" (leave it out and log the
+            number of such texts).
+        **settings: fields of `DetectionConfig`, such as `batch_tokens=4096`.
 
     Returns:
-        One row a text, method and variant, in the order of the texts: example_id, method, variant,
-        checkpoint_step, default, score, flag, ranked, benchmark, label, p_value and perhaps text.
-        See `detection.scores.Scores.table` and `detection.summary.p_values`.
+        One row per text, method and variant, in the order of the texts, with the columns
+        example_id, method, variant, checkpoint_step, default, score, flag, ranked, benchmark,
+        label, p_value and optionally text. See `detection.scores.Scores.table` and
+        `detection.summary.p_values`.
 
     Raises:
-        ConfigError: a method, a hyperparameter, a setting or a model that there isn't.
-        DataError: a text or a label that can't be used.
+        ConfigError: an unknown or invalid method, hyperparameter, setting or model.
+        DataError: a text or a label cannot be used.
     """
     from contamination.detection.run import run  # here, since it loads torch
     from contamination.detection.scores import open_scores
 
     with ExitStack() as stack:
-        place = folder or stack.enter_context(TemporaryDirectory(prefix="contamination-"))
-        target = given_model(model, tokenizer, "model", stack, folder is not None)
-        other = given_model(reference, reference_tokenizer, "reference", stack, folder is not None)
-        stage = given_stage({
-            "runs": str(Path(place).expanduser()),
+        runs = folder or stack.enter_context(TemporaryDirectory(prefix="contamination-"))
+        target_node = make_model_node(model, tokenizer, "model", stack, folder is not None)
+        reference_node = make_model_node(
+            reference, reference_tokenizer, "reference", stack, folder is not None
+        )
+        stage = make_stage({
+            "runs": str(Path(runs).expanduser()),
             "seed": seed,
-            "examples": {"path": str(texts) if isinstance(texts, str | Path) else GIVEN},
-            "model": target,
-            "reference": other,
+            "examples": {"path": str(texts) if isinstance(texts, str | Path) else IN_MEMORY_PATH},
+            "model": target_node,
+            "reference": reference_node,
             "masked_lm": {"path": masked_lm},
             "prefix": {"path": prefix},
-            "method": given_methods(methods),
+            "method": make_method_nodes(methods),
             "detection": settings,
         })  # fmt: skip
-        examples = given_texts(texts, labels, on_error)
-        own = described(examples, with_text)
-        stack.enter_context(disk_errors(place))
+        examples = make_texts(texts, labels, on_error)
+        columns = example_columns(examples, with_text)
+        stack.enter_context(disk_errors(runs))
         scores = open_scores(run(stage, examples=examples).path)
-        tables = [exported(table, own) for table in scores.tables()]
+        tables = [with_example_columns(table, columns) for table in scores.tables()]
     return pd.concat(tables, ignore_index=True)
 
 
-@in_arguments()
+@errors_name_arguments()
 def evaluate(
     scores: pd.DataFrame,
     texts: Any,
@@ -297,39 +305,45 @@ def evaluate(
     blind: bool = True,
     on_error: str = "stop",
 ) -> pd.DataFrame:
-    """How well scores tell members from non-members, with 95% bootstrap intervals.
+    """Estimates how well scores distinguish members from non-members, with 95% intervals.
 
     Args:
-        scores: what `score` gave for these texts.
-        texts: as for `score`: the same ones in the same order; where they have ids, also some.
-        labels: as for `score`.
-        fpr: false-positive rates at which the true-positive rate is given.
-        tpr: true-positive rates at which the false-positive rate is given.
-        blind: add the blind baseline, a text classifier that never sees the model.
-        on_error: as for `score`.
+        scores: the result of `score` for these texts.
+        texts: see `score`. They must be the same texts in the same order; if they have ids, a
+            subset is also allowed.
+        labels: see `score`.
+        fpr: false-positive rates at which to estimate the true-positive rate.
+        tpr: true-positive rates at which to estimate the false-positive rate.
+        blind: whether to add the blind baseline, a text classifier that never sees the model.
+        on_error: see `score`.
 
     Returns:
-        One row a benchmark (`all` is the mean over several, `pooled` all texts together), method,
-        variant and metric; see `detection.evaluation.tidy`.
+        One row per benchmark (`all` is the mean over several, `pooled` all texts together), method,
+        variant and metric; see `detection.evaluation.tidy_table`.
 
     Raises:
-        DataError: there are no members, or no non-members; or a text has no score under its id,
-            or none by one of the methods.
+        DataError: there are no members or no non-members, or a text has no score under its id or
+            by one of the methods.
     """
-    examples = given_texts(texts, labels, on_error)
+    examples = make_texts(texts, labels, on_error)
     _check_scores(scores)
-    own = {"example_id": scores["example_id"].astype(str), "variant": scores["variant"].fillna("")}
-    scores = scores.assign(**own)
-    _check_same(scores, examples)
-    shown = ranked_texts(examples, scores.drop_duplicates("example_id"))
-    if not {True, False} <= set(shown.column("label").unique().to_pylist()):
+    key_columns = {
+        "example_id": scores["example_id"].astype(str),
+        "variant": scores["variant"].fillna(""),
+    }
+    scores = scores.assign(**key_columns)
+    _check_same_texts(scores, examples)
+    ranked = ranked_texts(examples, scores.drop_duplicates("example_id"))
+    if not {True, False} <= set(ranked.column("label").unique().to_pylist()):
         raise DataError("labels: give members and non-members, such as labels=[1, 0, …].")
     for name, rates in (("fpr", fpr), ("tpr", tpr)):
-        good = isinstance(rates, Sequence) and all(map(_is_rate, rates))
-        require(good, name, rates, "give rates above 0 and below 1, such as (0.05,).")
-    parts = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
-    _check_whole(parts, shown)
-    return tidy(evaluated(lambda: by_method(parts), shown, blind, chosen_metrics(fpr, tpr)))
+        are_rates = isinstance(rates, Sequence) and all(map(_is_rate, rates))
+        require(are_rates, name, rates, "give rates above 0 and below 1, such as (0.05,).")
+    rows_by_method = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
+    _check_complete(rows_by_method, ranked)
+    return tidy_table(
+        estimate_groups(lambda: by_method(rows_by_method), ranked, blind, chosen_metrics(fpr, tpr))
+    )
 
 
 def _is_rate(value: Any) -> bool:
@@ -337,45 +351,49 @@ def _is_rate(value: Any) -> bool:
 
 
 def _check_scores(scores: pd.DataFrame) -> None:
-    """Raise a DataError unless these are one model's scores, as `score` gives them."""
-    if not isinstance(scores, pd.DataFrame) or not {*NEEDED} <= {*scores.columns}:
-        raise DataError(f"scores: give the data frame of `score`, with {', '.join(NEEDED)}.")
+    """Raises a DataError unless these are one model's scores, as returned by `score`."""
+    if not isinstance(scores, pd.DataFrame) or not {*SCORE_COLUMNS} <= {*scores.columns}:
+        raise DataError(f"scores: give the data frame of `score`, with {', '.join(SCORE_COLUMNS)}.")
     for name, kind, holds in (
         ("score", "numbers", is_numeric_dtype),
         ("ranked", "True or False", is_bool_dtype),
     ):
         if not holds(scores[name]):
             raise DataError(f"scores: its column {name} is no {kind} ({scores[name].dtype}).")
-    twice = scores[scores.duplicated(["example_id", "method", "variant"])]
-    if len(twice):
-        one = twice.iloc[0]
+    duplicates = scores[scores.duplicated(["example_id", "method", "variant"])]
+    if len(duplicates):
+        duplicate = duplicates.iloc[0]
         raise DataError(
-            f"scores: {one['method']!r} has two of {one['example_id']!r}. Evaluate the scores of "
-            "each model on their own."
+            f"scores: {duplicate['method']!r} has two of {duplicate['example_id']!r}. Evaluate the "
+            "scores of each model on their own."
         )
     if missing := int(scores["score"].isna().sum()):
         raise DataError(f"scores: {missing} are missing (NaN): leave their texts out.")
 
 
-def _check_same(scores: pd.DataFrame, examples: Texts) -> None:
-    """Raise a DataError unless each example was scored under its id, and as the same text."""
-    known = dict(zip(scores["example_id"], scores.get("sha256", scores["example_id"]), strict=True))
+def _check_same_texts(scores: pd.DataFrame, examples: Texts) -> None:
+    """Raises a DataError unless each example was scored under its id and as the same text."""
+    scored_texts = dict(
+        zip(scores["example_id"], scores.get("sha256", scores["example_id"]), strict=True)
+    )
     with_text = "sha256" in scores
-    for one in examples:
-        if known.get(one.example_id) != (one.sha256 if with_text else one.example_id):
+    for example in examples:
+        expected = example.sha256 if with_text else example.example_id
+        if scored_texts.get(example.example_id) != expected:
             raise DataError(
-                f"texts: {one.example_id!r} ({one.text[:40]!r}) is not the text that was scored by "
-                "this id. Give the same texts in the same order, or an `id` to each when you score."
+                f"texts: {example.example_id!r} ({example.text[:40]!r}) is not the text that was "
+                "scored by this id. Give the same texts in the same order, or an `id` to each when "
+                "you score."
             )
 
 
-def _check_whole(parts: Sequence[pd.DataFrame], shown: Texts) -> None:
-    """Raise a DataError unless each method's rows have all of these texts, ranked."""
-    for rows in parts:
+def _check_complete(rows_by_method: Sequence[pd.DataFrame], ranked: Texts) -> None:
+    """Raises a DataError unless each method has a ranked score of each of these texts."""
+    for rows in rows_by_method:
         scored = set(rows["example_id"][rows["ranked"]])
-        lacks = [name for name in shown.column("example_id").to_pylist() if name not in scored]
-        if lacks:
+        missing = [name for name in ranked.column("example_id").to_pylist() if name not in scored]
+        if missing:
             raise DataError(
-                f"scores: {rows['method'].iloc[0]!r} has none that is ranked of {lacks[0]!r}, "
+                f"scores: {rows['method'].iloc[0]!r} has none that is ranked of {missing[0]!r}, "
                 "which another method has. Give all methods' scores of the same texts."
             )

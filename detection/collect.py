@@ -1,4 +1,4 @@
-"""Every pass that the methods need, each from its folder or run once."""
+"""Collects the passes that the methods need: each is read from its folder, or run once."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from contamination.detection.pass_store import (
     KIND,
     PARTS,
     ByText,
-    Row,
+    PassRow,
     StoredPass,
-    is_whole,
-    part,
+    is_intact,
+    part_file,
     write_rows,
 )
 from contamination.detection.passes import Pass
 from contamination.detection.resources import Resources
 from contamination.detection.views import view_of
-from contamination.detection.workers import staying
+from contamination.detection.workers import children_kept_alive
 
 if TYPE_CHECKING:
     from contamination.detection.loaded_model import LoadedModel
 
 PART_CHARACTERS = 2**20
-"""Of the texts of a part, over all copies: what is in memory at a time, and lost in a kill."""
+"""Characters per part over all copies. This much is in memory at once, and lost if killed."""
 PART_TEXTS = 2**12
 
 log = logging.getLogger(__name__)
 
 
 class Collector:
-    """Runs or reads passes over some texts. A model is loaded for the first pass not yet stored."""
+    """Runs or reads passes over texts. A model is loaded for the first pass that is not stored."""
 
     def __init__(
         self,
@@ -61,147 +61,171 @@ class Collector:
         self.models = models
         self.settings = settings
         self.resources = replace(resources or Resources(), runs=runs)
-        # one row a text, sorted: the stored pass is the same whatever the ids and their order
-        whole = Texts.of(texts)
-        ordered = whole.take(whole.order("sha256", "benchmark"))
+        # one row per text, sorted, so that a stored pass does not depend on the ids or their order
+        all_texts = Texts.of(texts)
+        ordered = all_texts.take(all_texts.order("sha256", "benchmark"))
         hashes = ordered.column("sha256").combine_chunks()
-        last = pc.not_equal(hashes[1:], hashes[:-1]).to_numpy(zero_copy_only=False)
-        self.texts = ordered.take(np.append(last, len(ordered) > 0))
+        is_last = pc.not_equal(hashes[1:], hashes[:-1]).to_numpy(zero_copy_only=False)
+        self.texts = ordered.take(np.append(is_last, len(ordered) > 0))
         self._loaded: dict[str, LoadedModel] = {}
-        self._found: dict[Pass, ByText] = {}
+        self._passes: dict[Pass, ByText] = {}
 
     def collect(self, passes: Iterable[Pass]) -> dict[Pass, ByText]:
-        """The statistics of each pass; a pass that holds others is run for all of them, once."""
-        holders = serving(set(passes))
-        for each in sorted(set(holders.values()), key=lambda p: p.key):
-            self._one(each)
-        return {p: self._found[held_by] for p, held_by in holders.items()}
+        """Returns the statistics of each pass.
+
+        If one pass contains the statistics of others, only that pass is run.
+        """
+        covering = serving(set(passes))
+        for to_run in sorted(set(covering.values()), key=lambda p: p.key):
+            self._pass(to_run)
+        return {p: self._passes[covering_pass] for p, covering_pass in covering.items()}
 
     def collect_slice(self, passes: Iterable[Pass], number: int, of: int) -> int:
-        """Write those parts of the passes that are slice `number` of `of` and not there.
+        """Writes the missing parts of slice `number` of `of` of each pass.
 
-        A part is a new file, or none: other slices, and a run of all, may be at work beside it.
+        Each part is written atomically, so other slices, or a run of all parts, may run at once.
 
         Returns:
-            How many it wrote.
+            The number of parts written.
         """
-        wanted, made = {*serving(set(passes)).values()}, 0
-        wanted |= {Pass(p.model) for p in wanted if view_of(p).rewords}
-        for each in sorted(wanted, key=lambda p: (view_of(p).rewords, p.key)):
-            folder, config, _ = self._place(each)
+        to_run, written = {*serving(set(passes)).values()}, 0
+        to_run |= {Pass(p.model) for p in to_run if view_of(p).rewords}
+        for wanted in sorted(to_run, key=lambda p: (view_of(p).rewords, p.key)):
+            folder, config, _ = self._folder_config_inputs(wanted)
             with beside(folder, config, f"slice-{number}-of-{of}") as unfinished:
                 if unfinished:
-                    texts = [*self._parts(each, folder).items()]
-                    start, end = (len(texts) * n // of for n in (number - 1, number))
-                    made += self._add(each, dict(texts[start:end]))
-        return made
+                    texts_by_path = [*self._parts(wanted, folder).items()]
+                    start, end = (len(texts_by_path) * n // of for n in (number - 1, number))
+                    written += self._add(wanted, dict(texts_by_path[start:end]))
+        return written
 
     def stored(self, passes: Iterable[Pass]) -> dict[Pass, ByText]:
-        """The statistics of those passes whose folders are finished; nothing is run.
+        """Returns the statistics of the passes whose folders are finished, without running any.
 
         Raises:
             ArtifactError: a folder is damaged.
         """
-        holders = serving(set(passes))
-        folders = {p: self.folder(p) for p in set(holders.values())}
-        found = {
+        covering = serving(set(passes))
+        folders = {p: self.folder(p) for p in set(covering.values())}
+        stored_passes = {
             p: StoredPass(open_artifact(folder, KIND).path)
             for p, folder in folders.items()
             if is_complete(folder)
         }
-        return {p: found[held_by] for p, held_by in holders.items() if held_by in found}
+        return {
+            p: stored_passes[covering_pass]
+            for p, covering_pass in covering.items()
+            if covering_pass in stored_passes
+        }
 
     def folder(self, wanted: Pass) -> Path:
-        """Where the pass is, or will be."""
-        return self._place(wanted)[0]
+        """Returns the folder where the pass is, or will be, stored."""
+        return self._folder_config_inputs(wanted)[0]
 
-    def _one(self, wanted: Pass) -> ByText:
-        if wanted not in self._found:
-            folder, config, inputs = self._place(wanted)
+    def _pass(self, wanted: Pass) -> ByText:
+        if wanted not in self._passes:
+            folder, config, inputs = self._folder_config_inputs(wanted)
             build(folder, config, inputs, partial(self._run, wanted), log_nearest=False)
-            self._found[wanted] = StoredPass(folder)
-        return self._found[wanted]
+            self._passes[wanted] = StoredPass(folder)
+        return self._passes[wanted]
 
-    def _place(self, wanted: Pass) -> tuple[Path, dict[str, Any], dict[str, str]]:
-        """The pass's folder, with the settings and the digests that name it."""
+    def _folder_config_inputs(self, wanted: Pass) -> tuple[Path, dict[str, Any], dict[str, str]]:
+        """Returns the pass's folder, and the settings and digests that name it."""
         model = model_of(wanted, self.models)
-        # `config` is all that can change the numbers, `inputs` the digests of what is read
-        drawn, digests = self.resources.identity(view_of(wanted).needs, self.texts)
-        config = {"view": wanted.view_key, **drawn, **self.settings.of_a_pass}
+        # `config` has every setting that can change the numbers, `inputs` the digests of the inputs
+        seed, digests = self.resources.identity(view_of(wanted).needs, self.texts)
+        config = {"view": wanted.view_key, **seed, **self.settings.of_a_pass}
         inputs = {"model": model.digest, "tokenizer": model.tokenizer_digest}
         inputs |= {"texts": texts_digest(self.texts), **digests}
         folder = locate(self.runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
         return folder, config, inputs
 
     def _run(self, wanted: Pass, folder: Path) -> Built:
-        """Write the parts of the pass that are not there, or not whole."""
-        known = self._one(Pass(wanted.model)) if view_of(wanted).rewords else None
-        texts = self._parts(wanted, folder)
-        missing = [p for p, own in texts.items() if not is_whole(p, [t.sha256 for t in own])]
-        for path in {*folder.glob(PARTS), *missing} - (texts.keys() - {*missing}):
+        """Writes the parts of the pass that are missing or damaged."""
+        text_stats = self._pass(Pass(wanted.model)) if view_of(wanted).rewords else None
+        texts_by_path = self._parts(wanted, folder)
+        missing = [
+            p
+            for p, part_texts in texts_by_path.items()
+            if not is_intact(p, [t.sha256 for t in part_texts])
+        ]
+        for path in {*folder.glob(PARTS), *missing} - (texts_by_path.keys() - {*missing}):
             path.unlink(missing_ok=True)
-        if 0 < len(missing) < len(texts):
-            kept = len(texts) - len(missing)
-            log.info("%s: %d of %d parts are there.", wanted.key, kept, len(texts))
-        self._write(wanted, {path: texts[path] for path in missing}, known)
+        if 0 < len(missing) < len(texts_by_path):
+            finished = len(texts_by_path) - len(missing)
+            log.info(
+                "%s: %d of %d parts are already stored.", wanted.key, finished, len(texts_by_path)
+            )
+        self._write(wanted, {path: texts_by_path[path] for path in missing}, text_stats)
         context = self._load(wanted.model).source.context
-        return Built([path.name for path in texts], self._counts(folder, context))
+        return Built([path.name for path in texts_by_path], self._counts(folder, context))
 
     def _parts(self, wanted: Pass, folder: Path) -> dict[Path, Sequence[Text]]:
-        """The files of the pass's parts, each with its texts, in their order."""
-        return {folder / part(n): own for n, own in enumerate(parts(self.texts, wanted))}
+        """Returns the files of the pass's parts, each with its texts, in order."""
+        return {
+            folder / part_file(n): part_texts
+            for n, part_texts in enumerate(parts(self.texts, wanted))
+        }
 
-    def _add(self, wanted: Pass, texts: Mapping[Path, Sequence[Text]]) -> int:
-        """Write those of these parts that are not there; how many."""
-        missing = {path: own for path, own in texts.items() if not path.exists()}
+    def _add(self, wanted: Pass, texts_by_path: Mapping[Path, Sequence[Text]]) -> int:
+        """Writes the missing parts among these, and returns their number."""
+        missing = {
+            path: part_texts for path, part_texts in texts_by_path.items() if not path.exists()
+        }
         if missing:
-            known = self._known(wanted, missing) if view_of(wanted).rewords else None
-            self._write(wanted, missing, known)
+            text_stats = self._text_stats(wanted, missing) if view_of(wanted).rewords else None
+            self._write(wanted, missing, text_stats)
         return len(missing)
 
-    def _known(self, wanted: Pass, texts: Mapping[Path, Sequence[Text]]) -> ByText:
-        """What the model says of these texts themselves, whose parts are made where they lack.
+    def _text_stats(self, wanted: Pass, texts_by_path: Mapping[Path, Sequence[Text]]) -> ByText:
+        """Returns the statistics of the original texts, writing missing parts of their pass.
 
         Raises:
-            ArtifactError: a part is not what a run of these texts writes.
+            ArtifactError: a part is damaged or of an earlier version.
         """
-        original, ends = Pass(wanted.model), [*texts.values()]
-        first, last = ends[0][0].sha256, ends[-1][-1].sha256
+        original, wanted_parts = Pass(wanted.model), [*texts_by_path.values()]
+        first, last = wanted_parts[0][0].sha256, wanted_parts[-1][-1].sha256
         folder = self.folder(original)
-        parts = self._parts(original, folder).items()
-        needed = {p: own for p, own in parts if own[0].sha256 <= last and first <= own[-1].sha256}
+        original_parts = self._parts(original, folder).items()
+        needed = {
+            p: part_texts
+            for p, part_texts in original_parts
+            if part_texts[0].sha256 <= last and first <= part_texts[-1].sha256
+        }
         self._add(original, needed)
-        for path, some in needed.items():
-            if not is_whole(path, [text.sha256 for text in some]):
+        for path, part_texts in needed.items():
+            if not is_intact(path, [text.sha256 for text in part_texts]):
                 raise ArtifactError(
-                    f"{path} is damaged, or of an earlier version, and no slice replaces what is "
-                    "there. Run the same command without slice: it makes the part again."
+                    f"{path} is damaged, or of an earlier version, and no slice replaces existing "
+                    "parts. Run the same command without slice: it makes the part again."
                 )
         return StoredPass(folder)
 
     def _write(
-        self, wanted: Pass, texts: Mapping[Path, Sequence[Text]], known: ByText | None
+        self, wanted: Pass, texts_by_path: Mapping[Path, Sequence[Text]], text_stats: ByText | None
     ) -> None:
-        """Score the texts of these parts, but of one that another process has made meanwhile."""
+        """Writes these parts, except any that another process has written in the meantime."""
         model = self._load(wanted.model)
-        if len(texts) > 1:  # a bad text is an error before any is scored
-            for own in texts.values():
-                model.tokenize(wanted, own)
+        if len(texts_by_path) > 1:  # reports a bad text before any text is scored
+            for part_texts in texts_by_path.values():
+                model.tokenize(wanted, part_texts)
                 release()
-        several = len(texts) > 1 and known is None and view_of(wanted).shares
-        kin = families(map(Texts.of, texts.values())) if several else {}
-        held: dict[str, list[Row]] = {}
-        with staying():
-            for path, own in texts.items():
+        several = len(texts_by_path) > 1 and text_stats is None and view_of(wanted).shares
+        families_by_text = families(map(Texts.of, texts_by_path.values())) if several else {}
+        rows_read: dict[str, list[PassRow]] = {}
+        with children_kept_alive():
+            for path, part_texts in texts_by_path.items():
                 if not path.exists():
-                    _read_ahead(model, wanted, own, known, kin, held)
-                    write_rows(path, [row for text in own for row in held.pop(text.sha256)])
+                    _read_ahead(model, wanted, part_texts, text_stats, families_by_text, rows_read)
+                    write_rows(
+                        path, [row for text in part_texts for row in rows_read.pop(text.sha256)]
+                    )
                     release()
 
     def _counts(self, folder: Path, context: int | None) -> dict[str, int]:
-        """What is in the pass; one of a windowed text has more statistics than the context."""
-        found, rows, tokens, windowed = StoredPass(folder), 0, 0, 0
-        for copies in found.values():
+        """Counts the contents of the pass. A windowed text has at least `context` statistics."""
+        stored, rows, tokens, windowed = StoredPass(folder), 0, 0, 0
+        for copies in stored.values():
             rows += len(copies)
             tokens += sum(map(len, copies))
             windowed += context is not None and max(map(len, copies)) >= context
@@ -209,7 +233,7 @@ class Collector:
             "texts": len(self.texts),
             "rows": rows,
             "scored_tokens": tokens,
-            "truncated": found.truncated(),
+            "truncated": stored.truncated(),
             "windowed": windowed,
         }
 
@@ -224,24 +248,24 @@ class Collector:
 def _read_ahead(
     model: LoadedModel,
     wanted: Pass,
-    own: Sequence[Text],
-    known: ByText | None,
-    kin: dict[str, Texts],
-    held: dict[str, list[Row]],
+    part_texts: Sequence[Text],
+    text_stats: ByText | None,
+    families_by_text: dict[str, Texts],
+    rows_read: dict[str, list[PassRow]],
 ) -> None:
-    """Hold the rows of these texts, and of other parts' texts that are read together with them."""
-    names = {text.sha256 for text in own}
-    others = {t.sha256: t for name in names for t in kin.get(name, ())}
-    for name in others:
-        del kin[name]  # all of a family are read at once
-    new = [*own, *(others[name] for name in sorted(others.keys() - names))]
-    rows = model.run(wanted, [text for text in new if text.sha256 not in held], known)
-    for name, some in groupby(rows, attrgetter("text_sha256")):
-        held[name] = [*some]
+    """Adds to `rows_read` the rows of these texts, and of texts of other parts read with them."""
+    names = {text.sha256 for text in part_texts}
+    relatives = {t.sha256: t for name in names for t in families_by_text.get(name, ())}
+    for name in relatives:
+        del families_by_text[name]  # the whole family is read at once
+    new = [*part_texts, *(relatives[name] for name in sorted(relatives.keys() - names))]
+    rows = model.run(wanted, [text for text in new if text.sha256 not in rows_read], text_stats)
+    for name, text_rows in groupby(rows, attrgetter("text_sha256")):
+        rows_read[name] = [*text_rows]
 
 
 def serving(wanted: Collection[Pass]) -> dict[Pass, Pass]:
-    """For each pass the one of them that holds it."""
+    """Returns, for each pass, the pass among them that contains its statistics."""
     return {
         p: view_of(p).serving(p, (o for o in wanted if (o.model, o.view) == (p.model, p.view)))
         for p in wanted
@@ -249,14 +273,16 @@ def serving(wanted: Collection[Pass]) -> dict[Pass, Pass]:
 
 
 def parts(texts: Sequence[Text], wanted: Pass) -> Iterator[Sequence[Text]]:
-    """The texts in runs of up to PART_CHARACTERS, all copies counted, or of one text."""
+    """Yields the texts in parts of up to PART_CHARACTERS over all copies, or of one text."""
     copies = view_of(wanted).copies(wanted)
     start = characters = 0
-    for place, text in enumerate(texts):
-        own = len(text.text) * copies
-        if place > start and (characters + own > PART_CHARACTERS or place - start >= PART_TEXTS):
-            yield texts[start:place]
-            start, characters = place, 0
-        characters += own
+    for index, text in enumerate(texts):
+        text_characters = len(text.text) * copies
+        if index > start and (
+            characters + text_characters > PART_CHARACTERS or index - start >= PART_TEXTS
+        ):
+            yield texts[start:index]
+            start, characters = index, 0
+        characters += text_characters
     if start < len(texts):
         yield texts[start:]

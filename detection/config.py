@@ -1,4 +1,4 @@
-"""What the detection stage can be told: which texts, which model, which methods, and how."""
+"""The configuration of the detection stage: texts, models, methods, and how they are run."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ class DetectionConfig(Ranged, node="detection"):
     """How the model is run over the texts (node `detection`)."""
 
     dtype: str = limited("float32", one_of(DTYPES))
-    """The weights' and activations' type; the head's products are summed in float32,
-    but for models that are no body and linear head (a line says so)."""
+    """The type of weights and activations. The head's products are summed in float32, except for
+    models that are not a body with a linear head (a log line says so)."""
 
     long_texts: str = limited("error", one_of(LONG_TEXTS))
-    """A text longer than the model's context: `error`, `truncate` (score its first tokens), or
-    `windowed` (score all its tokens, in windows that overlap by half of the context)."""
+    """What to do with a text longer than the model's context: `error`, `truncate` (score its first
+    tokens), or `windowed` (score all tokens, in windows that overlap by half of the context)."""
 
     min_scored_tokens: int = limited(5, at_least(1))
-    """A text of fewer scored tokens is flagged and not ranked. Below 5 the papers' k = 0.2 is less
-    than one token: the score would be that of a single token, or a mean over hardly more."""
+    """A text with fewer scored tokens is flagged and not ranked. With fewer than 5, the papers'
+    k = 0.2 is less than one token, so that the score would depend on a single token."""
 
     scope: str = named_where_set(WHOLE, one_of(SCOPES))
     """Which part of a text is scored: the `whole`, its `output` given its input, or its `input`."""
 
     device: str = runtime("auto", DEVICE)
-    """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:<n>`."""
+    """`auto` (CUDA if available), `cpu`, `cuda` or `cuda:<n>`."""
 
     device_map: str | None = runtime(None, one_of(DEVICE_MAPS))
-    """How to spread the layers of a model over all devices: one of DEVICE_MAPS; null: do not."""
+    """How to spread the layers of a model over all devices: one of DEVICE_MAPS; null does not."""
 
     batch_tokens: int = runtime(8192, at_least(1))
-    """Tokens in a batch, padding included; halved for good when the device's memory runs out."""
+    """Tokens per batch, including padding; halved for the rest of a pass if memory runs out."""
 
     kernel: str = runtime("auto", one_of(KERNELS))
-    """On a GPU: `auto` (the head and its statistics in one kernel, where Triton is there and the
+    """On a GPU: `auto` (the head and its statistics in one kernel, if Triton is installed and the
     kernel agrees with the logits), or `plain` (a block of logits at a time)."""
 
     processes: int = runtime(1, at_least(1))
@@ -74,18 +74,21 @@ class DetectionConfig(Ranged, node="detection"):
             remedy = f"it chooses the devices, but detection.device is {self.device!r}: give auto."
             self.require(self.device == "auto", "device_map", remedy)
 
-    def require_whole(self, why: str) -> None:
-        """Raise a ConfigError where a part of each text is asked for, but whole ones are read."""
-        self.require(self.scope == WHOLE, "scope", f"{why}: leave it out.")
+    def require_whole(self, reason: str) -> None:
+        """Raises a ConfigError if `scope` selects a part of each text, which is not supported."""
+        self.require(self.scope == WHOLE, "scope", f"{reason}: leave it out.")
 
     @property
     def of_a_pass(self) -> dict[str, str]:
-        """What of the settings can change a pass; the rest is about its scores."""
+        """The settings that can change a pass; the others affect only scores."""
         return {"dtype": self.dtype, "long_texts": self.long_texts, **self.of_the_head}
 
     @property
     def of_the_head(self) -> dict[str, str]:
-        """What names scores by 16-bit weights: older ones were of logits rounded to 16 bits."""
+        """A setting that distinguishes scores from 16-bit weights from those of earlier versions.
+
+        Earlier versions rounded the logits to 16 bits.
+        """
         return {} if self.dtype == "float32" else {"logits": "float32"}
 
 
@@ -96,26 +99,26 @@ class ScoredModelConfig(Ranged, node="model"):
     path: str | None = None
     """A model folder of the training stage, a Hugging Face folder, a GGUF file, or a hub id."""
     trust_remote_code: bool = runtime(False)
-    """Run the Python code that comes with the model, where it needs some."""
+    """Whether to run Python code that comes with the model, if it needs any."""
 
     url: str | None = runtime(None)
-    """What stands before `/completions`, such as http://localhost:8000/v1."""
+    """The server's base URL, without `/completions`, such as http://localhost:8000/v1."""
     name: str | None = None
-    """The model's name at the server; null: the server's only one."""
+    """The model's name at the server; null selects the server's only model."""
     tokenizer: str | None = None
     """The served model's tokenizer: a Hugging Face folder or a hub id."""
     key_env: str | None = runtime(None)
-    """The environment variable that holds the server's key; null: the server wants none."""
+    """The environment variable with the server's key; null if the server needs no key."""
     requests: int = runtime(16, at_least(1))
-    """Requests to the server at once."""
+    """The number of concurrent requests to the server."""
     timeout_seconds: float = runtime(120.0, POSITIVE)
-    """How long to wait for an answer."""
+    """How long to wait for an answer, in seconds."""
     max_answer_bytes: int = runtime(16 * 2**20, at_least(1))
-    """The longest answer that is read, in bytes after decompression."""
+    """The maximum size of an answer, in bytes after decompression."""
     retries: int = runtime(6, at_least(0))
-    """How often a request is sent again after a failure that may pass."""
+    """How often a request is repeated after a temporary failure."""
     tolerance: float = limited(1e-3, POSITIVE)
-    """Nats: how near a bisection comes, where a server shows too little for anything better."""
+    """The precision of a bisection in nats, used if a server offers nothing more exact."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,16 +129,16 @@ class ScoredModelConfig(Ranged, node="model"):
 
     @property
     def given(self) -> str | None:
-        """The url or the path, if there is one."""
+        """The url, else the path, else None."""
         return self.url or self.path
 
 
 @dataclass(frozen=True)
 class ReferenceConfig(ScoredModelConfig, node="reference"):
-    """A model that has not seen the texts (node `reference`), for the methods that compare.
+    """A model that has not seen the texts (node `reference`), for methods that compare with it.
 
-    Where neither a `path` nor a `url` is given, a pipeline that makes the base model makes another
-    one, of another seed. The path `base` is the model before the training, an upper bound.
+    Without a `path` or a `url`, a pipeline that pretrains the base model pretrains another model
+    with another seed. The path `base` is the model before training, which gives an upper bound.
     """
 
 
@@ -144,7 +147,7 @@ class MaskedLMConfig:
     """The masked language model that makes neighbours (node `masked_lm`)."""
 
     path: str | None = None
-    """A Hugging Face folder or a hub id; null: none is given."""
+    """A Hugging Face folder or a hub id; null for none."""
 
 
 @dataclass(frozen=True)
@@ -152,19 +155,19 @@ class PrefixConfig:
     """Texts to put before each text (node `prefix`), as ReCaLL does."""
 
     path: str | None = None
-    """Non-member texts, none of them scored: JSONL with `text` and perhaps `benchmark`, or plain
-    text, one a line; null: those that a corpus folder holds out."""
+    """Non-member texts, none of them scored: JSONL with `text` and optionally `benchmark`, or plain
+    text, one per line; null uses the texts that a corpus folder holds out."""
 
 
 @dataclass(frozen=True)
 class DetectionStage:
-    """Everything that one run of the stage needs."""
+    """The configuration of one run of the stage."""
 
     name: str = "run"
-    """The experiment's name; no part of the scores' identity."""
+    """The experiment's name; not part of the scores' identity."""
 
     seed: int = 0
-    """The experiment's seed, for views that draw at random. Other views don't depend on it."""
+    """The experiment's seed, for views with random choices. Other views do not depend on it."""
 
     runs: str = "runs"
     """The folder of all artefacts."""
@@ -176,21 +179,21 @@ class DetectionStage:
     prefix: PrefixConfig = field(default_factory=PrefixConfig)
 
     method: dict[str, Any] = field(default_factory=dict)
-    """A node a method: `_target_`, a class below `detection.methods`, and its hyperparameters."""
+    """One node per method: its class as `_target_`, and its hyperparameters."""
 
     detection: DetectionConfig = field(default_factory=DetectionConfig)
 
     slice: str | None = None
-    """`2/8`: make only the second eighth of each pass's parts, and no scores; null: all."""
+    """`2/8` makes only the second eighth of each pass's parts, and no scores; null makes all."""
 
     dry_run: bool = False
-    """Whether to say only what servers would be asked."""
+    """Whether to only print the requests that servers would receive."""
 
     out: str | None = None
-    """A folder that gets `scores.parquet`, `scores.csv` and `results.json` as well."""
+    """A folder to which `scores.parquet`, `scores.csv` and `results.json` are also written."""
 
     out_text: bool = False
-    """Whether each score in it has its text beside it."""
+    """Whether the files in `out` include the texts."""
 
     def __post_init__(self) -> None:
         remedy = "choose methods, such as method=[loss,min_k]."
@@ -198,7 +201,7 @@ class DetectionStage:
 
 
 def slice_of(field: str, words: str) -> tuple[int, int]:
-    """The numbers i and n, 1 ≤ i ≤ n, of a field's "i/n"."""
+    """Parses "i/n" with 1 ≤ i ≤ n, and returns i and n."""
     number, _, of = words.partition("/")
     good = number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)
     require(good, field, words, "give such as 2/8, the second slice of eight.")
@@ -210,6 +213,6 @@ register("scored_model", ScoredModelConfig)
 register("reference", ReferenceConfig)
 register("masked_lm", MaskedLMConfig)
 register("prefix", PrefixConfig)
-# `method=all` names every file of conf/method: a new method is in it by being there
+# `method=all` names every file of conf/method, so a new file there needs no other change
 NAMES: list[Any] = sorted(path.stem for path in METHODS.glob("*.yaml"))
 ConfigStore.instance().store(group="method", name="all", node={"defaults": NAMES})

@@ -1,10 +1,14 @@
-"""How well scores tell members from non-members: by benchmark, their mean, and over all texts."""
+"""How well scores distinguish members from non-members.
+
+Estimates are per benchmark, their mean over benchmarks, and over all texts pooled.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,117 +43,127 @@ from contamination.detection.baselines.matching import MATCHED, leftover, matche
 METRICS = chosen_metrics([0.05], [0.95])
 DRAWS, CONFIDENCE, SEED = 1_000, 0.95, 0
 POOLED = "pooled over all texts"
-"""Unlike the mean over benchmarks, it also compares members of one with non-members of another."""
+"""Unlike the mean, it also compares members of one benchmark with non-members of another."""
 
 Key = tuple[str, str]
-Read = Callable[[], Iterable[tuple[Key, pd.DataFrame]]]
+ReadScores = Callable[[], Iterable[tuple[Key, pd.DataFrame]]]
 Estimates = dict[tuple[str, str], dict[str, Estimate]]
 """(method, variant) → metric → estimate."""
 
 
 @dataclass(frozen=True)
-class Group:
-    """Some texts, and how well each method tells their members.
+class BenchmarkEstimates:
+    """How well each method distinguishes the members of a benchmark, or of several.
 
     Attributes:
-        name: the benchmark, or what stands for several (`ALL`, `POOLED`).
-        members: how many there are.
-        nonmembers: how many there are.
-        found: the estimates; none where one of both kinds is missing.
-        needs: what `ALL` lacks to have any.
-        notes: what the texts alone say (the blind baseline), or why that is not known.
-        clusters: of how many the members are, and the non-members; None: each text for itself.
+        name: the benchmark, or `ALL` or `POOLED` for several.
+        members: the number of members.
+        nonmembers: the number of non-members.
+        estimates: the estimates by method; empty without members or without non-members.
+        needs: what is missing for estimates of `ALL`; empty if nothing is.
+        notes: the result of the blind baseline, or why there is none.
+        clusters: the number of clusters of members and of non-members; None if the texts have none.
     """
 
     name: str
     members: int
     nonmembers: int
-    found: Estimates
+    estimates: Estimates
     needs: str = ""
     notes: list[str] = field(default_factory=list)
     clusters: tuple[int, int] | None = None
 
     @property
     def of_clusters(self) -> str:
-        """Such as " (of 50 + 50 clusters)"; empty where each text stands for itself."""
+        """The clusters in words, such as " (of 50 + 50 clusters)"; empty if there are none."""
         return f" (of {self.clusters[0]} + {self.clusters[1]} clusters)" if self.clusters else ""
 
 
-def evaluated(
-    read: Read, examples: Texts, blind: bool, metrics: Sequence[Metric] = METRICS
-) -> list[Group]:
-    """The groups of the labelled texts: one benchmark alone; or their mean, each, and all pooled.
+def estimate_groups(
+    read: ReadScores, examples: Texts, blind: bool, metrics: Sequence[Metric] = METRICS
+) -> list[BenchmarkEstimates]:
+    """Estimates every metric of every method on the labelled texts.
 
     Args:
-        read: the ranked rows by method and variant (`by_method`), as often as it is called.
+        read: returns the ranked rows of each method and variant (`group_by_method`). It is called
+            repeatedly.
         examples: the ranked texts.
-        blind: add the blind baseline, which takes texts that were drawn one by one.
-        metrics: what is estimated.
+        blind: whether to add the blind baseline, which assumes texts that were sampled one by one.
+        metrics: the metrics.
+
+    Returns:
+        The only benchmark's estimates; or the mean, each benchmark's, and the pooled estimates.
     """
     names = sorted({e.benchmark for e in examples})
-    parts = {name: [e for e in examples if e.benchmark == name] for name in names}
-    looks = len(parts) if len(parts) < 2 else len(parts) + 2
+    texts_by_benchmark = {name: [e for e in examples if e.benchmark == name] for name in names}
+    comparisons = (
+        len(texts_by_benchmark) if len(texts_by_benchmark) < 2 else len(texts_by_benchmark) + 2
+    )
     groups = [
-        group(name, read(), texts, blind, metrics, looks=looks) for name, texts in parts.items()
+        estimate_group(name, read(), texts, blind, metrics, comparisons=comparisons)
+        for name, texts in texts_by_benchmark.items()
     ]
     if len(groups) < 2:
         return groups
-    pooled = group(POOLED, read(), examples, blind, metrics, looks=looks)
-    return [_mean(groups, examples, metrics, looks), *groups, pooled]
+    pooled = estimate_group(POOLED, read(), examples, blind, metrics, comparisons=comparisons)
+    return [_mean(groups, examples, metrics, comparisons), *groups, pooled]
 
 
 def by_method(tables: Iterable[pd.DataFrame]) -> Iterator[tuple[Key, pd.DataFrame]]:
-    """Each method and variant's ranked rows: example_id, method, variant, score, ranked."""
+    """Yields the ranked rows of each method and variant.
+
+    Their columns are example_id, method, variant, score and ranked.
+    """
     for table in tables:
         rows = table.loc[table["ranked"], ["example_id", "method", "variant", "score", "ranked"]]
         keys = rows[["method", "variant"]].drop_duplicates()
         for method, variant in keys.itertuples(index=False):
-            own = (rows["method"] == method) & (rows["variant"] == variant)
-            yield (method, variant), rows if own.all() else rows[own]
+            is_method = (rows["method"] == method) & (rows["variant"] == variant)
+            yield (method, variant), rows if is_method.all() else rows[is_method]
 
 
 def ranked_texts(examples: Sequence[Text], scores: pd.DataFrame) -> Texts:
-    """The texts that are ranked, by one method as by all."""
+    """Returns the ranked texts; a text is ranked by all methods or by none."""
     texts, ids = Texts.of(examples), scores["example_id"][scores["ranked"]]
     is_ranked = pc.is_in(texts.column("example_id"), value_set=pa.array(ids, pa.string()))
     return texts.take(is_ranked.to_numpy())
 
 
-def split(scores: pd.DataFrame, examples: Sequence[Text]) -> tuple[Scores, Scores]:
-    """One method's scores of the members and of the non-members among the examples."""
+def split_scores(scores: pd.DataFrame, examples: Sequence[Text]) -> tuple[Scores, Scores]:
+    """Returns one method's scores of the members, and of the non-members, among the examples."""
     values = scores.set_index("example_id")["score"]
     members = [e.example_id for e in examples if e.label is True]
     nonmembers = [e.example_id for e in examples if e.label is False]
     return values[members].to_numpy(), values[nonmembers].to_numpy()
 
 
-def tidy(groups: Sequence[Group]) -> pd.DataFrame:
-    """One row a group, method, variant and metric.
+def tidy_table(groups: Sequence[BenchmarkEstimates]) -> pd.DataFrame:
+    """Returns one row per group, method, variant and metric.
 
     Columns: benchmark (`all` and `pooled` stand for several), members, nonmembers, method, variant,
     metric, value, low and high (the ends of its 95% interval), needs (why there is no value).
     """
-    rows = [
-        {
-            "benchmark": group.name.partition(" ")[0] if group.name == POOLED else group.name,
-            "members": group.members,
-            "nonmembers": group.nonmembers,
-            "method": method,
-            "variant": variant,
-            "metric": metric,
-            "value": None if one.needs else one.value,
-            **dict(zip(("low", "high"), _ends(one), strict=True)),
-            "needs": one.needs or "",
-        }
-        for group in groups
-        for (method, variant), line in group.found.items()
-        for metric, one in line.items()
-    ]
+    rows: list[dict[str, Any]] = []
+    rows_without_estimates = []
     for group in groups:
-        if group.needs:  # it has no estimates, and this says why
-            sizes = {"members": group.members, "nonmembers": group.nonmembers}
-            rows.append({"benchmark": group.name, **sizes, "method": "", "needs": group.needs})
-    return pd.DataFrame(rows, columns=COLUMNS)
+        name = group.name.partition(" ")[0] if group.name == POOLED else group.name
+        sizes = {"benchmark": name, "members": group.members, "nonmembers": group.nonmembers}
+        if group.needs:
+            rows_without_estimates.append({**sizes, "method": "", "needs": group.needs})
+        rows += [
+            {
+                **sizes,
+                "method": method,
+                "variant": variant,
+                "metric": metric,
+                "value": None if estimate.needs else estimate.value,
+                **dict(zip(("low", "high"), _ends(estimate), strict=True)),
+                "needs": estimate.needs or "",
+            }
+            for (method, variant), estimates in group.estimates.items()
+            for metric, estimate in estimates.items()
+        ]
+    return pd.DataFrame([*rows, *rows_without_estimates], columns=COLUMNS)
 
 
 COLUMNS = [
@@ -158,11 +172,11 @@ COLUMNS = [
 ]
 
 
-def _ends(found: Estimate) -> tuple[float | None, float | None]:
-    return (None, None) if found.needs else interval(found, CONFIDENCE)
+def _ends(metric_estimate: Estimate) -> tuple[float | None, float | None]:
+    return (None, None) if metric_estimate.needs else interval(metric_estimate, CONFIDENCE)
 
 
-def group(
+def estimate_group(
     name: str,
     scores_of: Iterable[tuple[Key, pd.DataFrame]],
     examples: Sequence[Text],
@@ -170,46 +184,57 @@ def group(
     metrics: Sequence[Metric],
     match: bool = False,
     baseline: Baseline = blind_baseline,
-    looks: int = 1,
-) -> Group:
-    """By method and variant; none where the examples are of one kind. `name` seeds the draws.
+    comparisons: int = 1,
+) -> BenchmarkEstimates:
+    """Estimates every metric of every method on one group of texts.
 
-    `match` adds each method's AUROC after matching on what the texts tell (`baselines.matching`),
-    and to the blind row what matching leaves of style; `baseline` makes that row. `looks` is at how
-    many groups' blind rows a reader looks: that texts alone tell is said of one of them by chance
-    in 5% of the cases (Bonferroni).
+    Args:
+        name: the group's name, which also seeds the resamples.
+        scores_of: the ranked rows by method and variant.
+        examples: the texts; unlabelled ones are ignored.
+        blind: whether to add the blind baseline.
+        metrics: the metrics.
+        match: whether to add each method's AUROC after matching on what the texts alone reveal
+            (`baselines.matching`), and to the blind row the style that matching leaves.
+        baseline: computes the blind baseline.
+        comparisons: the number of groups whose blind rows a reader sees. A note appears on any of
+            them by chance in 5% of the cases (Bonferroni).
     """
     texts, member = _labelled(examples)
     draws = _Draws(member, clusters_of([e for e in examples if e.label is not None]), name)
-    problem = obstacle(texts, member, draws.cluster)
-    made = None
-    if blind and not problem:
-        made = baseline(texts, member, derive(SEED, BLIND, name), group=draws.cluster)
-    found: Estimates = {}
+    reason = obstacle(texts, member, draws.cluster)
+    blind_row = None
+    if blind and not reason:
+        blind_row = baseline(texts, member, derive(SEED, BLIND, name), group=draws.cluster)
+    estimates: Estimates = {}
     for method, scores in scores_of:
-        members, nonmembers = split(scores, examples)
+        members, nonmembers = split_scores(scores, examples)
         if len(members) and len(nonmembers):
-            found[method] = draws.estimate(members, nonmembers, metrics)
+            estimates[method] = draws.estimate(members, nonmembers, metrics)
             if match:
-                found[method] |= draws.matched(made, members, nonmembers, found[method])
-    if made and found:
+                estimates[method] |= draws.matched(
+                    blind_row, members, nonmembers, estimates[method]
+                )
+    if blind_row and estimates:
         rows = np.flatnonzero(member), np.flatnonzero(~member)
-        found[BLIND, ""] = made.estimates(*rows, metrics, DRAWS)
-        if match and made.style:
+        estimates[BLIND, ""] = blind_row.estimates(*rows, metrics, DRAWS)
+        if match and blind_row.style:
             sizes = len(rows[0]), len(rows[1])
-            found[BLIND, ""][MATCHED.name] = leftover(made.style, sizes, DRAWS)
+            estimates[BLIND, ""][MATCHED.name] = leftover(blind_row.style, sizes, DRAWS)
     counts = int(member.sum()), int((~member).sum())
-    return Group(name, *counts, found, "", _notes(found, problem, looks), draws.clusters)
+    return BenchmarkEstimates(
+        name, *counts, estimates, "", _notes(estimates, reason, comparisons), draws.clusters
+    )
 
 
 @dataclass(frozen=True)
 class _Draws:
-    """Resamples of a group's texts, or of their clusters where they have some.
+    """Resamples of a group's texts, or of their clusters if they have any.
 
     Attributes:
         member: which texts are members.
-        cluster: each text's cluster; None: they have none.
-        name: seeds the draws.
+        cluster: each text's cluster, or None.
+        name: seeds the resamples.
     """
 
     member: NDArray[np.bool_]
@@ -220,75 +245,93 @@ class _Draws:
     def _clustered(self) -> Clustered | None:
         if self.cluster is None or self.member.all() or not self.member.any():
             return None
-        both = sides(self.cluster, self.member)
-        return Clustered.of(*both, DRAWS, derive(SEED, self.name))
+        clusters_by_side = sides(self.cluster, self.member)
+        return Clustered.of(*clusters_by_side, DRAWS, derive(SEED, self.name))
 
     @property
     def clusters(self) -> tuple[int, int] | None:
-        """How many clusters of members and of non-members there are."""
-        own = self._clustered
-        return (own.members, own.nonmembers) if own else None
+        """The number of clusters of members and of non-members, or None."""
+        clustered = self._clustered
+        return (clustered.members, clustered.nonmembers) if clustered else None
 
     def estimate(
         self, members: Scores, nonmembers: Scores, metrics: Sequence[Metric]
     ) -> dict[str, Estimate]:
-        """Every metric (by name) of a method's scores."""
+        """Returns the estimate of every metric, by name, of a method's scores."""
         if self._clustered:
             return self._clustered.estimate(members, nonmembers, metrics)
         return estimate(members, nonmembers, self._single(members, nonmembers), metrics)
 
     def matched(
-        self, made: Blind | None, members: Scores, nonmembers: Scores, plain: Mapping[str, Estimate]
+        self,
+        blind_row: Blind | None,
+        members: Scores,
+        nonmembers: Scores,
+        plain: Mapping[str, Estimate],
     ) -> dict[str, Estimate]:
-        """The matched AUROC of a method's scores, of which `plain` has the others' estimates.
+        """Returns the matched AUROC of a method's scores, by its name.
 
-        Clusters take as large a share of its trials as of the AUROC's.
+        Clusters reduce its effective number of trials by the same factor as the AUROC's in `plain`.
         """
-        own = self._clustered
-        drawn = own.whole if own else self._single(members, nonmembers)
-        found = matched_by(made, self.member, members, nonmembers, drawn)
-        if own and found.trials is not None and (left := plain[AUROC.name].trials) is not None:
-            share = left / auroc_trials(len(members), len(nonmembers))
-            found = own.widened(replace(found, trials=found.trials * share))
-        return {MATCHED.name: found}
+        clustered = self._clustered
+        draws = clustered.whole if clustered else self._single(members, nonmembers)
+        matched_auroc = matched_by(blind_row, self.member, members, nonmembers, draws)
+        if (
+            clustered
+            and matched_auroc.trials is not None
+            and (trials := plain[AUROC.name].trials) is not None
+        ):
+            share = trials / auroc_trials(len(members), len(nonmembers))
+            matched_auroc = clustered.widened(
+                replace(matched_auroc, trials=matched_auroc.trials * share)
+            )
+        return {MATCHED.name: matched_auroc}
 
     def _single(self, members: Scores, nonmembers: Scores) -> Resample:
         return resample(len(members), len(nonmembers), DRAWS, derive(SEED, self.name))
 
 
-def _notes(found: Estimates, problem: str | None, looks: int) -> list[str]:
-    """That the texts alone tell, or are too few to say."""
-    if (BLIND, "") not in found:
-        return [f"no blind row: {problem}"] if problem else []
-    value = found[BLIND, ""][AUROC.name]
-    if warning(value.value, *interval(value, 1 - (1 - CONFIDENCE) / looks)) is None:
+def _notes(estimates: Estimates, reason: str | None, comparisons: int) -> list[str]:
+    """Returns a note if the blind baseline beats chance, or if there are too few texts for it."""
+    if (BLIND, "") not in estimates:
+        return [f"no blind row: {reason}"] if reason else []
+    blind_auroc = estimates[BLIND, ""][AUROC.name]
+    if (
+        warning(blind_auroc.value, *interval(blind_auroc, 1 - (1 - CONFIDENCE) / comparisons))
+        is None
+    ):
         return []
-    low, high = interval(value, CONFIDENCE)
-    return [texts_tell(f"blind AUROC {value.value:.2f} [{low:.2f}, {high:.2f}]")]
+    low, high = interval(blind_auroc, CONFIDENCE)
+    return [texts_tell(f"blind AUROC {blind_auroc.value:.2f} [{low:.2f}, {high:.2f}]")]
 
 
 def _labelled(examples: Sequence[Text]) -> tuple[list[str], NDArray[np.bool_]]:
-    known = [e for e in examples if e.label is not None]
-    return [e.text for e in known], np.array([e.label for e in known], bool)
+    labelled = [e for e in examples if e.label is not None]
+    return [e.text for e in labelled], np.array([e.label for e in labelled], bool)
 
 
-def _mean(groups: Sequence[Group], examples: Texts, metrics: Sequence[Metric], looks: int) -> Group:
-    """The one of "all", as in a report: the mean over benchmarks, where each was measured."""
+def _mean(
+    groups: Sequence[BenchmarkEstimates],
+    examples: Texts,
+    metrics: Sequence[Metric],
+    comparisons: int,
+) -> BenchmarkEstimates:
+    """Returns the estimates named `ALL`: the mean over benchmarks, if each has an estimate."""
     members, nonmembers = sum(g.members for g in groups), sum(g.nonmembers for g in groups)
     lacks = {
         g.name or "those of no benchmark": AUROC.needs(g.members, g.nonmembers) for g in groups
     }
     if needs := needs_over(lacks):
-        return Group(ALL, members, nonmembers, {}, needs)
-    lines: Estimates = {}
-    for method in groups[0].found:
+        return BenchmarkEstimates(ALL, members, nonmembers, {}, needs)
+    estimates: Estimates = {}
+    for method in groups[0].estimates:
         by_name: Mapping[str, dict[str, Estimate]] = {
-            g.name: g.found[method] for g in groups if method in g.found
+            g.name: g.estimates[method] for g in groups if method in g.estimates
         }
         if len(by_name) == len(groups):  # the blind baseline may lack texts
-            lines[method] = {
-                m.name: mean_over({name: line[m.name] for name, line in by_name.items()})
+            estimates[method] = {
+                m.name: mean_over({name: by_metric[m.name] for name, by_metric in by_name.items()})
                 for m in metrics
             }
-    notes = _notes(lines, obstacle(*_labelled(examples)), looks)
-    return Group(ALL, members, nonmembers, lines, "", notes)
+    notes = _notes(estimates, obstacle(*_labelled(examples)), comparisons)
+    return BenchmarkEstimates(ALL, members, nonmembers, estimates, "", notes)

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Opens the examples that are to be scored: a corpus folder, a benchmark, or other texts."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from contamination.data.texts import Text, Texts
 
 
 def open_examples(examples: ExamplesConfig) -> Texts:
-    """The examples of a corpus folder or of other rows, in their order; see `texts_of`.
+    """Opens the examples of a corpus folder, a benchmark or other rows, in their order.
 
     Raises:
-        DataError: nothing is there, or what `texts_of` refuses.
+        DataError: there are no examples, or they are invalid; see `texts_of`.
         ArtifactError: the corpus folder is unfinished.
     """
     path, tally = Path(examples.path).expanduser(), Tally(examples.on_error, "examples.on_error")
     source = f"examples.path is {examples.path!r}"
-    _check_whole(path)
+    _check_run_folder(path)
     if examples.name is not None:
-        found = texts_of(benchmark_rows(examples, tally), tally, source)
-        check_sides(examples, found)
-        return found
+        texts = texts_of(benchmark_rows(examples, tally), tally, source)
+        check_sides(examples, texts)
+        return texts
     if is_complete(path) or (path / "examples.parquet").is_file():
         return _checked(source, Texts.of(_corpus_rows(path)))
     return texts_of(raw_rows(examples, tally), tally, source)
 
 
-def _check_whole(path: Path) -> None:
-    """Check the run folder that the rows stand in, or are: such as a benchmark that was built.
+def _check_run_folder(path: Path) -> None:
+    """Checks that `path`, if it is in or is a run folder, is complete and undamaged.
 
     Raises:
         ArtifactError: it is damaged.
@@ -48,7 +48,7 @@ def _check_whole(path: Path) -> None:
 
 
 def occurrences_of(path: str) -> Mapping[str, int]:
-    """How many times a corpus folder has each of its examples, by id; of other texts: none."""
+    """Returns the occurrences of each example of a corpus folder, by id; empty for other texts."""
     folder = Path(path).expanduser()
     if not is_complete(folder):
         return {}
@@ -65,8 +65,8 @@ def _corpus_rows(folder: Path) -> Iterator[Text]:
 
     with reading(folder):
         for row in injection.open_corpus(folder).examples.itertuples():
-            unexposed = row.member and row.occurrences == 0  # drawn as a member, inserted no time
+            unexposed = row.member and row.occurrences == 0  # selected as a member, never inserted
             label = None if unexposed else bool(row.member)
             start = _place(getattr(row, OUTPUT_START, None), row.text)
-            own = make_text(str(row.example_id), row.text, label, row.benchmark, start)
-            yield replace(own, contamination=getattr(row, "contamination", ""))
+            text = make_text(str(row.example_id), row.text, label, row.benchmark, start)
+            yield replace(text, contamination=getattr(row, "contamination", ""))

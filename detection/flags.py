@@ -1,7 +1,7 @@
-"""What is out of the ordinary about a score: it travels with the score, and is counted and said.
+"""Flags: remarks on unusual scores, stored with each score, counted and reported.
 
-A method says in `flag` where it fell back on another statistic. A text that is blank or has too few
-scored tokens is not ranked: its score stands in the file, but in no metric and beside no other.
+A method's `flag` says where it fell back on another statistic. A text that is blank or has too few
+scored tokens is not ranked: its score is in the file, but enters no metric and no comparison.
 """
 
 from __future__ import annotations
@@ -23,58 +23,61 @@ if TYPE_CHECKING:
 
 SIDES = {True: "member", False: "non-member", None: "without label"}
 UPPER_BOUND = "_upper_bound"
-"""What the name of a method ends with whose reference is the target's own past."""
+"""The suffix of a method's name if its reference is the target's own past."""
 COLUMNS = ("method", "variant", "flag", "texts", "of")
 
 
 def counting(passes: set[Pass]) -> set[Pass]:
-    """The passes, one of which shows how many tokens of each text the target scores."""
-    return passes if any(map(_counts, passes)) else {*passes, ORIGINAL}
+    """Returns the passes, with one that shows how many tokens of each text the target scores."""
+    return passes if any(map(_counts_tokens, passes)) else {*passes, ORIGINAL}
 
 
-def scored_by(passes: Mapping[Pass, ByText]) -> ByText:
-    """The pass that shows how many tokens of each text the target scores: its first copy's."""
-    return passes[min(filter(_counts, passes), key=lambda wanted: wanted.key)]
+def token_count_pass(passes: Mapping[Pass, ByText]) -> ByText:
+    """Returns a pass whose first copy shows how many tokens of each text the target scores."""
+    return passes[min(filter(_counts_tokens, passes), key=lambda wanted: wanted.key)]
 
 
-def unranked(text: str, scored: int, least: int) -> str:
-    """Why a text of so many scored tokens is not ranked; empty: it is."""
+def unranked(text: str, scored: int, min_scored_tokens: int) -> str:
+    """Returns why a text with `scored` scored tokens is not ranked; empty if it is ranked."""
     if is_blank(text):
         return "blank"
-    return f"fewer than {least} scored tokens" if scored < least else ""
+    return f"fewer than {min_scored_tokens} scored tokens" if scored < min_scored_tokens else ""
 
 
-def impossible(example: Example) -> str:
-    """Where a server called a token's probability 0: no score is made of log 0 itself."""
-    copies = (stats for of_pass in example.copies.values() for stats in of_pass)
+def zero_probability_flag(example: Example) -> str:
+    """Returns a flag if a server assigned probability 0 to a token, whose log is not finite."""
+    copies = (stats for copies_of_pass in example.copies.values() for stats in copies_of_pass)
     logprobs = (vars(stats)["logprob"] for stats in copies if "logprob" in vars(stats))
-    some = any((logprob == LEAST).any() for logprob in logprobs)
-    return "a token of probability 0, taken as 2^-149" if some else ""
+    has_zero = any((logprob == LEAST).any() for logprob in logprobs)
+    return "a token of probability 0, taken as 2^-149" if has_zero else ""
 
 
 def counted(table: pd.DataFrame) -> pd.DataFrame:
-    """How many texts each flag is about, and of how many: COLUMNS; `flag` is empty for most texts.
+    """Counts the texts of each flag; most texts have the empty flag.
 
-    What is not ranked is so by every method: it is counted once, with an empty `method`.
+    A text that is not ranked is so for every method. It is counted once, with an empty `method`.
 
     Args:
-        table: `scores.parquet`, of one checkpoint.
+        table: the rows of `scores.parquet`, of one checkpoint.
+
+    Returns:
+        A table with COLUMNS: `texts` of `of` texts have the flag.
     """
-    who = {name: table[name].where(table["ranked"], "") for name in COLUMNS[:2]}
-    by_flag = table.assign(**who).groupby(list(COLUMNS[:3]))["example_id"]
+    key_columns = {name: table[name].where(table["ranked"], "") for name in COLUMNS[:2]}
+    by_flag = table.assign(**key_columns).groupby(list(COLUMNS[:3]))["example_id"]
     return by_flag.nunique().reset_index(name="texts").assign(of=table["example_id"].nunique())
 
 
-def together(counts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """The counts of a table from its parts, each a method and variant's rows on all texts."""
+def merge_flag_counts(counts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Merges counts of parts of a table, each of one method and variant on all texts."""
     import pandas as pd
 
-    found = pd.concat(counts, ignore_index=True).drop_duplicates()
-    return found.sort_values(list(COLUMNS[:3]), ignore_index=True)
+    merged = pd.concat(counts, ignore_index=True).drop_duplicates()
+    return merged.sort_values(list(COLUMNS[:3]), ignore_index=True)
 
 
 def said(counts: pd.DataFrame) -> Sequence[str]:
-    """The flags in words, a line each, and which methods are upper bounds."""
+    """Returns one line per flag, and one for each method that is an upper bound."""
     bounds = [name for name in counts["method"].unique() if name.endswith(UPPER_BOUND)]
     return [
         *(f"{name}: against the target's own past, which no attacker has." for name in bounds),
@@ -86,19 +89,19 @@ def said(counts: pd.DataFrame) -> Sequence[str]:
     ]
 
 
-def flagged(texts: Texts) -> Sequence[str]:
-    """How many texts a corpus holds beside their copies, in words; nothing where there are none."""
-    own = texts.take(pc.not_equal(texts.column("contamination"), "").to_numpy())
-    if not own:
+def describe_contamination(texts: Texts) -> Sequence[str]:
+    """Returns a line that counts the texts found in a corpus apart from their inserted copies."""
+    contaminated = texts.take(pc.not_equal(texts.column("contamination"), "").to_numpy())
+    if not contaminated:
         return []
-    kinds = [(own.column("label").to_pylist().count(kind), SIDES[kind]) for kind in SIDES]
-    sides = ", ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in kinds if count)
+    labels = contaminated.column("label").to_pylist()
+    counts = [(labels.count(label), name) for label, name in SIDES.items()]
+    sides = ", ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in counts if count)
     return [
-        f"{len(own)} of {len(texts)} texts ({sides}) share text with a corpus beside their copies: "
-        "the column contamination names it."
+        f"{len(contaminated)} of {len(texts)} texts ({sides}) share text with a corpus beside "
+        "their copies: the column contamination names it."
     ]
 
 
-def _counts(wanted: Pass) -> bool:
-    """Whether the pass shows how many tokens of a text the target scores."""
+def _counts_tokens(wanted: Pass) -> bool:
     return wanted.model == ORIGINAL.model and view_of(wanted).counts

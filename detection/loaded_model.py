@@ -1,4 +1,4 @@
-"""A model with its tokenizer: texts in, rows of a pass out."""
+"""A model with its tokenizer: takes texts, returns the rows of a pass."""
 
 from __future__ import annotations
 
@@ -8,85 +8,98 @@ from collections.abc import Sequence
 from contamination.core.errors import DataError
 from contamination.data.texts import Text
 from contamination.detection.forward.reader import Reader, Tokens
-from contamination.detection.pass_store import ByText, Row
+from contamination.detection.pass_store import ByText, PassRow
 from contamination.detection.passes import Copies, Pass
 from contamination.detection.views import render, view_of
 
 log = logging.getLogger(__name__)
 
-TEXTS_AT_ONCE = 1_000  # the tokenizer's own record of a text takes far more than the ids
+TEXTS_AT_ONCE = 1_000  # the tokenizer's internal record of a text is far larger than the ids
 
 
 class LoadedModel(Reader):
-    """Tokenizes and checks every text first; the weights are loaded when all are found good."""
+    """Tokenizes and checks all texts; the weights are loaded only once every text has passed."""
 
-    def run(self, wanted: Pass, texts: Sequence[Text], known: ByText | None = None) -> list[Row]:
-        """The pass's rows, in the order of `texts`.
+    def run(
+        self, wanted: Pass, texts: Sequence[Text], text_stats: ByText | None = None
+    ) -> list[PassRow]:
+        """Returns the rows of the pass, in the order of `texts`.
 
         Args:
-            wanted: what to run.
-            texts: what its view is made of.
-            known: the texts' own statistics, for a view that rewords them.
+            wanted: the pass.
+            texts: the original texts.
+            text_stats: the statistics of the original texts, if the pass rewords them.
 
         Raises:
-            DataError: a text has fewer than 2 tokens, is too long, or gets NaN logits.
+            DataError: a text has fewer than 2 tokens, is too long, or has NaN logits.
         """
         tokens = self.tokenize(wanted, texts)
         self._check_windows(wanted, tokens)
-        if known is None:
-            found = self._read(wanted, tokens)
+        if text_stats is None:
+            copies_by_version = self._read(wanted, tokens)
         else:
-            found = self._reworded(wanted, tokens, self.tokenize(Pass(wanted.model), texts), known)
+            text_tokens = self.tokenize(Pass(wanted.model), texts)
+            copies_by_version = self._read_rewordings(wanted, tokens, text_tokens, text_stats)
         return [
-            Row(t.owner.sha256, copy, t.truncated, stats, t.windowed)
-            for t, copies in zip(tokens, found, strict=True)
+            PassRow(t.owner.sha256, copy, t.truncated, stats, t.windowed)
+            for t, copies in zip(tokens, copies_by_version, strict=True)
             for copy, stats in enumerate(copies, start=t.copy)
         ]
 
     def _read(self, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
-        """The statistics of the texts, in windows of those that are too long."""
-        view = view_of(wanted)
-        whole = iter(view.whole(self, wanted, [t for t in tokens if not t.windowed]))
-        windows = iter(view.windows(self, wanted, [t for t in tokens if t.windowed]))
-        return [next(windows if t.windowed else whole) for t in tokens]
+        """Returns the statistics of each version, read in windows where it is too long."""
+        view, title = view_of(wanted), wanted.view_key
+        fitting = [t for t in tokens if not t.windowed]
+        too_long = [t for t in tokens if t.windowed]
+        copies = iter(self.perform(view.work(self, wanted, fitting), title))
+        task = view.task(wanted, self.settings.batch_tokens)
+        merged_copies = iter(self.perform_in_windows(task, title, too_long))
+        return [next(merged_copies if t.windowed else copies) for t in tokens]
 
-    def _reworded(
-        self, wanted: Pass, tokens: Sequence[Tokens], own: Sequence[Tokens], known: ByText
+    def _read_rewordings(
+        self,
+        wanted: Pass,
+        tokens: Sequence[Tokens],
+        text_tokens: Sequence[Tokens],
+        text_stats: ByText,
     ) -> list[Copies]:
-        """The rewordings' statistics: the same tokens have the same ones, and are read once.
+        """Returns the statistics of rewordings. Versions with equal tokens are read once.
 
-        One that reads as a text does shares its statistics, so that they are exactly 0 apart.
+        A version that equals its text takes the text's statistics, so that their difference is
+        exactly 0.
         """
-        found = {tuple(t.ids): known[t.owner.sha256] for t in own}
-        new = {ids: t for t in tokens if (ids := tuple(t.ids)) not in found}
-        found.update(zip(new, self._read(wanted, list(new.values())), strict=True))
-        return [found[tuple(t.ids)] for t in tokens]
+        copies_by_ids = {tuple(t.ids): text_stats[t.owner.sha256] for t in text_tokens}
+        new = {ids: t for t in tokens if (ids := tuple(t.ids)) not in copies_by_ids}
+        copies_by_ids.update(zip(new, self._read(wanted, list(new.values())), strict=True))
+        return [copies_by_ids[tuple(t.ids)] for t in tokens]
 
     def _check_windows(self, wanted: Pass, tokens: Sequence[Tokens]) -> None:
-        long, context = {t.owner.sha256 for t in tokens if t.windowed}, self.source.context
-        if not long or context is None:
+        windowed, context = {t.owner.sha256 for t in tokens if t.windowed}, self.source.context
+        if not windowed or context is None:
             return
-        of = f"{len(long)} of {len({t.owner.sha256 for t in tokens})} texts"
+        share = f"{len(windowed)} of {len({t.owner.sha256 for t in tokens})} texts"
         log.info(
-            f"{wanted.view_key}: {of} are longer than the model's context of {context} tokens and "
-            "are read in windows."
+            f"{wanted.view_key}: {share} are longer than the model's context of {context} tokens "
+            "and are read in windows."
         )
-        view_of(wanted).check_windows(wanted, context, of)
+        view_of(wanted).check_windows(wanted, context, share)
 
     def tokenize(self, wanted: Pass, texts: Sequence[Text]) -> list[Tokens]:
-        """Each text of the view with the special tokens that the tokenizer itself adds."""
-        views = [
+        """Returns the tokens of every version, with the special tokens that the tokenizer adds."""
+        versions = [
             (text, copy, version)
-            for text, versions in zip(texts, render(wanted, texts, self.resources), strict=True)
-            for copy, version in enumerate(versions)
+            for text, of_text in zip(texts, render(wanted, texts, self.resources), strict=True)
+            for copy, version in enumerate(of_text)
         ]
         tokens: list[Tokens] = []
-        for start in range(0, len(views), TEXTS_AT_ONCE):
-            block = views[start : start + TEXTS_AT_ONCE]
-            versions = [version for *_, version in block]
-            rows = self.tokenizer(versions, return_attention_mask=False, verbose=False)["input_ids"]
-            each = zip(block, rows, strict=True)
-            tokens += [self._checked(wanted, *view, ids) for view, ids in each]
+        for start in range(0, len(versions), TEXTS_AT_ONCE):
+            block = versions[start : start + TEXTS_AT_ONCE]
+            strings = [string for *_, string in block]
+            rows = self.tokenizer(strings, return_attention_mask=False, verbose=False)["input_ids"]
+            tokens += [
+                self._checked(wanted, *version, ids)
+                for version, ids in zip(block, rows, strict=True)
+            ]
         return tokens
 
     def _checked(
@@ -94,9 +107,9 @@ class LoadedModel(Reader):
     ) -> Tokens:
         view = view_of(wanted)
         if len(ids) < view.least:
-            is_version = f" ({owner.text[:40]!r}), in the view {wanted.view_key},"
+            in_view = f" ({owner.text[:40]!r}), in the view {wanted.view_key},"
             raise DataError(
-                f"text {owner.example_id}{is_version * (version != owner.text)} is "
+                f"text {owner.example_id}{in_view * (version != owner.text)} is "
                 f"{version[:40]!r}: that has {len(ids)} tokens, and the first is never scored. "
                 "Leave the text out, or give one of more tokens."
             )
@@ -108,7 +121,7 @@ class LoadedModel(Reader):
                 f"{vocabulary}. Give the model its own tokenizer."
             )
         too_long = view.cuts and context is not None and len(ids) > context
-        # A version may have a few tokens more than its text, whose own pass is checked: it is cut.
+        # a version may have a few more tokens than its text, whose own pass is checked: truncate it
         if too_long and self.settings.long_texts == "error" and version == owner.text:
             raise DataError(
                 f"text {owner.example_id} has {len(ids)} tokens, more than the model's context of "

@@ -3,15 +3,14 @@
 ::
 
     runs/passes/<model>-<view>-<hash>/
-    ├── config.yaml          model, view, dtype, what was done with long texts
-    ├── stats-00000.parquet  one row a text of the view: text_sha256, copy, truncated, and one list
-    ├── …                    of T-1 float32 (top_id: int32) a number of TokenStats; or what a
-    │                        Continuation holds
+    ├── config.yaml          model, view, dtype, treatment of long texts
+    ├── stats-00000.parquet  one row per version of a text: text_sha256, copy, truncated, and one
+    ├── …                    list of T-1 values per number of TokenStats; or a Continuation
     └── manifest.json
 
-The texts are in the order of their SHA-256. A part is written when its texts are done, and read a
-few texts (a row group) at a time, so that memory does not grow with their number. Each page has a
-checksum, which every reader verifies.
+Texts are sorted by SHA-256. A part is written once its texts are done, and read a few texts (a row
+group) at a time, so that memory does not grow with the number of texts. Each page has a checksum,
+which every reader verifies.
 """
 
 from __future__ import annotations
@@ -34,22 +33,22 @@ from contamination.detection.passes import NUMBERS, Continuation, Copies, TokenS
 KIND = "passes"
 PARTS = "stats-*.parquet"
 GROUP_TOKENS = 2**14
-"""Scored tokens that are written, and read, at a time; a text of more is not divided."""
+"""Scored tokens per row group; a longer text is not divided."""
 TEXT = [("text_sha256", pa.string()), ("copy", pa.int32()), ("truncated", pa.bool_())]
-LISTS = {name: pa.list_(pa.int32() if name == "top_id" else pa.float32()) for name in NUMBERS}
+LISTS = {name: pa.list_(pa.from_numpy_dtype(dtype)) for name, dtype in NUMBERS.items()}
 COLUMNS = {**LISTS, "ids": pa.list_(pa.int32()), "text": pa.string(), "scored": pa.int32()}
 BAD_CONTENT = (ValueError, LookupError, TypeError, AttributeError)
 DAMAGED = (*BAD_CONTENT, OSError, NotImplementedError, MemoryError)
-"""What pyarrow, and reading what it gives, raise of a file that is no whole Parquet file."""
+"""The errors that pyarrow and the use of its results raise for a damaged Parquet file."""
 ByText = Mapping[str, Copies]
-"""A pass's statistics by the text's SHA-256."""
+"""The statistics of a pass by the text's SHA-256."""
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
-    """One text that a pass scored: copy number `copy` of the view of the text `text_sha256`.
+class PassRow:
+    """One version of a text as scored by a pass: version `copy` of the text `text_sha256`.
 
-    `windowed` is not stored: a text read in windows has more statistics than the model's context.
+    `windowed` is not stored. A text that was read in windows can be recognised by its length.
     """
 
     text_sha256: str
@@ -59,15 +58,15 @@ class Row:
     windowed: bool = False
 
 
-def part(number: int) -> str:
-    """The file of a part."""
+def part_file(number: int) -> str:
+    """Returns the file name of a part."""
     return PARTS.replace("*", f"{number:05d}")
 
 
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write the rows in their order, unless the part is there by then.
+def write_rows(path: Path, rows: Sequence[PassRow]) -> None:
+    """Writes the rows in their order, unless the file exists by the time it is complete.
 
-    The same rows give the same bytes.
+    Equal rows give equal bytes.
     """
     schema = _schema([name for name in COLUMNS if name in vars(rows[0].stats)])
     with writing(path, schema, keep=True) as writer:
@@ -79,20 +78,24 @@ def _schema(numbers: Iterable[str]) -> pa.Schema:
     return pa.schema([*TEXT, *((name, COLUMNS[name]) for name in numbers if name in COLUMNS)])
 
 
-def is_whole(path: Path, texts: Sequence[str]) -> bool:
-    """Whether the part is there, undamaged, and about these texts (by SHA-256) in their order."""
+def is_intact(path: Path, texts: Sequence[str]) -> bool:
+    """Returns whether the part exists, is undamaged and has these texts (SHA-256) in this order."""
     if not path.is_file():
         return False
     try:
         stored = _Part(path)
-        found = [sha256 for group in range(len(stored.firsts)) for sha256 in stored.read(group)]
+        stored_texts = [
+            sha256 for group in range(len(stored.firsts)) for sha256 in stored.read(group)
+        ]
     except ArtifactError:
         return False
-    return found == list(texts)
+    return stored_texts == list(texts)
 
 
 class StoredPass(ByText):
-    """A pass's statistics, read from its folder; texts that are asked for in order, once.
+    """The statistics of a pass, read from its folder when a text is looked up.
+
+    The last row group is cached, so that texts looked up in order are each read once.
 
     Raises:
         ArtifactError: a part is damaged.
@@ -100,33 +103,33 @@ class StoredPass(ByText):
 
     def __init__(self, folder: Path) -> None:
         self._parts = [_Part(path) for path in sorted(folder.glob(PARTS))]
-        self._places = [(p, group) for p in self._parts for group in range(len(p.firsts))]
+        self._row_groups = [(p, group) for p in self._parts for group in range(len(p.firsts))]
         self._firsts = [first for p in self._parts for first in p.firsts]
-        self._held: tuple[int, ByText] = -1, {}
+        self._last_read: tuple[int, ByText] = -1, {}
 
     def __getitem__(self, sha256: str) -> Copies:
         return self._group(max(0, bisect_right(self._firsts, sha256) - 1))[sha256]
 
     def __iter__(self) -> Iterator[str]:
-        for place in range(len(self._places)):
-            yield from self._group(place)
+        for number in range(len(self._row_groups)):
+            yield from self._group(number)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def truncated(self) -> int:
-        """How many rows are of a text that was cut."""
+        """Returns the number of rows whose text was truncated."""
         return sum(part.truncated() for part in self._parts)
 
-    def _group(self, place: int) -> ByText:
-        if self._held[0] != place:
-            found, group = self._places[place]
-            self._held = place, found.read(group)
-        return self._held[1]
+    def _group(self, number: int) -> ByText:
+        if self._last_read[0] != number:
+            part, group = self._row_groups[number]
+            self._last_read = number, part.read(group)
+        return self._last_read[1]
 
 
 class _Part:
-    """A part of a pass. Its file is open only while it is read: there may be thousands."""
+    """A part of a pass. Its file is open only while it is read, as there may be thousands."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -141,15 +144,15 @@ class _Part:
     def read(self, group: int) -> dict[str, Copies]:
         with self._opened() as file:
             table = file.read_row_group(group, use_threads=False)
-            split = {n: _values(table[n]) for n in COLUMNS if n in table.column_names}
-            kind = Continuation if "ids" in split else TokenStats
-            found: dict[str, list[TokenStats]] = {}
+            columns = {n: _values(table[n]) for n in COLUMNS if n in table.column_names}
+            kind = Continuation if "ids" in columns else TokenStats
+            copies: dict[str, list[TokenStats]] = {}
             for row, sha256 in enumerate(table["text_sha256"].to_pylist()):
-                stats = kind(**{name: column[row] for name, column in split.items()})
-                found.setdefault(sha256, []).append(stats)
-            if next(iter(found)) != self.firsts[group]:
+                stats = kind(**{name: column[row] for name, column in columns.items()})
+                copies.setdefault(sha256, []).append(stats)
+            if next(iter(copies)) != self.firsts[group]:
                 raise ValueError("a row group begins with another text than it says")
-        return {sha256: tuple(copies) for sha256, copies in found.items()}
+        return {sha256: tuple(text_copies) for sha256, text_copies in copies.items()}
 
     def truncated(self) -> int:
         with self._opened() as file:
@@ -167,19 +170,19 @@ class _Part:
             ) from error
 
 
-def _groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """The rows, some GROUP_TOKENS at a time; those of one text stay together."""
+def _groups(rows: Sequence[PassRow]) -> Iterator[Sequence[PassRow]]:
+    """Divides the rows into groups of about GROUP_TOKENS; the rows of one text stay together."""
     start = tokens = 0
-    for place, row in enumerate(rows):
-        if tokens >= GROUP_TOKENS and row.text_sha256 != rows[place - 1].text_sha256:
-            yield rows[start:place]
-            start, tokens = place, 0
+    for index, row in enumerate(rows):
+        if tokens >= GROUP_TOKENS and row.text_sha256 != rows[index - 1].text_sha256:
+            yield rows[start:index]
+            start, tokens = index, 0
         tokens += len(row.stats)
     if start < len(rows):
         yield rows[start:]
 
 
-def _table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+def _table(rows: Sequence[PassRow], schema: pa.Schema) -> pa.Table:
     columns = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in TEXT]
     ends = np.cumsum([0, *(len(row.stats) for row in rows)]).astype(np.int32)
     for name in schema.names[len(TEXT) :]:
@@ -192,7 +195,7 @@ def _table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
 
 
 def _values(column: pa.ChunkedArray) -> Sequence[Any]:
-    """A column's values, or its lists as views of one array."""
+    """Returns a column's values; lists are views of one array."""
     if not pa.types.is_list(column.type):
         values: list[Any] = column.to_pylist()
         return values

@@ -1,15 +1,15 @@
 """The pass, the unit of cost: one forward of one model over one view of the examples.
 
-A pass yields a few numbers for each token, never the logits; or what the model writes after a
-text's first part. A method names the passes that it needs; what they yield reaches it as an
-`Example`.
+A pass yields a few numbers per token (`TokenStats`), never the logits, or the continuations that
+the model writes after the first part of a text. A method declares the passes that it needs and
+receives their results in an `Example`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ Ids = NDArray[np.int32]
 Parameter = str | int | float | bool
 
 LEAST = float(np.float32(-149 * np.log(2)))
-"""Nats: the logarithm of the least float32, of a token whose probability a server calls 0."""
+"""Nats: the log of the smallest float32, for a token to which a server assigns probability 0."""
 
 
 @dataclass(frozen=True, init=False)
@@ -27,8 +27,8 @@ class Pass:
     """Which model reads which view of a text, such as `Pass("target", "swap", n=5, seed=0)`.
 
     Attributes:
-        model: the model's role: `target`, or another role that the configuration gives a path.
-        view: what is made of the text before it is scored: a name of `detection.views.VIEWS`.
+        model: the model's role: `target`, or another role for which the configuration has a path.
+        view: how the text is changed before it is scored: a name in `detection.views.VIEWS`.
         parameters: the view's parameters, sorted by name.
     """
 
@@ -45,12 +45,12 @@ class Pass:
 
     @property
     def key(self) -> str:
-        """The pass in words, such as `target/swap?n=5&seed=0`: equal passes, equal keys."""
+        """The pass as a string, such as `target/swap?n=5&seed=0`. Equal passes have equal keys."""
         return f"{self.model}/{self.view_key}"
 
     @property
     def view_key(self) -> str:
-        """The key without the model's role: one model's pass is stored once for all its roles."""
+        """The key without the model's role: a model's pass is stored once for all its roles."""
         query = "&".join(f"{name}={value}" for name, value in self.parameters)
         return f"{self.view}?{query}" if query else self.view
 
@@ -59,18 +59,22 @@ ORIGINAL = Pass()
 
 
 class TokenStats:
-    """What one forward says of a text of T tokens; entry i is about token i + 2 of 1..T.
+    """The per-token numbers of one forward over a text of T tokens, for tokens 2 to T.
 
-    Every array has shape (T-1,); the first token is never scored. Units are nats. A model may give
-    some of these numbers only. With p its next-token distribution before the entry's token, from
-    float32 logits:
+    Every array has shape (T-1,), because the first token is never scored. Units are nats. A model
+    may provide only some of the numbers; `ModelHandle.provides` names them. With p the model's
+    next-token distribution at the entry's token, from float32 logits:
 
     Attributes:
-        logprob: log p of the token that is there.
-        mean: μ, the mean of log p(v) over the vocabulary, v drawn from p.
-        std: σ, the standard deviation of log p(v), v drawn from p; never 0.
+        logprob: log p of the token in the text.
+        mean: μ, the mean of log p(v) over the vocabulary, with v drawn from p.
+        std: σ, the standard deviation of log p(v), with v drawn from p; never 0.
         top_logprob: log p of the most probable token.
-        top_id: the most probable token, the lowest id where several are.
+        top_id: the most probable token; the lowest id if several are equally probable.
+
+    These annotations are the only list of the numbers. To add one, annotate it here and compute it
+    in `detection.models` for each kind of model that provides it: `NUMBERS`, the columns of stored
+    passes and their types follow from the annotations.
     """
 
     logprob: Floats
@@ -86,35 +90,44 @@ class TokenStats:
         return len(self.logprob)
 
     def scored_tokens(self) -> int:
-        """How many tokens of the text are scored."""
+        """The number of tokens of the text that are scored."""
         return len(self)
 
     def __getitem__(self, part: slice) -> TokenStats:
         return TokenStats(**{name: column[part] for name, column in vars(self).items()})
 
-    def __getattr__(self, name: str) -> Any:  # asked for what is not there
+    def __getattr__(self, name: str) -> Any:  # called only for missing attributes
         if name not in NUMBERS:
             raise AttributeError(name)
-        given = ", ".join(vars(self)) or "none"
+        available = ", ".join(vars(self)) or "none"
         raise UndeclaredNumberError(
-            f"{name} was read but is not there; there are: {given}. Add it to the method's "
+            f"{name} was read but is not available; available: {available}. Add it to the method's "
             "`numbers`."
         )
 
     @staticmethod
     def joined(pieces: Sequence[TokenStats]) -> TokenStats:
-        """The pieces' entries, one piece after another."""
+        """Concatenates the entries of the pieces."""
         columns = {n: [vars(piece)[n] for piece in pieces] for n in vars(pieces[0])}
         return TokenStats(**{name: np.concatenate(parts) for name, parts in columns.items()})
+
+
+DTYPES: Mapping[object, np.dtype[Any]] = {Floats: np.dtype(np.float32), Ids: np.dtype(np.int32)}
+NUMBERS: Mapping[str, np.dtype[Any]] = {
+    name: DTYPES[annotation] for name, annotation in get_type_hints(TokenStats).items()
+}
+"""The per-token numbers in the order of `TokenStats`, each with its dtype."""
+FLOATS = tuple(name for name, dtype in NUMBERS.items() if dtype.kind == "f")
+"""The numbers that are not token ids: equal to within rounding where computed in another way."""
 
 
 class Continuation(TokenStats):
     """What a model wrote after the first part of a text.
 
     Attributes:
-        ids: its L tokens, int32, without the one that ended it.
-        text: the same in characters.
-        scored: how many tokens the whole text before has that could be scored.
+        ids: its L tokens, int32, without the end-of-text token.
+        text: the decoded tokens.
+        scored: the number of scored tokens of the whole text that was continued.
     """
 
     ids: Ids
@@ -125,31 +138,31 @@ class Continuation(TokenStats):
         return len(self.ids)
 
     def scored_tokens(self) -> int:
-        """Of the text that it was written to, not of itself."""
+        """The number for the text that was continued, not for the continuation."""
         return self.scored
 
 
-NUMBERS = tuple(TokenStats.__annotations__)
 Copies = tuple[TokenStats, ...]
-"""The statistics of every copy of one text, or what was written after it, in the view's order."""
+"""The statistics of each version of one text, or its continuations, in the view's order."""
 
 
 class UndeclaredNumberError(LookupError):
-    """A method read a number that it does not declare: a mistake in the method."""
+    """A method read a number that it does not declare. This is a bug in the method."""
 
 
 class UndeclaredPassError(LookupError):
-    """A method read a pass that it does not declare: a mistake in the method."""
+    """A method read a pass that it does not declare. This is a bug in the method."""
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One example as a method sees it: its text, with the passes that the method declares.
+    """One example as a method sees it: its text, and the results of the method's declared passes.
 
     Attributes:
-        example_id: its name in its corpus or file.
-        text: the text as it stands, never a view of it.
-        copies: for each pass its views of the text, one or (swaps, neighbours) several.
+        example_id: its id in its corpus or file.
+        text: the original text, never a view of it.
+        copies: the statistics of each pass: one version of the text, or several (swaps,
+            neighbours).
     """
 
     example_id: str
@@ -157,12 +170,16 @@ class Example:
     copies: Mapping[Pass, Copies]
 
     def stats(self, wanted: Pass) -> TokenStats:
-        """The statistics of a view that is one text."""
-        (only,) = self.all_stats(wanted)
-        return only
+        """Returns the statistics of a view that has one version of the text."""
+        (stats,) = self.all_stats(wanted)
+        return stats
 
     def all_stats(self, wanted: Pass) -> Copies:
-        """The statistics of every copy of the view, in the view's order."""
+        """Returns the statistics of every version of the text, in the view's order.
+
+        Raises:
+            UndeclaredPassError: the method does not declare the pass.
+        """
         if wanted not in self.copies:
             declared = ", ".join(sorted(p.key for p in self.copies)) or "none"
             raise UndeclaredPassError(
@@ -172,5 +189,5 @@ class Example:
         return self.copies[wanted]
 
     def continuations(self, wanted: Pass) -> tuple[Continuation, ...]:
-        """What the model wrote after the text's first part, in the order of their numbers."""
+        """Returns what the model wrote after the text's first part, in the order it was drawn."""
         return cast(tuple[Continuation, ...], self.all_stats(wanted))

@@ -1,4 +1,4 @@
-"""What methods need beside the target model, and which of them can be served."""
+"""What methods need in addition to the target model, and which of them can be scored."""
 
 from __future__ import annotations
 
@@ -14,14 +14,8 @@ from contamination.detection.methods.registry import build_methods, is_all
 from contamination.detection.models import model_of, open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.models.hf_model import HFModel
-from contamination.detection.resources import (
-    Neighbors,
-    Prefix,
-    Resources,
-    has_neighbors,
-    held_out_prefix,
-    open_prefix,
-)
+from contamination.detection.neighbors import Neighbors, has_neighbors
+from contamination.detection.resources import Prefix, Resources, held_out_prefix, open_prefix
 from contamination.detection.scope import lack_of_scope
 from contamination.detection.views import view_of
 
@@ -39,21 +33,24 @@ PATHS = {
 
 
 def needs_of(method: Method) -> set[str]:
-    """What the method's passes draw on beside the texts and the target: `seed`, or of PATHS."""
+    """Returns what the method needs besides the texts and the target model.
+
+    These are other models' roles and the `needs` of its views: `seed`, `neighbors`, keys of PATHS.
+    """
     roles = {p.model for p in method.passes} - {"target"}
     return roles.union(*(view_of(p).needs for p in method.passes))
 
 
 def used_by(methods: Methods) -> set[str]:
-    """What any of the methods draws on."""
+    """Returns what any of the methods needs; see `needs_of`."""
     return {need for method in methods.values() for need in needs_of(method)}
 
 
 def choose_methods(stage: DetectionStage) -> Methods:
-    """The stage's methods; of `method=all` those for which all that they need is given.
+    """Returns the stage's methods; with `method=all`, those whose needs are configured.
 
     Raises:
-        ConfigError: a method chosen by name needs a path that is not given.
+        ConfigError: a method chosen by name needs a path that is not configured.
     """
     methods = build_methods(stage.method)
     if slow := sorted(set(stage.method) - {name for name, _ in methods}):
@@ -62,11 +59,11 @@ def choose_methods(stage: DetectionStage) -> Methods:
             "which takes far longer than reading. Give them a run of their own: method=[%s].",
             *(", ".join(slow), ",".join(slow)),
         )
-    return _served(stage.method, methods, partial(_missing, stage))
+    return _without_lack(stage.method, methods, partial(_missing_path, stage))
 
 
 def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, ModelHandle]:
-    """The causal models that the chosen methods score with, by role."""
+    """Returns the causal models of the chosen methods, by role."""
     models = {"target": open_model("model", stage.model, stage.runs)}
     if "reference" in used:
         models["reference"] = open_model("reference", stage.reference, stage.runs)
@@ -76,76 +73,77 @@ def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, Model
 def choose_servable(
     chosen: Collection[str], methods: Methods, models: Mapping[str, ModelHandle]
 ) -> Methods:
-    """The methods; of `method=all` those whose numbers the models give.
+    """Returns the methods; with `method=all`, those whose numbers the models provide.
 
     Args:
-        chosen: the names in the config node `method`, where "all" gives every one.
-        methods: those of them for which all paths are given.
-        models: by role.
+        chosen: the names in the config node `method`, where "all" stands for every name.
+        methods: those of them whose paths are configured.
+        models: the models by role.
 
     Raises:
-        ConfigError: a method chosen by name needs a number that its model does not give.
+        ConfigError: a method chosen by name needs a number that its model does not provide.
     """
-    return _served(chosen, methods, partial(lacking, models))
+    return _without_lack(chosen, methods, partial(lacking, models))
 
 
-def _served(
+def _without_lack(
     chosen: Collection[str],
     methods: Methods,
     lack: Callable[[Method], tuple[str, str] | None],
 ) -> Methods:
-    """The methods without those that `lack` something; it says what, for the log and the error."""
+    """Drops the methods for which `lack` returns what is missing, for the log and for the error."""
     everything = is_all(chosen)
-    served: dict[tuple[str, str], Method] = {}
+    complete: dict[tuple[str, str], Method] = {}
     for (name, variant), method in methods.items():
-        if (why := lack(method)) is None:
-            served[name, variant] = method
+        if (missing := lack(method)) is None:
+            complete[name, variant] = method
         elif not everything:
-            raise ConfigError(f"method.{name} needs {why[1]}")
+            raise ConfigError(f"method.{name} needs {missing[1]}")
         else:
-            log.info("method=all leaves out %s: it needs %s.", name, why[0])
-    if methods and not served:
-        raise ConfigError(f"method=all: nothing is left. {name} needs {why[1] if why else ''}")
-    return served
+            log.info("method=all leaves out %s: it needs %s.", name, missing[0])
+    if methods and not complete:
+        remedy = missing[1] if missing else ""
+        raise ConfigError(f"method=all: nothing is left. {name} needs {remedy}")
+    return complete
 
 
 def lacking(models: Mapping[str, ModelHandle], method: Method) -> tuple[str, str] | None:
-    """What the first model does not give of all that the method needs."""
+    """Returns what a model does not provide of the method's needs, without and with the remedy."""
     for wanted in method.passes:
         model = model_of(wanted, models)
-        if lack := {*method.numbers, *view_of(wanted).asks} - model.provides:
+        if missing := {*method.numbers, *view_of(wanted).asks} - model.provides:
             numbers, provided = (
-                ", ".join(sorted(lack)),
+                ", ".join(sorted(missing)),
                 ", ".join(sorted(model.provides)) or "nothing",
             )
-            why = f"{numbers} of the {wanted.model} model, which gives {provided}"
+            reason = f"{numbers} of the {wanted.model} model, which gives {provided}"
             remedy = "Leave the method out, or score a model in files."
-            return why, f"{why} ({model.field} is {model.path!r}). {remedy}"
+            return reason, f"{reason} ({model.field} is {model.path!r}). {remedy}"
     return None
 
 
 def named(methods: Methods, models: Mapping[str, ModelHandle]) -> Methods:
-    """The methods; what compares with the target's own past is called an upper bound.
+    """Returns the methods; those whose reference is the target's ancestor are named upper bounds.
 
-    No attacker has the very model that the target was trained from: against it only what the
-    training taught is left.
+    No attacker has the model that the target was trained from. A comparison with it shows only what
+    the training changed.
     """
-    against = {name for (name, _), method in methods.items() if "reference" in needs_of(method)}
-    if not against or not _is_past(models["target"], models["reference"]):
+    with_reference = {name for (name, _), m in methods.items() if "reference" in needs_of(m)}
+    if not with_reference or not _is_ancestor(models["target"], models["reference"]):
         return methods
     log.warning(
         "reference.path is the target's own past, which no attacker has: %s. For a fair reference "
         "give another model, which the target was not trained from.",
-        ", ".join(f"{name} is called {name}{UPPER_BOUND}" for name in sorted(against)),
+        ", ".join(f"{name} is called {name}{UPPER_BOUND}" for name in sorted(with_reference)),
     )
     return {
-        (f"{name}{UPPER_BOUND}" if name in against else name, variant): method
+        (f"{name}{UPPER_BOUND}" if name in with_reference else name, variant): method
         for (name, variant), method in methods.items()
     }
 
 
-def _is_past(target: ModelHandle, reference: ModelHandle) -> bool:
-    """Whether the reference is the target's own past, as far as that is known."""
+def _is_ancestor(target: ModelHandle, reference: ModelHandle) -> bool:
+    """Returns whether the target was trained from the reference, as far as that is recorded."""
     ancestry = target.ancestry
     if ancestry.has_been(reference.ancestry):
         return True
@@ -158,34 +156,37 @@ def _is_past(target: ModelHandle, reference: ModelHandle) -> bool:
 
 
 def open_resources(stage: DetectionStage, used: Collection[str]) -> Resources:
-    """What the views of the chosen methods draw on."""
+    """Returns the resources that the views of the chosen methods use."""
     masked_lm = None
     if "masked_lm" in used:
         masked_lm = HFModel.from_path("masked_lm.path", str(stage.masked_lm.path))
-    prefix = _prefix(stage) if "prefix" in used else None
+    prefix = _open_prefix(stage) if "prefix" in used else None
     neighbors = Neighbors(stage.examples) if "neighbors" in used else None
     return Resources(stage.seed, masked_lm, prefix, stage.detection.device, neighbors=neighbors)
 
 
-def _missing(stage: DetectionStage, method: Method) -> tuple[str, str] | None:
-    """The first need without a path; the corpus's held-out texts do for a prefix."""
+def _missing_path(stage: DetectionStage, method: Method) -> tuple[str, str] | None:
+    """Returns the first need that is not configured, without and with the remedy, or None.
+
+    Texts that the corpus holds out satisfy the need of a prefix.
+    """
     if lack := lack_of_scope(stage.detection.scope, method):
         return lack
     if "neighbors" in needs_of(method) and not has_neighbors(stage.examples):
-        what = "a benchmark with neighbours of its own, such as examples=mimir with its folder"
-        return what, f"{what}. Give it, or augmentation=masked_lm."
-    for need, what in PATHS.items():
+        source = "a benchmark with neighbours of its own, such as examples=mimir with its folder"
+        return source, f"{source}. Give it, or augmentation=masked_lm."
+    for need, description in PATHS.items():
         node = getattr(stage, need)
         if need not in needs_of(method) or getattr(node, "given", node.path) is not None:
             continue
         if need != "prefix" or held_out_prefix(stage.examples.path) is None:
-            why = f"{need}.path, which is null. Give {what}, or leave the method out."
-            return f"{need}.path ({what})", why
+            remedy = f"{need}.path, which is null. Give {description}, or leave the method out."
+            return f"{need}.path ({description})", remedy
     return None
 
 
-def _prefix(stage: DetectionStage) -> Prefix | None:
-    """The user's texts, else the corpus's held-out ones."""
+def _open_prefix(stage: DetectionStage) -> Prefix | None:
+    """Returns the user's prefix, else the texts that the corpus holds out."""
     if stage.prefix.path is not None:
         return open_prefix(stage.prefix.path)
     return held_out_prefix(stage.examples.path)

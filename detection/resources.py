@@ -1,134 +1,37 @@
-"""What views may draw on beside the texts."""
+"""What views use in addition to the texts, and the prefix of non-member texts among it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from contamination.core.artifacts import is_complete
-from contamination.core.errors import ConfigError, DataError
+from contamination.core.errors import DataError
 from contamination.core.hashing import file_digest
-from contamination.data.benchmark_parts import parts_of, words
-from contamination.data.benchmark_rows import (
-    MissingError,
-    benchmark_rows,
-    is_file,
-    place_rows,
-    placed,
-)
-from contamination.data.config import ExamplesConfig
-from contamination.data.examples import texts_of
-from contamination.data.readers.rows import Tally
-from contamination.data.rows import folded
 from contamination.data.text import normalised, stands_in
 from contamination.data.texts import Text
 from contamination.detection.models.hf_model import HFModel
+from contamination.detection.neighbors import Neighbors
 
-AUGMENTATION = "given"
-"""What a method's `augmentation` is that takes them."""
-
-
-@dataclass(frozen=True)
-class Neighbors:
-    """The versions of each text of a benchmark's parts."""
-
-    examples: ExamplesConfig
-
-    @cached_property
-    def by_text(self) -> Mapping[str, Sequence[str]]:
-        """A text's SHA-256 → its versions, in the file's order.
-
-        Raises:
-            ConfigError: the benchmark has none for a part.
-            DataError: a file has not as many rows as it must.
-        """
-        return dict(_versions(self.examples))
-
-    def of(self, text: Text, n: int) -> Sequence[str]:
-        """The first `n` versions of a text.
-
-        Raises:
-            DataError: there are fewer.
-        """
-        found = self.by_text.get(text.sha256, ())
-        if len(found) < n:
-            raise DataError(
-                f"text {text.example_id} has {len(found)} neighbours in the files of "
-                f"{self.examples.name}, and n is {n}: give method.neighbor.n={len(found) or 1} or "
-                "less, or another augmentation, such as masked_lm."
-            )
-        return found[:n]
-
-    def identity(self, texts: Iterable[Text]) -> str:
-        """A hash of the versions of these texts."""
-        found = hashlib.sha256()
-        for sha256 in sorted({text.sha256 for text in texts}):
-            found.update("\0".join([sha256, *self.by_text.get(sha256, ()), "\n"]).encode())
-        return found.hexdigest()
-
-
-def has_neighbors(examples: ExamplesConfig) -> bool:
-    """Whether the benchmark's files have neighbours, of some part at least."""
-    return any(source.neighbors for source in examples.sources) and not is_file(examples.path)
-
-
-def _versions(examples: ExamplesConfig) -> Iterator[tuple[str, Sequence[str]]]:
-    """Each text's SHA-256 with its versions: source by source, row by row."""
-    tally = Tally("stop", "examples.on_error")
-    for part in parts_of(examples):
-        for source in part.sources:
-            if source.neighbors is None:
-                raise ConfigError(f"{examples.name} has no neighbours of {words(part.values)}.")
-            values: dict[str, Any] = {**part.values}
-            only = replace(examples, sources=[source], **values)
-            try:
-                texts = texts_of(benchmark_rows(only, tally), tally, str(examples.name))
-            except MissingError:  # said when the texts were read
-                continue
-            place = placed(source.neighbors, source, part, examples)
-            column = folded(place.column or examples.columns.get("text") or "text")
-            try:
-                given = [*place_rows(place, examples, tally)]
-            except DataError as error:
-                raise DataError(f"the neighbours of {words(part.values)}: {error}") from error
-            rows = [{folded(name): value for name, value in row.value.items()} for row in given]
-            found = [row.get(column, row.get("text")) for row in rows]
-            each = _by_row(found, len(texts), f"the neighbours of {words(part.values)}")
-            yield from zip((text.sha256 for text in texts), each, strict=True)
-
-
-def _by_row(found: Sequence[object], texts: int, what: str) -> list[Sequence[str]]:
-    """Each text's versions: a list a row, or as many rows a text, one text after the other."""
-    if found and all(isinstance(one, list) for one in found) and len(found) == texts:
-        return [[str(version) for version in one] for one in found]  # type: ignore[attr-defined]
-    if found and len(found) % texts == 0 and all(isinstance(one, str) for one in found):
-        each = len(found) // texts
-        return [[str(v) for v in found[i : i + each]] for i in range(0, len(found), each)]
-    raise DataError(
-        f"{what} have {len(found)} rows for {texts} texts: there must be a list for each text, or "
-        "the same number of rows for each."
-    )
-
+PREFIX_TEXTS = "prefix_texts"
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """Non-members' texts in order: of `prefix.path`, or held out of a corpus.
+    """Non-member texts in order, from `prefix.path` or held out of a corpus.
 
     Attributes:
         path: the file, or the corpus folder.
         texts: the texts.
-        digest: a hash of the texts, not of where they are.
-        benchmarks: the benchmark of each text; none where the texts are for every benchmark.
-        held_out: whether they are a corpus's, of which as many are taken as there are.
+        digest: a hash of the texts, independent of their location.
+        benchmarks: the benchmark of each text; empty if the texts serve every benchmark.
+        held_out: whether the texts come from a corpus; then fewer shots than asked for are allowed.
     """
 
     path: str
@@ -138,39 +41,45 @@ class Prefix:
     held_out: bool = False
 
     def shots(self, count: int, benchmark: str = "") -> Sequence[str]:
-        """The first `count` texts of the benchmark; of all where it has none, or none is named.
+        """Returns the first `count` texts of the benchmark.
+
+        If the benchmark has no texts, or is not named, they are taken from all texts.
 
         Raises:
-            DataError: there are fewer.
+            DataError: there are fewer than `count`, and they are not a corpus's.
         """
-        texts, which = self.texts, ""
+        texts, of_benchmark = self.texts, ""
         if self.benchmarks and benchmark:
             pairs = zip(texts, self.benchmarks, strict=True)
-            texts = tuple(text for text, its in pairs if its == benchmark)
-            which = f" of benchmark {benchmark}"
-        if which and not texts:
-            texts, which = self.texts, ""
-            log.warning("prefix: %s has no texts of its own: it gets the others'.", benchmark)
+            texts = tuple(text for text, text_benchmark in pairs if text_benchmark == benchmark)
+            of_benchmark = f" of benchmark {benchmark}"
+        if of_benchmark and not texts:
+            texts, of_benchmark = self.texts, ""
+            log.warning(
+                "prefix: %s has no texts of its own, so those of the other benchmarks are used.",
+                benchmark,
+            )
         if count > len(texts) and not self.held_out:
             raise DataError(
-                f"prefix.path is {self.path!r}: it has {len(texts)} texts{which}, and {count} "
-                "shots are asked for. Give more non-member texts, or fewer method.recall.shots."
+                f"prefix.path is {self.path!r}: it has {len(texts)} texts{of_benchmark}, and "
+                f"{count} shots are asked for. Give more non-member texts, or fewer "
+                "method.recall.shots."
             )
         if count > len(texts):
-            log.warning("prefix: %d texts%s are held out, not %d.", len(texts), which, count)
+            log.warning("prefix: %d texts%s are held out, not %d.", len(texts), of_benchmark, count)
         return texts[:count]
 
     def shots_of(self, count: int, benchmarks: Sequence[str]) -> list[tuple[str, ...]]:
-        """The shots of each text, from the texts' benchmarks.
+        """Returns the shots of each text, given the texts' benchmarks.
 
         Raises:
-            DataError: as `shots`.
+            DataError: see `shots`.
         """
-        shots = {each: tuple(self.shots(count, each)) for each in sorted(set(benchmarks))}
+        shots = {name: tuple(self.shots(count, name)) for name in sorted(set(benchmarks))}
         return [shots[benchmark] for benchmark in benchmarks]
 
     def identity(self, texts: Iterable[Text]) -> str:
-        """A hash of what stands before each of these texts."""
+        """Returns a hash of the prefixes of these texts."""
         if not self.benchmarks:
             return self.digest
         lines = sorted({f"{text.sha256} {text.benchmark}" for text in texts})
@@ -178,26 +87,26 @@ class Prefix:
 
 
 def open_prefix(path: str) -> Prefix:
-    """The texts of a JSONL file (`text`, and perhaps `benchmark`), or of a text file, one a line.
+    """Reads a prefix from JSONL (`text`, optionally `benchmark`), or from lines of plain text.
 
     Raises:
-        DataError: no such file, or a line without a text.
+        DataError: there is no such file, or a line has no text.
     """
     source = Path(path).expanduser()
     if not source.is_file():
         raise DataError(
             f"prefix.path is {path!r}: there is no such file. Give a file of non-member texts: "
-            "JSONL with a `text` in each line, or plain text, one a line."
+            "JSONL with a `text` in each line, or plain text, one per line."
         )
     lines = enumerate(source.read_bytes().split(b"\n"), 1)
-    rows = [_row(source, number, line) for number, line in lines if line.strip()]
+    rows = [_text_and_benchmark(source, number, line) for number, line in lines if line.strip()]
     benchmarks = tuple(benchmark for _, benchmark in rows)
     texts = tuple(text for text, _ in rows)
     return Prefix(path, texts, file_digest(source), benchmarks if any(benchmarks) else ())
 
 
 def held_out_prefix(path: str) -> Prefix | None:
-    """The texts that a corpus folder holds out, the benchmarks by turns; None where it has none."""
+    """Returns the texts that a corpus folder holds out, alternating between benchmarks, or None."""
     folder = Path(path).expanduser()
     if not is_complete(folder):
         return None
@@ -213,24 +122,24 @@ def held_out_prefix(path: str) -> Prefix | None:
     return Prefix(path, texts, digest, benchmarks, held_out=True)
 
 
-def check_disjoint(shots: Iterable[str], texts: Iterable[tuple[str, str]]) -> None:
-    """Raise a DataError if a shot has one of the (id, text) in it: its score would be a copy's.
+def check_shots_disjoint(shots: Iterable[str], texts: Iterable[tuple[str, str]]) -> None:
+    """Raises a DataError if a shot contains one of the (id, text) pairs that are to be scored.
 
-    Case, white space and Unicode's form don't count. A text of a few words must be all of the shot.
+    Case, white space and Unicode form are ignored. A text of a few words must equal the whole shot.
     """
-    before = [normalised(shot) for shot in shots]
+    normalised_shots = [normalised(shot) for shot in shots]
     for name, text in texts:
-        sought = normalised(text)
-        for number, shot in enumerate(before, 1):
-            if stands_in(sought, shot):
+        normalised_text = normalised(text)
+        for number, shot in enumerate(normalised_shots, 1):
+            if stands_in(normalised_text, shot):
                 raise DataError(
                     f"prefix.path: its text number {number} contains the text {name}, which is to "
                     "be scored. Give non-member texts that are not among the examples."
                 )
 
 
-def _row(path: Path, number: int, line: bytes) -> tuple[str, str]:
-    """A line's text, and its benchmark where it names one."""
+def _text_and_benchmark(path: Path, number: int, line: bytes) -> tuple[str, str]:
+    """Returns a line's text, and its benchmark or an empty string."""
     try:
         row = json.loads(line) if path.suffix == ".jsonl" else {"text": line.decode().strip()}
         text = row["text"]
@@ -243,21 +152,18 @@ def _row(path: Path, number: int, line: bytes) -> tuple[str, str]:
     return str(text), str(row.get("benchmark") or "")
 
 
-PREFIX_TEXTS = "prefix_texts"
-
-
 @dataclass(frozen=True)
 class Resources:
-    """What views draw on beside the texts.
+    """What views use in addition to the texts.
 
     Attributes:
-        seed: the experiment's seed. A view's draws follow from it, the text's SHA-256 and the
-            version's number alone, never from the examples' order.
-        masked_lm: the masked language model, where one is given.
-        prefix: the non-members' texts, where they are given.
-        neighbors: the benchmark's own versions of its texts, where it has some.
-        device: where the masked language model runs; no part of a pass's identity.
-        runs: the folder of artefacts, for what is made once for all models; None: made each time.
+        seed: the experiment's seed. A view's random choices depend on it, the text's SHA-256 and
+            the version's number, and never on the order of the examples.
+        masked_lm: the masked language model, if there is one.
+        prefix: the non-member texts, if there are any.
+        device: where the masked language model runs; not part of a pass's identity.
+        runs: the folder of artefacts, which stores rewordings for all models; None stores nothing.
+        neighbors: the benchmark's own neighbours of its texts, if it has any.
     """
 
     seed: int = 0
@@ -270,7 +176,7 @@ class Resources:
     def identity(
         self, needs: Sequence[str], texts: Sequence[Text]
     ) -> tuple[dict[str, int], dict[str, str]]:
-        """What keys a pass over the texts whose view has these `needs`: plain values, digests."""
+        """Returns the settings and digests that identify a pass whose view has these `needs`."""
         digests = {}
         if "masked_lm" in needs and self.masked_lm is not None:
             digests["masked_lm"] = self.masked_lm.digest
@@ -281,7 +187,7 @@ class Resources:
         return {"seed": self.seed} if "seed" in needs else {}, digests
 
     def shared(self, needs: Collection[str]) -> dict[str, str]:
-        """The prefix's own digest, whatever the texts: to compare the scores of other texts."""
+        """Returns the digest of all prefix texts, to compare scores of different examples."""
         if "prefix" not in needs or self.prefix is None:
             return {}
         return {PREFIX_TEXTS: self.prefix.digest}

@@ -1,8 +1,8 @@
 """Which part of a text is scored: all of it, its output given its input, or its input alone.
 
-A text of an input x and an output y (Ye et al. 2024, section 3.1) is read once, whole. What is said
-of the output's tokens is then of y given x, and what is said of the input's is of x alone. A token
-that holds a character of the output is the output's.
+A text with an input x and an output y (Ye et al. 2024, section 3.1) is read once, as a whole. The
+statistics of the output's tokens are those of y given x; the input's are those of x alone. A token
+that contains a character of the output belongs to the output.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from contamination.detection.views import view_of
 from contamination.detection.views.base import View
 
 AT_ONCE = 1_000
-"""Texts that are tokenised at once."""
+"""The number of texts that are tokenised at once."""
 
 
 @dataclass(frozen=True)
-class Part(Mapping[str, Copies]):
-    """What a pass says of one part of each text, by the text's SHA-256.
+class ScopedPass(Mapping[str, Copies]):
+    """The statistics of one part of each text, by the whole text's SHA-256.
 
     Attributes:
-        whole: what it says of the whole texts.
-        view: the pass's.
+        whole: the statistics of the whole texts.
+        view: the view of the pass.
         scope: OUTPUT or INPUT.
-        inputs: of each text its id, and how many of its tokens, special ones included, are before
-            its output.
+        inputs: by SHA-256, each text's id and the number of tokens before its output, including
+            special tokens.
     """
 
     whole: ByText
@@ -46,15 +46,15 @@ class Part(Mapping[str, Copies]):
 
     def __getitem__(self, sha256: str) -> Copies:
         copies, (name, tokens) = self.whole[sha256], self.inputs[sha256]
-        part = self.view.beginning if self.scope == INPUT else self.view.ending
-        found = part(copies, tokens)
-        if not len(found[0]):
+        cut = self.view.beginning if self.scope == INPUT else self.view.ending
+        copies_of_part = cut(copies, tokens)
+        if not len(copies_of_part[0]):
             raise DataError(
                 f"detection.scope is {self.scope!r}, but no token of the {self.scope} of the text "
                 f"{name!r} is scored: its input has {tokens} tokens, and {len(copies[0])} of the "
                 "whole text are scored. Leave the text out, or score it whole."
             )
-        return found
+        return copies_of_part
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.inputs)
@@ -64,37 +64,41 @@ class Part(Mapping[str, Copies]):
 
 
 def lack_of_scope(scope: str, method: Method) -> tuple[str, str] | None:
-    """Why the method can't be given a part of a text, and what to do; None: it can.
+    """Returns why the method cannot score a part of a text, without and with the remedy, or None.
 
-    A version in other words has no known place where its output begins.
+    It is not known where the output begins in a reworded version.
     """
     if scope == WHOLE:
         return None
     reworded = [p for p in method.passes if view_of(p).rewords or not view_of(p).counts]
     if not (reworded or method.generates):
         return None
-    which = "continuations" if method.generates else f"its versions of a text ({reworded[0].view})"
-    why = f"detection.scope=whole: where the output begins in {which} is not known"
-    return why, f"{why}. Leave the method out, or score whole texts."
+    versions = (
+        "continuations" if method.generates else f"its versions of a text ({reworded[0].view})"
+    )
+    reason = f"detection.scope=whole: where the output begins in {versions} is not known"
+    return reason, f"{reason}. Leave the method out, or score whole texts."
 
 
 def scoped(
     scope: str, texts: Texts, passes: Mapping[Pass, ByText], models: Mapping[str, ModelHandle]
 ) -> tuple[Texts, Mapping[Pass, ByText]]:
-    """The texts cut to the part, by the whole text's SHA-256, and what the passes say of it.
+    """Returns the texts and the statistics of the passes, both restricted to the scope.
 
-    Each text has one output (`check_outputs`).
+    Both keep the SHA-256 of the whole text. Each text must have one output (`check_outputs`).
     """
     if scope == WHOLE:
         return texts, passes
     inputs = {p.model: input_tokens(model_of(p, models).tokenizer(), texts) for p in passes}
-    cut = {p: Part(own, view_of(p), scope, inputs[p.model]) for p, own in passes.items()}
-    return Texts.of(_cut(scope, text) for text in texts), cut
+    scoped_passes = {
+        p: ScopedPass(by_text, view_of(p), scope, inputs[p.model]) for p, by_text in passes.items()
+    }
+    return Texts.of(_cut(scope, text) for text in texts), scoped_passes
 
 
 def check_outputs(scope: str, texts: Sequence[Text]) -> None:
-    """Raise a DataError unless each text has one place where its output begins."""
-    known: dict[str, int] = {}
+    """Raises a DataError unless each text has one known start of its output."""
+    output_starts: dict[str, int] = {}
     for text in texts:
         if text.output_start is None:
             raise DataError(
@@ -102,15 +106,15 @@ def check_outputs(scope: str, texts: Sequence[Text]) -> None:
                 f"{text.example_id!r} is not known. Give rows of `prompt` and `output`, or of "
                 "`text` and `output_start` (its first character's number), or a fine-tuning set."
             )
-        if known.setdefault(text.sha256, text.output_start) != text.output_start:
+        if output_starts.setdefault(text.sha256, text.output_start) != text.output_start:
             raise DataError(
-                f"detection.scope is {scope!r}, but the text {text.example_id!r} is there twice, "
+                f"detection.scope is {scope!r}, but the text {text.example_id!r} occurs twice, "
                 "with different outputs. Leave one of them out."
             )
 
 
 def outputs_of(scope: str, texts: Texts) -> dict[str, str]:
-    """The input that names scores of a part: a hash of where each text's output begins.
+    """Returns the digest that identifies scores of a part: of where each text's output begins.
 
     Raises:
         DataError: see `check_outputs`.
@@ -123,32 +127,37 @@ def outputs_of(scope: str, texts: Texts) -> dict[str, str]:
 
 
 def input_tokens(tokenizer: Any, texts: Sequence[Text]) -> dict[str, tuple[str, int]]:
-    """Each text's id and the number of its tokens before its output, by its SHA-256."""
-    parts = (texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE))
+    """Returns by SHA-256 each text's id and the number of its tokens before its output."""
+    blocks = (texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE))
     return {
         text.sha256: (text.example_id, tokens_before(offsets, text.output_start or 0))
-        for some in parts
-        for text, offsets in zip(some, _offsets(tokenizer, some), strict=True)
+        for block in blocks
+        for text, offsets in zip(block, _offsets(tokenizer, block), strict=True)
     }
 
 
 def tokens_before(offsets: Sequence[tuple[int, int]], character: int) -> int:
-    """How many of a text's first tokens, by their characters, end at or before a character."""
+    """Returns how many tokens at the beginning of a text end at or before a character.
+
+    Args:
+        offsets: the first and the last character, exclusive, of each token.
+        character: the number of the character.
+    """
     return next((n for n, (_, end) in enumerate(offsets) if end > character), len(offsets))
 
 
 def _offsets(tokenizer: Any, texts: Sequence[Text]) -> list[list[tuple[int, int]]]:
     try:
-        read = tokenizer([t.text for t in texts], return_offsets_mapping=True, verbose=False)
+        encoding = tokenizer([t.text for t in texts], return_offsets_mapping=True, verbose=False)
     except NotImplementedError as error:
         raise ConfigError(
             "detection.scope: the model's tokenizer does not say which characters a token has. "
             "Score whole texts."
         ) from error
-    found: list[list[tuple[int, int]]] = read["offset_mapping"]
-    return found
+    offsets: list[list[tuple[int, int]]] = encoding["offset_mapping"]
+    return offsets
 
 
 def _cut(scope: str, text: Text) -> Text:
-    own = text.text[text.output_start :] if scope == OUTPUT else text.text[: text.output_start]
-    return replace(text, text=own)
+    part = text.text[text.output_start :] if scope == OUTPUT else text.text[: text.output_start]
+    return replace(text, text=part)

@@ -1,10 +1,10 @@
-"""The detection stage's artefact, as the later stages open it.
+"""The scores of the detection stage: computing, writing and reading them.
 
 ::
 
     runs/scores/<model>-<hash>/
     ├── config.yaml      the resolved config that first made it
-    ├── scores.parquet   one row an example, method and variant
+    ├── scores.parquet   one row per example, method and variant
     └── manifest.json
 """
 
@@ -33,7 +33,7 @@ from contamination.core.table_files import writing
 from contamination.core.user_files import output_file
 from contamination.data.texts import Text, Texts, release
 from contamination.detection.config import WHOLE, DetectionConfig
-from contamination.detection.flags import impossible, scored_by, unranked
+from contamination.detection.flags import token_count_pass, unranked, zero_probability_flag
 from contamination.detection.methods.base import Method
 from contamination.detection.pass_store import ByText
 from contamination.detection.passes import Example, Pass
@@ -43,7 +43,7 @@ FILE = "scores.parquet"
 HASH = "scores.parquet.sha256"
 INPUTS, SETTINGS = "inputs", "settings"
 RECORDED = {**dict.fromkeys(identity(DetectionConfig()), "unknown"), "scope": WHOLE}
-"""The settings that can change a score, or whether it is ranked; what it means where one lacks."""
+"""The settings that can change a score or its ranking, with their value where none is recorded."""
 COLUMNS = pa.schema(
     [
         ("example_id", pa.string()),
@@ -56,10 +56,10 @@ COLUMNS = pa.schema(
         ("ranked", pa.bool_()),
     ]
 )
-JUDGED = np.dtype([("score", np.float64), ("flag", np.int32), ("ranked", np.bool_)])
-"""A method's judgement of an example; the flag by its number."""
+JUDGEMENT = np.dtype([("score", np.float64), ("flag", np.int32), ("ranked", np.bool_)])
+"""A method's score of an example, the number of its flag, and whether it is ranked."""
 STRINGS = {pa.string(): pd.ArrowDtype(pa.string())}.get
-"""How a part of the table holds its strings: as objects they would take many times as much."""
+"""The types of string columns; Python objects would take many times the memory."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class Scores:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row an example, method and variant.
+        """One row per example, method and variant.
 
-        Columns: example_id, method, variant, checkpoint_step (-1: unknown), default (whether the
-        variant has the method's own hyperparameters), score (higher = member), flag (what is out of
-        the ordinary about the score; empty for most), ranked (whether it may be compared: not where
-        the text is blank or of too few tokens).
+        Columns: example_id, method, variant, checkpoint_step (-1 if unknown), default (whether the
+        variant has the method's default hyperparameters), score (higher means member), flag (a
+        remark on an unusual score; mostly empty), ranked (whether the score may be compared: False
+        if the text is blank or has too few tokens).
 
         Raises:
             ArtifactError: an earlier version wrote it, without one of the columns.
@@ -83,12 +83,12 @@ class Scores:
         return read_table(self.artifact.path / FILE)
 
     def tables(self) -> Iterator[pd.DataFrame]:
-        """The table in parts: one a method and variant."""
+        """Yields the table in parts, one per method and variant."""
         yield from read_tables(self.artifact.path / FILE)
 
 
 def open_scores(path: Path | str) -> Scores:
-    """Open a finished scores folder.
+    """Opens a finished scores folder.
 
     Raises:
         ArtifactError: there is none, or it is unfinished.
@@ -103,50 +103,52 @@ def score_tables(
     step: int,
     min_scored_tokens: int = 1,
 ) -> Iterator[pa.Table]:
-    """Every example's score: a part a method and variant, sorted by them and by example id.
+    """Yields every example's scores, one table per method and variant, sorted by example id.
 
-    The passes are read once, in their own order, all methods together.
+    The passes are read once, in their stored order, for all methods together.
 
     Args:
-        methods: by name and variant.
-        examples: the texts, of any order.
-        passes: for each pass that a method declares, the statistics by the text's SHA-256; one of
-            them is the target's over the text itself (`flags.counting`).
-        step: the optimizer step of the scored checkpoint, -1 where it is unknown.
-        min_scored_tokens: a text of fewer is not ranked.
+        methods: the methods by name and variant.
+        examples: the texts, in any order.
+        passes: the statistics, by the text's SHA-256, of each declared pass and of one that counts
+            the target's scored tokens (`flags.with_token_counts`).
+        step: the optimizer step of the scored checkpoint; -1 if unknown.
+        min_scored_tokens: a text with fewer scored tokens is not ranked.
 
     Raises:
         DataError: a score is not finite.
     """
-    scored = scored_by(passes)
-    found = {key: np.empty(len(examples), JUDGED) for key in sorted(methods)}
-    flags: dict[str, int] = {}  # in words → its number; there are few
+    token_counts = token_count_pass(passes)
+    judgements = {key: np.empty(len(examples), JUDGEMENT) for key in sorted(methods)}
+    flags: dict[str, int] = {}  # the number of each distinct flag
     texts = Texts.of(examples)
-    places = texts.order("sha256")
-    for place, text in zip(places, texts.take(places), strict=True):
-        why_not = unranked(text.text, scored[text.sha256][0].scored_tokens(), min_scored_tokens)
-        for key, column in found.items():
-            score, flag = judged(methods[key], seen(methods[key], text, passes), why_not)
-            column[place] = score, flags.setdefault(flag, len(flags)), not why_not
-    words, order = pa.array([*flags], pa.string()), texts.order("example_id")
+    indices = texts.order("sha256")
+    for index, text in zip(indices, texts.take(indices), strict=True):
+        unranked_reason = unranked(
+            text.text, token_counts[text.sha256][0].scored_tokens(), min_scored_tokens
+        )
+        for key, column in judgements.items():
+            score, flag = judged(methods[key], seen(methods[key], text, passes), unranked_reason)
+            column[index] = score, flags.setdefault(flag, len(flags)), not unranked_reason
+    flag_texts, order = pa.array([*flags], pa.string()), texts.order("example_id")
     ids = texts.take(order).column("example_id").combine_chunks()
-    for (name, variant), column in found.items():
-        own = column[order]
-        _check(name, variant, ids, own["score"])
+    for (name, variant), column in judgements.items():
+        ordered = column[order]
+        _check_finite(name, variant, ids, ordered["score"])
         columns = {
             "example_id": ids,
             "method": pa.repeat(name, len(ids)),
             "variant": pa.repeat(variant, len(ids)),
             "checkpoint_step": pa.repeat(step, len(ids)),
             "default": pa.repeat(methods[name, variant].is_default, len(ids)),
-            "score": pa.array(own["score"]),
-            "flag": words.take(pa.array(own["flag"])),
-            "ranked": pa.array(own["ranked"]),
+            "score": pa.array(ordered["score"]),
+            "flag": flag_texts.take(pa.array(ordered["flag"])),
+            "ranked": pa.array(ordered["ranked"]),
         }
         yield pa.table(columns, COLUMNS)
 
 
-def _check(name: str, variant: str, ids: pa.Array, scores: np.ndarray) -> None:
+def _check_finite(name: str, variant: str, ids: pa.Array, scores: np.ndarray) -> None:
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
         raise DataError(
@@ -156,33 +158,37 @@ def _check(name: str, variant: str, ids: pa.Array, scores: np.ndarray) -> None:
 
 
 def seen(method: Method, text: Text, passes: Mapping[Pass, ByText]) -> Example:
-    """One text as the method sees it: with the passes that it declares, and no others."""
+    """Returns a text as the method sees it, with only the passes that it declares."""
     copies = {wanted: passes[wanted][text.sha256] for wanted in method.passes}
     return Example(text.example_id, text.text, copies)
 
 
-def judged(method: Method, example: Example, why_not: str) -> tuple[float, str]:
-    """The score and its flag, of an example as the method sees it.
+def judged(method: Method, example: Example, unranked_reason: str) -> tuple[float, str]:
+    """Returns the score of an example and its flag.
 
-    `why_not` is why its text is not ranked by any method (`flags.unranked`); empty: it is.
+    Args:
+        method: the method.
+        example: the example as the method sees it (`example_for`).
+        unranked_reason: why the text is not ranked (`flags.reason_unranked`); empty if it is.
     """
-    return method.score(example), why_not or method.flag(example) or impossible(example)
+    flag = unranked_reason or method.flag(example) or zero_probability_flag(example)
+    return method.score(example), flag
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """The table of `scores.parquet`.
+    """Reads the table of `scores.parquet`.
 
     Raises:
         ArtifactError: an earlier version wrote it, without one of the columns.
     """
     with parsing(path):
-        found = pd.read_parquet(path, page_checksum_verification=True)
-        _check_columns(path, found.columns)
-        return found
+        table = pd.read_parquet(path, page_checksum_verification=True)
+        _check_columns(path, table.columns)
+        return table
 
 
-def _check_columns(path: Path, found: Iterable[str]) -> None:
-    missing = [name for name in COLUMNS.names if name not in set(found)]
+def _check_columns(path: Path, columns: Iterable[str]) -> None:
+    missing = [name for name in COLUMNS.names if name not in set(columns)]
     if missing:
         raise ArtifactError(
             f"{path} has no column {', '.join(missing)}: an earlier version wrote it. Score again: "
@@ -191,7 +197,7 @@ def _check_columns(path: Path, found: Iterable[str]) -> None:
 
 
 def read_tables(path: Path) -> Iterator[pd.DataFrame]:
-    """The table in parts, as they were written.
+    """Yields the table in parts, as they were written.
 
     Raises:
         ArtifactError: an earlier version wrote it, without one of the columns.
@@ -202,22 +208,22 @@ def read_tables(path: Path) -> Iterator[pd.DataFrame]:
             _check_columns(path, file.schema_arrow.names)
         for group in range(file.metadata.num_row_groups):
             with parsing(path):
-                part = file.read_row_group(group, use_threads=False)
-                table = part.to_pandas(types_mapper=STRINGS)
+                row_group = file.read_row_group(group, use_threads=False)
+                table = row_group.to_pandas(types_mapper=STRINGS)
             yield table
             release()
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What scores were made of: the artefact's inputs, and the recorded settings (`detection`)."""
+    """What scores were made from: the artefact's inputs, and the recorded `detection` settings."""
 
     inputs: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def origin(artifact: Artifact) -> Origin:
-    """What a finished scores folder was made of."""
+    """Returns what a finished scores folder was made from."""
     with reading(artifact.path):
         recorded = artifact.config().get("detection", {})
         return Origin(artifact.inputs, {n: recorded[n] for n in RECORDED if n in recorded})
@@ -229,57 +235,61 @@ def write_tables(
     made_of: Origin | None = None,
     schema: pa.Schema = COLUMNS,
 ) -> None:
-    """Write `scores.parquet` in parts; the same tables give the same bytes.
+    """Writes `scores.parquet` in parts. Equal tables give equal bytes.
 
-    Where no manifest is going to stand beside it, `made_of` goes into the file itself, and its
-    SHA-256 beside it.
+    Args:
+        path: the file.
+        tables: the parts.
+        made_of: the origin, for a file without a manifest. It is stored in the file's metadata, and
+            the file's SHA-256 in a file next to it.
+        schema: the columns.
     """
-    parts = {} if made_of is None else {INPUTS: made_of.inputs, SETTINGS: made_of.settings}
-    texts = {name: json.dumps(dict(part), sort_keys=True) for name, part in parts.items()}
-    schema = schema.with_metadata(texts or None)
+    origin_parts = {} if made_of is None else {INPUTS: made_of.inputs, SETTINGS: made_of.settings}
+    metadata = {name: json.dumps(dict(v), sort_keys=True) for name, v in origin_parts.items()}
+    schema = schema.with_metadata(metadata or None)
     if made_of is None:
         _write_parts(path, tables, schema)
         return
-    with output_file(path) as part:
-        _write_parts(part, tables, schema)
-        line = _hash_line(part, path.name)
-    with output_file(path.with_name(HASH)) as part:
-        part.write_text(line)
+    with output_file(path) as partial_file:
+        _write_parts(partial_file, tables, schema)
+        line = _hash_line(partial_file, path.name)
+    with output_file(path.with_name(HASH)) as partial_file:
+        partial_file.write_text(line)
 
 
 def _write_parts(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
     with writing(path, schema) as writer:
         for table in tables:
-            whole = table.replace_schema_metadata(schema.metadata)
-            writer.write_table(whole, row_group_size=max(1, len(table)))
+            table = table.replace_schema_metadata(schema.metadata)
+            writer.write_table(table, row_group_size=max(1, len(table)))
             release()
 
 
 def _hash_line(path: Path, name: str) -> str:
-    """The file's hash and name, in one line as `sha256sum` writes it."""
+    """Returns the file's hash and name in one line, as `sha256sum` writes it."""
     return f"{file_digest(path, remembered=False)}  {name}\n"
 
 
 def to_arrow(table: pd.DataFrame, schema: pa.Schema = COLUMNS) -> pa.Table:
-    """The table with a file's own types."""
+    """Converts the table to the types of the file."""
     return pa.Table.from_pandas(table, schema, preserve_index=False)
 
 
 def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:
-    """The table in a scores folder or in one that `out` wrote, and what it was made of.
+    """Reads the table and the origin of scores from a scores folder or one that `out` wrote.
 
     Raises:
         DataError: there is no such file, or it is damaged.
         ArtifactError: an earlier version wrote it.
     """
     if is_complete(folder):
-        found = open_scores(folder)
-        return found.table, origin(found.artifact)
+        scores = open_scores(folder)
+        return scores.table, origin(scores.artifact)
     file = folder / FILE
     if not file.is_file():
         raise DataError(f"scores is {str(folder)!r}: there is no {FILE} in it.")
-    beside = folder / HASH
-    if not beside.is_file() or beside.read_bytes() != _hash_line(file, FILE).encode():
+    hash_file = folder / HASH
+    if not hash_file.is_file() or hash_file.read_bytes() != _hash_line(file, FILE).encode():
         raise DataError(
             f"scores is {str(folder)!r}: its {FILE} is damaged (it is not what {HASH} says). Write "
             "both again by `python -m detection out=…`: the passes are stored, so no model is run."

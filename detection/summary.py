@@ -1,4 +1,7 @@
-"""What a user sees after scoring texts of their own: metrics where labels are known, ranks else."""
+"""The summary after scoring: metrics if the texts are labelled, else the likeliest members.
+
+Also exports the scores with the examples' columns and p-values.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,28 @@ from contamination.data.texts import Text, Texts, clusters_of, release
 from contamination.detection.evaluation import (
     CONFIDENCE,
     METRICS,
-    Group,
+    BenchmarkEstimates,
     Key,
     by_method,
-    evaluated,
+    estimate_groups,
     ranked_texts,
-    tidy,
+    tidy_table,
 )
-from contamination.detection.flags import counted, flagged, said, together
+from contamination.detection.flags import (
+    counted,
+    describe_contamination,
+    merge_flag_counts,
+    said,
+)
 from contamination.detection.scores import COLUMNS, FILE, Scores, origin, to_arrow, write_tables
 
 SHOWN = 5
 
 
-def ranked(table: pd.DataFrame) -> pd.DataFrame:
-    """The scores with each text's rank by its method and variant; 1 is the likeliest member.
+def with_ranks(table: pd.DataFrame) -> pd.DataFrame:
+    """Adds each text's rank within its method and variant; 1 is the likeliest member.
 
-    What is not ranked has none (<NA>).
+    The rank of a text that is not ranked is <NA>.
     """
     scores = table["score"].where(table["ranked"])
     rank = scores.groupby([table["method"], table["variant"]]).rank(ascending=False, method="min")
@@ -50,19 +58,22 @@ def summary(
     results: Path | None = None,
     notes: Sequence[str] = (),
 ) -> str:
-    """A table of metrics with intervals where there are both kinds, else the likeliest members.
+    """Summarises the scores of the ranked texts.
+
+    With members and non-members this is a table of metrics with intervals, otherwise a list of the
+    likeliest members.
 
     Args:
-        scores: example_id, method, variant, score, flag, ranked; or what reads them in parts, each
-            a method and variant's rows on all texts.
-        examples: the texts, with labels where they are known.
-        blind: add the blind baseline, which takes texts that were drawn one by one: pieces of one
-            text give each other away.
-        results: a file that gets the table's numbers as JSON (`tidy`), with all notes.
-        notes: what is said of the texts before.
+        scores: columns example_id, method, variant, score, flag and ranked; or a function that
+            reads them in parts, each with one method and variant's rows on all texts.
+        examples: the texts, with labels if known.
+        blind: whether to add the blind baseline. It assumes texts that were sampled one by one;
+            pieces of one text reveal each other's label.
+        results: a JSON file for the table's numbers (`tidy_table`) and all notes, or None.
+        notes: notes on the texts, printed first.
 
     Returns:
-        That of the ranked texts, below what is out of the ordinary about the scores.
+        The notes and flags, followed by the summary.
     """
 
     def read() -> Iterable[pd.DataFrame]:
@@ -70,64 +81,67 @@ def summary(
 
     texts = ranked_texts(examples, next(iter(read())))
     release()
-    notes = [*notes, *said(together(map(counted, read()))), *flagged(texts)]
+    flag_notes = said(merge_flag_counts(map(counted, read())))
+    notes = [*notes, *flag_notes, *describe_contamination(texts)]
     release()
     is_labelled = {True, False} <= set(texts.column("label").unique().to_pylist())
-    groups = evaluated(lambda: by_method(read()), texts, blind) if is_labelled else []
-    shown = [_shown(group, len(groups)) for group in groups]
+    groups = estimate_groups(lambda: by_method(read()), texts, blind) if is_labelled else []
+    blocks = [_estimates_text(group, len(groups)) for group in groups]
     if results is not None:
-        _write(results, groups, notes)
+        _write_results(results, groups, notes)
     if not groups:
-        shown = ["\n".join(_likeliest(by_method(read()), texts))]
-    return "".join(f"{line}\n" for line in notes) + "\n\n".join(shown)
+        blocks = ["\n".join(_likeliest(by_method(read()), texts))]
+    return "".join(f"{line}\n" for line in notes) + "\n\n".join(blocks)
 
 
-def _write(path: Path, groups: Sequence[Group], notes: Sequence[str]) -> None:
-    """The metrics of all groups, and what is said of the texts and scores, as JSON."""
-    said_of = [note for group in groups for note in group.notes]
-    write_rows(path, tidy(groups), [*notes, *said_of])
+def _write_results(path: Path, groups: Sequence[BenchmarkEstimates], notes: Sequence[str]) -> None:
+    group_notes = [note for group in groups for note in group.notes]
+    write_rows(path, tidy_table(groups), [*notes, *group_notes])
 
 
 def write_rows(path: Path, results: pd.DataFrame, notes: Sequence[str]) -> None:
-    """The results' rows and what is said of them, as JSON."""
+    """Writes the rows of the results and the notes as JSON."""
     rows = json.loads(results.to_json(orient="records", double_precision=15))
     with output_file(path) as part:
         part.write_text(json.dumps({"notes": [*notes], "results": rows}, indent=1) + "\n")
 
 
-def _shown(group: Group, groups: int) -> str:
-    """A group's table under a line that names it."""
+def _estimates_text(group: BenchmarkEstimates, groups: int) -> str:
+    """Returns a group's table below a heading."""
     name = group.name or ("of no benchmark" if groups > 1 else "texts")
     if group.name == ALL:
         name = f"{ALL}, the mean over {groups - 2} benchmarks"
     if group.needs:
         return f"{name}: needs {group.needs}"
-    head, found = f"{name}: {group.members} members, {group.nonmembers} non-members", group.found
-    head += group.of_clusters
-    if not found:
-        return f"{head}: no metric without both"
-    rows = [[*method, *(figure(line[m.name]) for m in METRICS)] for method, line in found.items()]
+    sizes = f"{group.members} members, {group.nonmembers} non-members{group.of_clusters}"
+    heading = f"{name}: {sizes}"
+    if not group.estimates:
+        return f"{heading}: no metric without both"
+    rows = [
+        [*method, *(figure(by_metric[m.name]) for m in METRICS)]
+        for method, by_metric in group.estimates.items()
+    ]
     table = fit(["method", "variant", *(m.title for m in METRICS)], rows)
-    return "\n".join([f"{head} (95% intervals)", *group.notes, *table.lines(left=2)])
+    return "\n".join([f"{heading} (95% intervals)", *group.notes, *table.lines(left=2)])
 
 
-def figure(found: Estimate) -> str:
-    """The value with its 95% interval, or what the examples lack to carry it."""
-    if found.needs:
-        return f"needs {found.needs}"
-    low, high = interval(found, CONFIDENCE)
-    return f"{found.value:.3f} [{low:.3f}, {high:.3f}]"
+def figure(estimate: Estimate) -> str:
+    """Formats the value with its 95% interval, or says what is missing for an estimate."""
+    if estimate.needs:
+        return f"needs {estimate.needs}"
+    low, high = interval(estimate, CONFIDENCE)
+    return f"{estimate.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _likeliest(scores_of: Iterable[tuple[Key, pd.DataFrame]], examples: Texts) -> Iterator[str]:
-    """The first few by each method: without labels nothing can be said of how good they are."""
+    """Yields a list of the highest-scoring texts per method, for texts without labels."""
     ids = examples.column("example_id")
     unknown = examples.column("label").unique().to_pylist() == [None]
-    known = "" if unknown else " of both kinds, so no metric and no blind row"
-    yield f"{len(examples)} texts without labels{known}; the likeliest members by each method:"
+    both_kinds = "" if unknown else " of both kinds, so no metric and no blind row"
+    yield f"{len(examples)} texts without labels{both_kinds}; the likeliest members by each method:"
     for (method, variant), scores in scores_of:
         yield f"{method} {variant}".strip()
-        for row in ranked(scores.nlargest(SHOWN, "score")).itertuples():
+        for row in with_ranks(scores.nlargest(SHOWN, "score")).itertuples():
             text = examples[pc.index(ids, row.example_id).as_py()].text
             start = " ".join(text.split())[:60]
             yield f"  {row.rank:>4}  {row.score:>12.5g}  {row.example_id:<24} {start}"
@@ -135,7 +149,7 @@ def _likeliest(scores_of: Iterable[tuple[Key, pd.DataFrame]], examples: Texts) -
 
 CSV = "scores.csv"
 CLUSTER = "cluster"
-KNOWN = pa.schema(
+EXAMPLE_COLUMNS = pa.schema(
     [
         ("benchmark", pa.string()),
         ("label", pa.bool_()),
@@ -144,31 +158,35 @@ KNOWN = pa.schema(
         ("p_value", pa.float64()),
     ]
 )
-"""What is added to each score; the text too where it is asked for."""
+"""The columns that are added to each score; the text is added only on request."""
 
 
-def export(out: Path, scores: Scores, examples: Sequence[Text], texts: bool = False) -> None:
-    """Write `scores.parquet` and `scores.csv`, each method's rows in the order of the examples."""
-    own = described(examples, texts)
+def write_exports(out: Path, scores: Scores, examples: Sequence[Text], texts: bool = False) -> None:
+    """Writes `scores.parquet` and `scores.csv`, each method's rows in the order of the examples.
+
+    `texts` adds the column text.
+    """
+    columns = example_columns(examples, texts)
 
     def tables() -> Iterator[pd.DataFrame]:
-        return (exported(table, own) for table in scores.tables())
+        return (with_example_columns(table, columns) for table in scores.tables())
 
     out.mkdir(parents=True, exist_ok=True)
-    schema = pa.schema([*COLUMNS, *KNOWN, *([("text", pa.string())] if texts else [])])
+    schema = pa.schema([*COLUMNS, *EXAMPLE_COLUMNS, *([("text", pa.string())] if texts else [])])
     parts = (to_arrow(table, schema) for table in tables())
     write_tables(out / FILE, parts, origin(scores.artifact), schema)
     with output_file(out / CSV) as part:
         for number, table in enumerate(tables()):
-            write_csv(part, ranked(table), more=number > 0)
+            write_csv(part, with_ranks(table), more=number > 0)
 
 
-def described(examples: Sequence[Text], texts: bool = False) -> pd.DataFrame:
-    """By example_id, in the order of the examples: columns of KNOWN, and perhaps text.
+def example_columns(examples: Sequence[Text], texts: bool = False) -> pd.DataFrame:
+    """Returns EXAMPLE_COLUMNS without the p-value, and optionally text, indexed by example_id.
 
-    Where texts are pieces of something, also `cluster`, a number for each.
+    The order is that of the examples. Texts with clusters also have the number of theirs in
+    `cluster`.
     """
-    names = [name for name in KNOWN.names if name != "p_value"]
+    names = [name for name in EXAMPLE_COLUMNS.names if name != "p_value"]
     rows = {name: [getattr(e, name) for e in examples] for name in names}
     if texts:
         rows["text"] = [e.text for e in examples]
@@ -179,30 +197,35 @@ def described(examples: Sequence[Text], texts: bool = False) -> pd.DataFrame:
     return table.astype({"label": "boolean"})
 
 
-def exported(table: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
-    """One method and variant's scores in the order of `own`, with its columns and a p-value."""
-    joined = table.set_index("example_id").loc[own.index].join(own)
+def with_example_columns(table: pd.DataFrame, columns: pd.DataFrame) -> pd.DataFrame:
+    """Adds the examples' columns and a p-value to one method's scores, in the examples' order."""
+    joined = table.set_index("example_id").loc[columns.index].join(columns)
     joined["p_value"] = p_values(joined)
     joined = joined.drop(columns=CLUSTER, errors="ignore")
     return joined.rename_axis("example_id").reset_index()
 
 
 def p_values(table: pd.DataFrame) -> pd.Series[float]:
-    """Of each ranked text against its benchmark's ranked non-members; NaN where there are none.
+    """Returns the p-value of each ranked text against its benchmark's ranked non-members.
 
-    A non-member is compared with the others, a piece with what is of no piece of the same. See
+    A non-member is compared with the other non-members, outside its own cluster. See
     `conformal_p_values` and `clustered_p_values` in `core.statistics.significance`.
 
     Args:
-        table: benchmark, label, ranked and score; `cluster` where texts are pieces.
+        table: columns benchmark, label, ranked and score; `cluster` if the texts have clusters.
+
+    Returns:
+        The p-values; NaN for texts that are not ranked or have no non-members to compare with.
     """
-    found = pd.Series(np.nan, table.index)
+    p_value = pd.Series(np.nan, table.index)
     for _, rows in table[table["ranked"].astype(bool)].groupby("benchmark"):
         is_null = rows["label"].eq(False).fillna(False).to_numpy(bool)
         values = rows["score"].to_numpy()
         if is_null.any() and CLUSTER in rows:
-            of = rows[CLUSTER].to_numpy(np.intp)
-            found[rows.index] = clustered_p_values(values, of, values[is_null], of[is_null])
+            clusters = rows[CLUSTER].to_numpy(np.intp)
+            p_value[rows.index] = clustered_p_values(
+                values, clusters, values[is_null], clusters[is_null]
+            )
         elif is_null.any():
-            found[rows.index] = conformal_p_values(values, values[is_null], is_null)
-    return found
+            p_value[rows.index] = conformal_p_values(values, values[is_null], is_null)
+    return p_value

@@ -1,7 +1,7 @@
-"""Thresholds: chosen on a calibration split, saved, applied to new texts, and how stable they are.
+"""Thresholds: choosing them on a calibration split, evaluating and applying them.
 
-A text is called a member when its score reaches the threshold. The calibration split is drawn by
-the texts' ids and is disjoint from the texts that the threshold is judged on.
+A text is called a member if its score reaches the threshold. The calibration split depends on the
+texts' ids only and is disjoint from the evaluation split.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contamination.core.statistics.estimates import estimate, interval
 from contamination.core.statistics.metrics import AUROC, most_false_alarms
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
 from contamination.data.texts import Text, clusters_of, sides
-from contamination.detection.evaluation import CONFIDENCE, DRAWS, split
+from contamination.detection.evaluation import CONFIDENCE, DRAWS, split_scores
 
 Sides = tuple[Scores, Scores]
 """The scores of the members, and of the non-members."""
@@ -31,17 +31,17 @@ SUBSET_DRAWS = 20
 
 @dataclass(frozen=True)
 class Threshold:
-    """One method's threshold and how good it is on texts that it was not chosen on.
+    """One method's threshold, and its quality on texts that it was not chosen on.
 
     Attributes:
         value: texts with at least this score are called members.
-        accuracy, f1, tpr, fpr: on the evaluation split.
-        stability: standard deviation of the value over random subsets of the calibration split
-            (10%, 20%, … 50% of it, some of each), after Ye et al. 2024, table 3, in the score's
-            units; `stability_relative` in standard deviations of the calibration scores.
+        accuracy, f1, tpr, fpr: measured on the evaluation split.
+        stability: the standard deviation of the value over random subsets of the calibration split
+            (10%, 20%, … 50% of it, several of each size), after Ye et al. 2024, table 3, in the
+            score's units; `stability_relative` is in standard deviations of the calibration scores.
         auroc, auroc_low, auroc_high: on the evaluation split, with its 95% bootstrap interval.
         null: the scores of the calibration split's non-members, ascending; for p-values.
-        null_clusters: a number for the cluster of each of these; empty: they have none.
+        null_clusters: the number of the cluster of each of these; empty if there are no clusters.
     """
 
     method: str
@@ -61,9 +61,9 @@ class Threshold:
     null_clusters: list[int]
 
     def __post_init__(self) -> None:
-        scores, known = len(self.null), len(self.null_clusters)
-        if known not in (0, scores):
-            raise ValueError(f"{self.name} has null_clusters for {known} of its {scores} null")
+        scores, clusters = len(self.null), len(self.null_clusters)
+        if clusters not in (0, scores):
+            raise ValueError(f"{self.name} has null_clusters for {clusters} of its {scores} null")
 
     @property
     def name(self) -> str:
@@ -72,17 +72,18 @@ class Threshold:
 
 
 def choose(members: Scores, nonmembers: Scores, rule: str, fpr: float = 0.05) -> float:
-    """The threshold that is best on these scores.
+    """Chooses the best threshold on these scores.
 
     Args:
         members: scores of members, shape (M,), M ≥ 1.
         nonmembers: scores of non-members, shape (N,), N ≥ 1.
-        rule: `accuracy` (balanced over the two kinds), `f1` (of calling members), or `fpr` (the
-            lowest threshold whose false-positive rate does not exceed `fpr`).
-        fpr: the false-positive rate of the rule `fpr`.
+        rule: `accuracy` (balanced over members and non-members), `f1` (with members as the positive
+            class), or `fpr` (the lowest threshold whose false-positive rate is at most `fpr`).
+        fpr: the false-positive rate for the rule `fpr`.
 
     Returns:
-        The middle between two neighbouring scores, so that rounding can't move a text across it.
+        A value midway between two neighbouring scores, so that rounding cannot move a text across
+        it.
     """
     require(rule in RULES, "rule", rule, f"choose from {', '.join(RULES)}.")
     require(0 <= fpr < 1, "fpr", fpr, "give a rate from 0 to below 1.")
@@ -105,13 +106,13 @@ def calibrate(
     share: float = 0.5,
     seed: int = 0,
 ) -> list[Threshold]:
-    """A threshold for each method and variant, chosen on one split and judged on the other.
+    """Chooses a threshold for each method and variant on one split, and evaluates it on the other.
 
     Raises:
         DataError: a split lacks members or non-members, or clusters of them.
     """
-    fit, judge = halves(table, examples, share, seed)
-    for name, texts in (("calibration", fit), ("evaluation", judge)):
+    calibration, evaluation = halves(table, examples, share, seed)
+    for name, texts in (("calibration", calibration), ("evaluation", evaluation)):
         labels = {e.label for e in texts}
         if not {True, False} <= labels:
             raise DataError(
@@ -119,9 +120,9 @@ def calibrate(
                 "more labelled texts, or another share or seed."
             )
     table = table[table["ranked"]]
-    drawn = _drawn(judge, seed)
+    resamples = _resamples(evaluation, seed)
     return [
-        _calibrate(key, scores, (fit, judge), drawn, rule, fpr, seed)
+        _calibrate(key, scores, (calibration, evaluation), resamples, rule, fpr, seed)
         for key, scores in table.groupby(["method", "variant"], sort=False)
     ]
 
@@ -129,138 +130,142 @@ def calibrate(
 def halves(
     table: pd.DataFrame, examples: Sequence[Text], share: float, seed: int
 ) -> tuple[list[Text], list[Text]]:
-    """The labelled texts that thresholds are chosen on, and those that they are judged on.
+    """Divides the labelled, ranked texts into a calibration and an evaluation split.
 
-    A text is in the first with probability `share`, by its id; pieces of one thing go together, by
-    its name. One that is not ranked is in none.
+    A text is in the calibration split with probability `share`, depending on its id, or on its
+    cluster's name if it has a cluster: clusters are not divided.
     """
     require(0 < share < 1, "share", share, "give the calibration split's share, such as 0.5.")
     ranked = set(table["example_id"][table["ranked"]])
-    known = [e for e in examples if e.label is not None and e.example_id in ranked]
-    chosen = {e.example_id: unit_hash(f"{seed} {e.cluster or e.example_id}") < share for e in known}
-    fit = [e for e in known if chosen[e.example_id]]
-    return fit, [e for e in known if not chosen[e.example_id]]
+    labelled = [e for e in examples if e.label is not None and e.example_id in ranked]
+    is_calibration = {
+        e.example_id: unit_hash(f"{seed} {e.cluster or e.example_id}") < share for e in labelled
+    }
+    calibration = [e for e in labelled if is_calibration[e.example_id]]
+    return calibration, [e for e in labelled if not is_calibration[e.example_id]]
 
 
 def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
-    """The scores with `member`, whether they reach their method's threshold, and `p_value`.
+    """Adds `member`, whether a score reaches its method's threshold, and `p_value`.
 
-    A text that is not ranked has neither (<NA>).
+    Both are missing (<NA>, NaN) for a text that is not ranked.
 
     Raises:
         DataError: a method or variant has no threshold.
     """
-    known = {(t.method, t.variant): t for t in thresholds}
+    thresholds_by_method = {(t.method, t.variant): t for t in thresholds}
     decided = table.assign(member=pd.NA, p_value=np.nan).astype({"member": "boolean"})
     for key, rows in table[table["ranked"]].groupby(["method", "variant"], sort=False):
-        if key not in known:
+        if key not in thresholds_by_method:
             names = ", ".join(t.name for t in thresholds)
             raise DataError(
                 f"{' '.join(key)}: the file has no threshold for it, only for {names}. Score with "
                 "the same methods as were calibrated."
             )
         scores = rows["score"].to_numpy()
-        decided.loc[rows.index, "member"] = scores >= known[key].value
-        decided.loc[rows.index, "p_value"] = _p_values(scores, known[key])
+        decided.loc[rows.index, "member"] = scores >= thresholds_by_method[key].value
+        decided.loc[rows.index, "p_value"] = _p_values(scores, thresholds_by_method[key])
     return decided
 
 
-def _p_values(scores: Scores, one: Threshold) -> Scores:
-    """Of texts that are of none of the calibration's clusters."""
-    null = np.array(one.null)
-    if not one.null_clusters:
+def _p_values(scores: Scores, threshold: Threshold) -> Scores:
+    """Returns the p-values of texts that belong to none of the calibration split's clusters."""
+    null = np.array(threshold.null)
+    if not threshold.null_clusters:
         return conformal_p_values(scores, null)
-    clusters = np.unique(one.null_clusters, return_inverse=True)[1]
-    other = np.full(len(scores), clusters.max() + 1)
-    return clustered_p_values(scores, other, null, clusters)
+    clusters = np.unique(threshold.null_clusters, return_inverse=True)[1]
+    no_cluster = np.full(len(scores), clusters.max() + 1)
+    return clustered_p_values(scores, no_cluster, null, clusters)
 
 
 def _calibrate(
     key: tuple[str, str],
     scores: pd.DataFrame,
     texts: tuple[Sequence[Text], Sequence[Text]],
-    drawn: Resample | Clustered,
+    resamples: Resample | Clustered,
     rule: str,
     fpr: float,
     seed: int,
 ) -> Threshold:
-    fit, judge = (split(scores, own) for own in texts)
-    value = choose(*fit, rule, fpr)
-    stability = _stability(fit, rule, fpr, seed)
-    order, clusters = np.argsort(fit[1], kind="stable"), _sides(texts[0])
+    calibration, evaluation = (split_scores(scores, side_texts) for side_texts in texts)
+    value = choose(*calibration, rule, fpr)
+    stability = _stability(calibration, rule, fpr, seed)
+    order, clusters = np.argsort(calibration[1], kind="stable"), _sides(texts[0])
     null_clusters = [] if clusters is None else clusters[1][order].tolist()
-    rates, area = _rates(value, *judge), _auroc(judge, drawn)
-    null = fit[1][order].tolist()
-    return Threshold(*key, rule, value, *rates, *stability, *area, null, null_clusters)
+    rates, auroc = _rates(value, *evaluation), _auroc(evaluation, resamples)
+    null = calibration[1][order].tolist()
+    return Threshold(*key, rule, value, *rates, *stability, *auroc, null, null_clusters)
 
 
 def _sides(texts: Sequence[Text]) -> tuple[Clusters, Clusters] | None:
-    """The clusters of the labelled texts' members, and of their non-members."""
+    """Returns the clusters of the members and of the non-members, or None if there are none."""
     clusters = clusters_of(texts)
     return None if clusters is None else sides(clusters, np.array([e.label for e in texts], bool))
 
 
-def _drawn(judge: Sequence[Text], seed: int) -> Resample | Clustered:
-    """The evaluation split's resamples.
+def _resamples(evaluation: Sequence[Text], seed: int) -> Resample | Clustered:
+    """Resamples the evaluation split.
 
     Raises:
-        DataError: the texts of a side are all of one cluster.
+        DataError: the members or the non-members belong to too few clusters.
     """
-    clusters, seed = _sides(judge), derive(seed, "threshold AUROC")
+    clusters, seed = _sides(evaluation), derive(seed, "threshold AUROC")
     if clusters is None:
-        members = sum(e.label is True for e in judge)
-        return resample(members, len(judge) - members, DRAWS, seed)
-    found = Clustered.of(*clusters, DRAWS, seed)
-    if min(found.members, found.nonmembers) < LEAST:
+        members = sum(e.label is True for e in evaluation)
+        return resample(members, len(evaluation) - members, DRAWS, seed)
+    clustered = Clustered.of(*clusters, DRAWS, seed)
+    if min(clustered.members, clustered.nonmembers) < LEAST:
         raise DataError(
-            f"the evaluation split has {found.members} clusters of members and {found.nonmembers} "
-            f"of non-members, and {LEAST} of each are the fewest that show how much they differ: "
-            "give texts of more clusters, or another share or seed."
+            f"the evaluation split has {clustered.members} clusters of members and "
+            f"{clustered.nonmembers} of non-members, and at least {LEAST} of each are needed to "
+            "estimate how much they differ: give texts of more clusters, or another share or seed."
         )
-    return found
+    return clustered
 
 
 def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, float, float, float]:
-    """Accuracy, F1, TPR and FPR of the threshold."""
+    """Returns the accuracy, F1, TPR and FPR of the threshold."""
     tpr, fpr = (float((scores >= value).mean()) for scores in (members, nonmembers))
     f1 = float(_f1(np.array(tpr), np.array(fpr), len(members), len(nonmembers)))
     return (tpr + 1 - fpr) / 2, f1, tpr, fpr
 
 
-def _auroc(judge: Sides, drawn: Resample | Clustered) -> tuple[float, float, float]:
-    """AUROC on the evaluation split, with its interval."""
-    if isinstance(drawn, Clustered):
-        found = drawn.estimate(*judge, [AUROC])[AUROC.name]
+def _auroc(evaluation: Sides, resamples: Resample | Clustered) -> tuple[float, float, float]:
+    """Returns the AUROC on the evaluation split and the ends of its interval."""
+    if isinstance(resamples, Clustered):
+        auroc = resamples.estimate(*evaluation, [AUROC])[AUROC.name]
     else:
-        found = estimate(*judge, drawn, [AUROC])[AUROC.name]
-    return found.value, *interval(found, CONFIDENCE)
+        auroc = estimate(*evaluation, resamples, [AUROC])[AUROC.name]
+    return auroc.value, *interval(auroc, CONFIDENCE)
 
 
-def _stability(fit: Sides, rule: str, fpr: float, seed: int) -> tuple[float, float]:
-    """How much the threshold varies, in the score's units and in those of the scores' spread."""
+def _stability(calibration: Sides, rule: str, fpr: float, seed: int) -> tuple[float, float]:
+    """Returns the threshold's standard deviation, absolute and relative to that of the scores."""
     rng = np.random.default_rng(derive(seed, "threshold subsets"))
-    found = []
+    thresholds = []
     for share in SUBSETS:
         for _ in range(SUBSET_DRAWS):
-            parts = [rng.choice(s, max(1, int(share * len(s))), replace=False) for s in fit]
-            found.append(choose(parts[0], parts[1], rule, fpr))
-    spread = float(np.std(found))
-    return spread, spread / (float(np.concatenate(fit).std()) or 1.0)
+            subset = [
+                rng.choice(s, max(1, int(share * len(s))), replace=False) for s in calibration
+            ]
+            thresholds.append(choose(subset[0], subset[1], rule, fpr))
+    spread = float(np.std(thresholds))
+    return spread, spread / (float(np.concatenate(calibration).std()) or 1.0)
 
 
 def _reaching(scores: Scores, thresholds: Scores) -> Scores:
-    """How many of the scores reach each threshold."""
+    """Returns the number of scores that reach each threshold."""
     return (len(scores) - np.searchsorted(np.sort(scores), thresholds)).astype(np.float64)
 
 
 def _between(scores: Scores) -> Scores:
-    """Every threshold that tells the scores apart differently: below, between and above them."""
+    """Returns a threshold below all scores, one between each two neighbours, and one above all."""
     values = np.unique(scores)
     step = max(1.0, float(np.ptp(values)))
     return np.concatenate([values[:1] - step, (values[1:] + values[:-1]) / 2, values[-1:] + step])
 
 
 def _f1(hits: Scores, alarms: Scores, members: int, nonmembers: int) -> Scores:
-    """F1 from the share of the members, and of the non-members, that reach the threshold."""
-    true = hits * members
-    return 2 * true / (true + alarms * nonmembers + members)
+    """Returns F1 from the true- and false-positive rates."""
+    true_positives = hits * members
+    return 2 * true_positives / (true_positives + alarms * nonmembers + members)

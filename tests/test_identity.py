@@ -213,7 +213,7 @@ def name(monkeypatch):
         "open_prefix",
         lambda path: SimpleNamespace(identity=lambda _: path, digest=path),
     )
-    monkeypatch.setattr(contamination.detection.requirements, "_is_past", lambda *_: False)
+    monkeypatch.setattr(contamination.detection.requirements, "_is_ancestor", lambda *_: False)
     built = cache(
         lambda words: contamination.detection.methods.registry._variants(*json.loads(words))
     )

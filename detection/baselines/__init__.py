@@ -1,1 +1,1 @@
-"""TODO."""
+"""The blind baseline, which never sees a model, and the AUROC after matching on it."""

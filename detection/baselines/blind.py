@@ -1,17 +1,17 @@
 """The blind baseline: can the texts alone tell members from non-members, without any model?
 
-Where they can, a detector's AUROC above 0.5 may show that difference rather than contamination
-(Das et al. 2024; Meeus et al. 2024). Several classifiers are tried (`baselines.classifiers`);
-each text is scored by one that never saw it, chosen without it: of the folds, one is scored, and
-the classifier is chosen by cross-validation within the others and fitted on them.
+If so, a detector's AUROC above 0.5 may show that difference rather than contamination (Das et al.
+2024; Meeus et al. 2024). Each text is scored by a classifier (`baselines.classifiers`) that never
+saw it. For each fold, the classifier is chosen by cross-validation within the other folds and
+fitted on them.
 
-Only texts of one fold are compared: their scores come from one classifier. Its AUROC is then 0.5 on
-average where labels are random, whatever it learnt (between folds, the label of one text pushes the
-score of another away from its own, and the AUROC falls below 0.5).
+Only texts of one fold are compared, because their scores come from one classifier. If labels are
+random, the AUROC is then 0.5 on average. (Across folds it would be below 0.5, because the label of
+one text pushes the scores of others away from it.)
 
-A text's score depends on the labels of the others, so a bootstrap of the scores misses a part of
-the AUROC's variance (about half). All is done again with shuffled labels instead: NULLS times, on
-the same folds. Where labels are random, the real ones are but one more shuffle.
+A text's score depends on the labels of the others, so a bootstrap of the scores would miss about
+half of the AUROC's variance. Instead everything is repeated NULLS times with shuffled labels, on
+the same folds. If labels are random, the real ones are like another shuffle.
 """
 
 from __future__ import annotations
@@ -42,52 +42,58 @@ from contamination.detection.baselines.classifiers import (
 BLIND = "blind"
 FOLDS = 5
 REPEATS = 3
-"""Draws of the folds, over which a text's scores are averaged: one alone moves the AUROC of 200
-texts by 0.036 (a standard deviation)."""
+"""Random divisions into folds, over which a text's scores are averaged. A single one would add a
+standard deviation of 0.036 to the AUROC of 200 texts."""
 NULLS = 100
 """Shuffles of the labels."""
 LEARNERS = 1_000
-"""The most texts that are learnt from: so many tell a difference that matters."""
+"""The maximum number of texts to learn from, enough to detect any difference that matters."""
 LEAST = 10
-"""The fewest members, and non-members, that can be told apart."""
+"""The minimum number of members, and of non-members."""
 
 
 @dataclass(frozen=True)
 class Blind:
-    """Each text's place: the share of its fold's non-members that its score beats (ties: half).
+    """The blind scores of texts, as percentiles among the non-members of their fold.
 
-    `placed` is n × (1 + NULLS). The first column is of the labels as they are. In the others, row i
-    is of the text that had the label of text i, so that any group of rows has its own null.
+    Attributes:
+        placed: each text's percentile, the share of its fold's non-members with a lower score (ties
+            count half), n × (1 + NULLS). The first column uses the real labels. In the others, row
+            i belongs to the text that received the label of text i, so that any subset of rows has
+            its own null.
+        style: predicts other numbers from the texts; None if there is no ridge regression.
     """
 
     placed: Scores
     style: Style | None = None
-    """What the texts predict of other numbers; None: that is not known."""
 
     def estimates(
         self, members: Rows, nonmembers: Rows, wanted: Sequence[Metric], draws: int
     ) -> dict[str, Estimate]:
-        """Every wanted metric (by name) of some rows; AUROC is the mean of the members' places."""
+        """Returns the estimate of each metric, by name, on some rows.
+
+        The AUROC is the mean of the members' percentiles.
+        """
         hits, alarms = self.placed[members].T, self.placed[nonmembers].T
         sizes = len(members), len(nonmembers)
         values = {
             metric: hits.mean(axis=1)
             if metric.name == AUROC.name
-            else np.array([metric.value(*both) for both in zip(hits, alarms, strict=True)])
+            else np.array([metric.value(*pair) for pair in zip(hits, alarms, strict=True)])
             for metric in wanted
         }
         return {metric.name: around_null(values[metric], sizes, metric, draws) for metric in wanted}
 
 
 def warning(value: float, low: float, high: float) -> str | None:
-    """What stands above figures whose texts have this blind AUROC and interval, or None."""
+    """Returns a warning for results on texts with this blind AUROC and interval, or None."""
     if low <= 0.5 <= high:
         return None
     return texts_tell(f"blind AUROC {value:.2f} [{low:.2f}, {high:.2f}]")
 
 
 def texts_tell(measured: str) -> str:
-    """That figures may measure the texts: `measured` is what the blind baseline shows."""
+    """Returns a warning that results may measure the texts; `measured` is the blind result."""
     return (
         f"The texts alone tell members from non-members ({measured}): "
         "these figures may measure the texts, not the model."
@@ -97,13 +103,13 @@ def texts_tell(measured: str) -> str:
 def obstacle(
     texts: Sequence[str], member: NDArray[np.bool_], group: Rows | None = None
 ) -> str | None:
-    """Why there is no blind baseline of these texts (in these groups), or None."""
+    """Returns why there is no blind baseline of these texts (in these groups), or None."""
     if group is not None:
-        of_members, others = (len(set(group[own].tolist())) for own in (member, ~member))
-        if min(of_members, others) < LEAST:
+        of_members, of_nonmembers = (len(set(group[side].tolist())) for side in (member, ~member))
+        if min(of_members, of_nonmembers) < LEAST:
             return (
-                f"{of_members} clusters of members and {others} of non-members are too few for the "
-                f"blind baseline, which takes {LEAST} of each"
+                f"{of_members} clusters of members and {of_nonmembers} of non-members are too few "
+                f"for the blind baseline, which takes {LEAST} of each"
             )
     members, distinct = int(member.sum()), len(set(same_texts(texts)))
     if min(members, len(texts) - members, distinct) >= LEAST:
@@ -123,18 +129,19 @@ def blind_baseline(
     repeats: int = REPEATS,
     shuffles: Sequence[Rows] | NDArray[np.intp] | None = None,
 ) -> Blind:
-    """Score each text by a classifier that never saw it.
+    """Scores each text by a classifier that never saw it.
 
     Args:
-        texts: of one benchmark.
-        member: which of them are members; `obstacle` says of what there is too little.
-        seed: draws the folds and the shuffled labels.
-        folds: 3 or more.
-        group: a number for each text, from 0; those that share it (pieces of one book) stay in
-            one fold, and change labels together. None: equal texts alone do.
-        repeats: draws of the folds; the interval is that of so many.
-        shuffles: NULLS times, whose label each text gets, so that several baselines share them;
-            ignored where texts are equal or in groups. None: drawn here.
+        texts: the texts of one benchmark.
+        member: which of them are members. `blind_obstacle` checks that there are enough.
+        seed: determines the folds and the shuffled labels.
+        folds: the number of folds, 3 or more.
+        group: the number of each text's group, from 0. A group (the pieces of one book) stays in
+            one fold, and its labels are shuffled together. None groups only equal texts.
+        repeats: the number of random divisions into folds.
+        shuffles: whose label each text receives, for each of NULLS shuffles, so that several
+            baselines share them. It is ignored where texts are equal or in groups. None draws
+            the shuffles here.
     """
     rng = np.random.default_rng(derive(seed, "nulls"))
     if group is None:
@@ -147,18 +154,22 @@ def blind_baseline(
     learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
     orders = [_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
     with threadpool_limits(limits=1):  # over such small matrices threads only wait
-        tried = list(classifiers(texts, learners).values())
-        places = [_places(tried, each % folds, learners, member[roles]) for each in orders]
-    placed = np.empty(roles.shape)
-    np.put_along_axis(placed, roles, np.mean(places, axis=0), axis=0)
-    kernels = [each.kernel for each in tried if isinstance(each, Ridge)]
+        candidates = list(classifiers(texts, learners).values())
+        percentiles_by_order = [
+            _percentiles(candidates, order % folds, learners, member[roles]) for order in orders
+        ]
+    percentiles = np.empty(roles.shape)
+    np.put_along_axis(percentiles, roles, np.mean(percentiles_by_order, axis=0), axis=0)
+    kernels = [candidate.kernel for candidate in candidates if isinstance(candidate, Ridge)]
     if not kernels:
-        return Blind(placed)
-    return Blind(placed, Style(np.mean(kernels, axis=0), member[roles], learners, orders, folds))
+        return Blind(percentiles)
+    return Blind(
+        percentiles, Style(np.mean(kernels, axis=0), member[roles], learners, orders, folds)
+    )
 
 
 class Baseline(Protocol):
-    """What makes a blind baseline, as `blind_baseline` does."""
+    """A function that computes a blind baseline, as `blind_baseline` does."""
 
     def __call__(
         self,
@@ -171,13 +182,13 @@ class Baseline(Protocol):
         """See `blind_baseline`."""
 
 
-def once() -> Baseline:
-    """A `blind_baseline` that makes each only once: it is the same for all models."""
+def cached_baseline() -> Baseline:
+    """Returns a `blind_baseline` with a cache, because the baseline is the same for all models."""
 
     @cache
-    def made(texts: tuple[str, ...], member: bytes, seed: int, group: bytes | None) -> Blind:
-        known = None if group is None else np.frombuffer(group, np.intp)
-        return blind_baseline(texts, np.frombuffer(member, np.bool_), seed, group=known)
+    def cached(texts: tuple[str, ...], member: bytes, seed: int, group: bytes | None) -> Blind:
+        group_rows = None if group is None else np.frombuffer(group, np.intp)
+        return blind_baseline(texts, np.frombuffer(member, np.bool_), seed, group=group_rows)
 
     def baseline(
         texts: Sequence[str],
@@ -186,47 +197,50 @@ def once() -> Baseline:
         *,
         group: Rows | None = None,
     ) -> Blind:
-        known = None if group is None else group.tobytes()
-        return made(tuple(texts), member.tobytes(), seed, known)
+        group_rows = None if group is None else group.tobytes()
+        return cached(tuple(texts), member.tobytes(), seed, group_rows)
 
     return baseline
 
 
 def same_texts(texts: Sequence[str]) -> Rows:
-    """A number for each text; those that differ in case, white space or punctuation share it.
+    """Numbers the texts so that (nearly) equal texts have the same number.
 
-    So do a text of CHARACTERS letters or more and all that begin with it. They stay in one fold:
-    the label of one would give away (or, at random, belie) the other's.
+    Texts that differ only in case, white space or punctuation are equal. So are a text of at least
+    CHARACTERS letters and all texts that begin with it. Equal texts must stay in one fold, because
+    the label of one would reveal (or, if labels are random, contradict) the other's.
     """
     letters = ["".join(filter(str.isalnum, text.casefold())) or text for text in texts]
     beginning, first = {}, ""
-    for own in sorted({*letters}):  # what begins with a text follows it at once
-        if len(first) < CHARACTERS or not own.startswith(first):
-            first = own
-        beginning[own] = first
-    found: Rows = np.unique([beginning[own] for own in letters], return_inverse=True)[1]
-    return found
+    for text_letters in sorted({*letters}):  # texts that begin with a text follow it directly
+        if len(first) < CHARACTERS or not text_letters.startswith(first):
+            first = text_letters
+        beginning[text_letters] = first
+    numbers: Rows = np.unique(
+        [beginning[text_letters] for text_letters in letters], return_inverse=True
+    )[1]
+    return numbers
 
 
 def shuffled(group: Rows, rng: np.random.Generator) -> Rows:
-    """Whose label each text gets: groups of one size change places, and texts within each group."""
+    """Returns whose label each text gets; groups of one size swap, and texts within each group."""
     role = np.empty(len(group), np.intp)
     size = np.bincount(group)[group]
-    for each in np.unique(size):
-        rows = np.flatnonzero(size == each)
-        table = rows[np.argsort(group[rows], kind="stable")].reshape(-1, each)
+    for group_size in np.unique(size):
+        rows = np.flatnonzero(size == group_size)
+        table = rows[np.argsort(group[rows], kind="stable")].reshape(-1, group_size)
         role[table] = rng.permuted(rng.permutation(table), axis=1)
     return role
 
 
 def shuffled_whole(group: Rows, member: NDArray[np.bool_], rng: np.random.Generator) -> Rows:
-    """Whose label each text gets: groups of any size get one label, but for one that gets both.
+    """Returns whose label each text gets, where each group of any size gets a single label.
 
-    Groups in a random order get the members' labels until there are none left. One that has both
-    labels counts as two.
+    Groups in a random order get the members' labels until none are left, so that one group may get
+    both labels. A group that has both labels counts as two.
     """
-    own = np.unique(2 * group + member, return_inverse=True)[1]
-    givers, takers = (rng.permutation(own.max() + 1)[own] for _ in range(2))
+    label_group = np.unique(2 * group + member, return_inverse=True)[1]
+    givers, takers = (rng.permutation(label_group.max() + 1)[label_group] for _ in range(2))
     within = rng.permutation(len(group))
     role = np.empty(len(group), np.intp)
     role[np.lexsort((within, takers))] = np.lexsort((within, givers, ~member))
@@ -237,45 +251,48 @@ def _order(number: int, seed: int, purpose: object) -> Rows:
     return np.random.default_rng(derive(seed, purpose)).permutation(number)
 
 
-def _places(
-    tried: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
+def _percentiles(
+    candidates: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
 ) -> Scores:
-    """Of each text under each labeling, its place in its fold by the classifier chosen (n × P)."""
-    known = member[learners].astype(np.float64)
-    choice = _inner_aurocs(tried, fold, learners, member).argmax(axis=1)
-    placed = np.empty(member.shape)
+    """Returns each text's percentile in its fold by the chosen classifier, per labeling (n × P)."""
+    labels = member[learners].astype(np.float64)
+    choice = _inner_aurocs(candidates, fold, learners, member).argmax(axis=1)
+    percentiles = np.empty(member.shape)
     for k, best in enumerate(choice):
         train, test = np.flatnonzero(fold[learners] != k), np.flatnonzero(fold == k)
-        for number, classifier in enumerate(tried):
+        for number, classifier in enumerate(candidates):
             chosen = np.flatnonzero(best == number)
             if len(chosen):
-                scores = classifier.scores(train, test, known[:, chosen])
-                placed[np.ix_(test, chosen)] = _places_in_fold(scores, member[np.ix_(test, chosen)])
-    return placed
+                scores = classifier.scores(train, test, labels[:, chosen])
+                places = np.ix_(test, chosen)
+                percentiles[places] = _percentiles_in_fold(scores, member[places])
+    return percentiles
 
 
 def _inner_aurocs(
-    tried: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
+    candidates: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
 ) -> Scores:
-    """For each fold each classifier's AUROC within the others, each held out (folds × C × P).
+    """Returns, per fold, the cross-validated AUROC of C classifiers in the others (folds × C × P).
 
-    A fit that leaves out two folds serves both: of either, the other is the held out one.
+    A fit that leaves out two folds serves both: for either fold, the other is the held-out one.
     """
     folds = fold.max() + 1
-    known = member[learners].astype(np.float64)
-    found = np.zeros((folds, len(tried), member.shape[1]))
+    labels = member[learners].astype(np.float64)
+    aurocs = np.zeros((folds, len(candidates), member.shape[1]))
     for pair in combinations(range(folds), 2):
         train = np.flatnonzero(~np.isin(fold[learners], pair))
         test = [np.flatnonzero(fold == k) for k in pair]
-        for number, classifier in enumerate(tried):
-            scores = np.split(classifier.scores(train, np.concatenate(test), known), [len(test[0])])
+        for number, classifier in enumerate(candidates):
+            scores = np.split(
+                classifier.scores(train, np.concatenate(test), labels), [len(test[0])]
+            )
             for k, rows, values in zip(reversed(pair), test, scores, strict=True):
-                found[k, number] += _aurocs(values, member[rows])
-    return found
+                aurocs[k, number] += _aurocs(values, member[rows])
+    return aurocs
 
 
 def _aurocs(scores: Scores, member: NDArray[np.bool_]) -> Scores:
-    """The AUROC of each column (t × P each); 0.5 where it lacks members or non-members."""
+    """Returns the AUROC of each column (t × P each); 0.5 without members or non-members."""
     from scipy.stats import rankdata
 
     members = member.sum(axis=0)
@@ -284,33 +301,38 @@ def _aurocs(scores: Scores, member: NDArray[np.bool_]) -> Scores:
     return np.where(pairs, won / np.maximum(pairs, 1), 0.5)
 
 
-def _places_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
-    """The share of non-members that each text's score beats, column by column (t × P each).
+def _percentiles_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
+    """Returns the share of non-members with a lower score, column by column (t × P each).
 
-    A tie counts half; without non-members all is 0.5.
+    A tie counts half; without non-members the share is 0.5.
     """
-    placed = np.full(scores.shape, 0.5)
+    percentiles = np.full(scores.shape, 0.5)
     for column, (values, is_member) in enumerate(zip(scores.T, member.T, strict=True)):
-        others = np.sort(values[~is_member])
-        if len(others):
-            below, tied = (np.searchsorted(others, values, side) for side in ("left", "right"))
-            placed[:, column] = (below + tied) / (2 * len(others))
-    return placed
+        nonmember_scores = np.sort(values[~is_member])
+        if len(nonmember_scores):
+            below = np.searchsorted(nonmember_scores, values, "left")
+            below_or_tied = np.searchsorted(nonmember_scores, values, "right")
+            percentiles[:, column] = (below + below_or_tied) / (2 * len(nonmember_scores))
+    return percentiles
 
 
 def around_null(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) -> Estimate:
-    """The estimate of a metric from its value (first) and its null (the rest)."""
+    """Returns the estimate of a metric from its value (first) and its null (the rest)."""
     if needs := metric.needs(*sizes):
         return not_carried(sizes, draws, needs)
     value, null = values[0], values[1:]
     chance = null.mean()
-    room = chance * (1 - chance)  # a rate's variance is as its v (1 - v)
-    scale = np.sqrt(value * (1 - value) / room) if room else 0.0
+    chance_variance = chance * (1 - chance)  # a rate v has a variance proportional to v (1 - v)
+    scale = np.sqrt(value * (1 - value) / chance_variance) if chance_variance else 0.0
     drawn = (value + scale * (null - chance)).clip(0, 1)
     trials = None
     if metric.trials is not None:
-        off = float(np.mean((null - metric.guess) ** 2))
-        sure = metric.guess * (1 - metric.guess)
-        trials = metric.trials(*sizes) if off == 0 else min(metric.trials(*sizes), sure / off)
+        squared_deviation = float(np.mean((null - metric.guess) ** 2))
+        guess_variance = metric.guess * (1 - metric.guess)
+        trials = (
+            metric.trials(*sizes)
+            if squared_deviation == 0
+            else min(metric.trials(*sizes), guess_variance / squared_deviation)
+        )
     steps = (float(value), float(value)) if metric.steps else None
     return Estimate(*sizes, float(value), np.resize(drawn, draws), trials, steps)

@@ -1,8 +1,8 @@
-"""The blind baseline's classifiers: what a text alone may tell, and how it is learnt.
+"""The blind baseline's classifiers: features of texts, and how labels are learnt from them.
 
-After Das et al. (2024): a bag of words, greedily chosen rare n-grams, and dates; beside them
-characters, and the text's form. Case, white space and punctuation count, as they do for a model.
-No feature reads a label. Labels are learnt from in `scores`, many labelings of the texts at once.
+After Das et al. (2024): a bag of words, greedily chosen rare n-grams, and dates; in addition
+characters and the form of the text. Case, white space and punctuation count, as for a model. No
+feature depends on a label; `scores` learns many labelings of the texts at once.
 
 Shapes: n texts, L of them learners (to learn from), P labelings.
 """
@@ -29,19 +29,19 @@ WORD = r"\w+|[^\w\s]|\s{2,}|[^\S ]"
 WORD_GRAMS = (1, 3)
 CHARACTER_GRAMS = (1, 4)
 VISIBLE = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace()}
-"""White space as private characters: scikit-learn makes a run of it one space."""
+"""White space as private characters, because scikit-learn replaces a run of it by one space."""
 
 AT_ONCE = 100
-"""Texts whose n-grams are held one by one before they are counted."""
+"""The number of texts whose n-grams are in memory before they are counted."""
 
 GREEDY = 20
-"""Rare n-grams chosen for members, and as many for non-members; all that tie with the last."""
+"""The number of rare n-grams chosen for members, and for non-members, in addition to ties."""
 OFTEN = 5
-"""Texts that hold an n-gram: those that fewer hold are looked at only where they may be chosen."""
+"""N-grams in fewer texts than this are examined only if they could be chosen."""
 MANY = 0.05
-"""The share of learners from which on a feature is one that many have."""
+"""A feature that a larger share of learners has is multiplied as a dense matrix."""
 RARE = 0.6
-"""The share of texts that may hold an n-gram that counts as rare."""
+"""An n-gram counts as rare if at most this share of texts contains it."""
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 DATE = re.compile(
@@ -49,7 +49,7 @@ DATE = re.compile(
     r"(?<!\d)(1[5-9]\d\d|20\d\d)(?:-(0[1-9]|1[0-2]))?(?!\d)",
     re.IGNORECASE,
 )
-"""A year from 1500 to 2099, with its month where that stands beside it."""
+"""A year from 1500 to 2099, with its month if that is next to it."""
 STEPS = 30
 
 FORMS = (
@@ -57,24 +57,24 @@ FORMS = (
     *(r"\b[A-Z][a-z]", r"\b[A-Z]{2,}\b", *map(re.escape, ".,;:!?'\"()-")),
     *(r"[.!?]\Z", r"\s\Z", r"\w\Z", r"\A[A-Z]"),
 )
-"""What is counted of a text's form."""
+"""The patterns whose matches describe a text's form."""
 
 
 class Classifier(Protocol):
     """Learns labels from some texts and scores others."""
 
     def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
-        """How much each text looks like the members (test × P).
+        """Returns how similar each test text is to the members (test × P).
 
         Args:
-            train: which learners to learn from.
-            test: which texts to score.
+            train: the learners to learn from.
+            test: the texts to score.
             labels: 1 for a member, 0 for a non-member (L × P).
         """
 
 
 def classifiers(texts: Sequence[str], learners: Rows) -> Mapping[str, Classifier]:
-    """All of them, over the same texts. Nothing here depends on a label."""
+    """Returns all classifiers for the texts, by name. Nothing here depends on a label."""
     words = n_grams(texts, learners, token_pattern=WORD, ngram_range=WORD_GRAMS)
     visible = [text.translate(VISIBLE) for text in texts]
     letters = n_grams(visible, learners, analyzer="char", ngram_range=CHARACTER_GRAMS)
@@ -89,25 +89,32 @@ def classifiers(texts: Sequence[str], learners: Rows) -> Mapping[str, Classifier
 
 @dataclass(frozen=True)
 class Ridge:
-    """Ridge regression on the labels, in its dual form: one fit for all labelings."""
+    """Ridge regression on the labels, in its dual form: one fit for all labelings.
+
+    Attributes:
+        kernel: the inner products of the features of texts and learners, n × L.
+        learners: the indices of the learners.
+    """
 
     kernel: Numbers
-    """n × L."""
     learners: Rows
 
     def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
-        """Scores of the test rows by a fit on the training rows; see `Classifier`."""
+        """Returns scores of the test rows by a fit on the training rows; see `Classifier`."""
         from scipy.linalg import solve
 
-        known = labels[train]
+        train_labels = labels[train]
         kernel = self.kernel[np.ix_(self.learners[train], train)] + np.eye(len(train))
-        weights = solve(kernel, known - known.mean(axis=0), assume_a="pos")
-        found: Scores = self.kernel[np.ix_(test, train)] @ weights
-        return found.round(9)  # what is equal but for rounding is a tie
+        weights = solve(kernel, train_labels - train_labels.mean(axis=0), assume_a="pos")
+        scores: Scores = self.kernel[np.ix_(test, train)] @ weights
+        return scores.round(9)  # makes scores that differ only by rounding equal
 
 
 def ridge(features: Any, learners: Rows) -> Ridge:
-    """A ridge regression on features (n × any, sparse or not), centred, of mean square norm 1."""
+    """Makes a ridge regression on features (n × any, possibly sparse), centred and normalised.
+
+    The mean squared norm of the learners' features is 1.
+    """
     from scipy.sparse import issparse
     from sklearn.preprocessing import KernelCenterer
 
@@ -119,81 +126,87 @@ def ridge(features: Any, learners: Rows) -> Ridge:
 
 
 def _product(features: Any, learners: Any) -> Numbers:
-    """Of sparse features (n × any) and the learners' (any × L): many learners' as a dense matrix.
+    """Multiplies sparse features (n × any) by the learners' (any × L).
 
-    A feature that many texts have is a quarter of the work that way.
+    Features that many learners have are multiplied as dense matrices, which takes a quarter of the
+    time.
     """
     many = learners.getnnz(axis=1) > MANY * learners.shape[1]
-    dense, rest = features[:, np.flatnonzero(many)], features[:, np.flatnonzero(~many)]
-    own, found = learners[many].toarray(), np.asarray((rest @ learners[~many]).todense())
-    for start in range(0, found.shape[0], AT_ONCE):
-        found[start : start + AT_ONCE] += dense[start : start + AT_ONCE].toarray() @ own
-    return found
+    frequent, rare = features[:, np.flatnonzero(many)], features[:, np.flatnonzero(~many)]
+    frequent_of_learners = learners[many].toarray()
+    product = np.asarray((rare @ learners[~many]).todense())
+    for start in range(0, product.shape[0], AT_ONCE):
+        block = frequent[start : start + AT_ONCE].toarray()
+        product[start : start + AT_ONCE] += block @ frequent_of_learners
+    return product
 
 
 @dataclass(frozen=True)
 class RareGrams:
-    """The n-grams that tell most, greedily: those with the highest and the lowest ratio of shares.
+    """The most informative n-grams, chosen greedily by the ratio of their shares.
 
-    Das et al. take n-grams by the ratio of the true- to the false-positive rate of "holds it" on
-    the training texts, the best first. Here a text's score is the sum of the logarithms over the
-    chosen n-grams that it holds, and those that tell non-members count as well.
+    Das et al. choose n-grams by the ratio of the true- to the false-positive rate of "contains it"
+    on the training texts, best first. Here a text's score is the sum of the logarithms of the
+    ratios of the chosen n-grams that it contains, including n-grams that indicate non-members.
+
+    Attributes:
+        held: which text contains which n-gram (n × n-grams, sparse, 0 and 1).
+        learners: the indices of the learners.
     """
 
     held: Any
-    """Which text holds which n-gram (n × n-grams, sparse, 0 and 1)."""
     learners: Rows
 
     @classmethod
     def of(cls, counted: Any, learners: Rows) -> RareGrams:
-        """From counts: the n-grams that most texts don't hold."""
+        """Selects the n-grams that most texts do not contain, from their counts."""
         held = (counted > 0).astype(np.float32)
         share = np.asarray(held[learners].mean(axis=0)).ravel()
         return cls(held[:, np.flatnonzero(share <= RARE)].tocsr(), learners)
 
     def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
-        """Scores of the test rows by a fit on the training rows; see `Classifier`."""
-        known, own = self.held[self.learners[train]], labels[train].astype(np.float32)
-        holders = np.asarray(known.sum(axis=0), np.float32).ravel()
-        for least in (OFTEN, 2):  # one text's n-gram tells of no other text
-            often = np.flatnonzero(holders >= least)
-            by_members = known[:, often].T.tocsr() @ own
-            chosen = _extremes(_log_ratio(by_members, holders[often], own), GREEDY)
-            if _beat(chosen, least - 1, own):
+        """Returns scores of the test rows by a fit on the training rows; see `Classifier`."""
+        train_held, train_labels = self.held[self.learners[train]], labels[train].astype(np.float32)
+        holders = np.asarray(train_held.sum(axis=0), np.float32).ravel()
+        for min_holders in (OFTEN, 2):  # an n-gram of a single text says nothing about other texts
+            often = np.flatnonzero(holders >= min_holders)
+            by_members = train_held[:, often].T.tocsr() @ train_labels
+            chosen = _extremes(_log_ratio(by_members, holders[often], train_labels), GREEDY)
+            if _beat_rarer(chosen, min_holders - 1, train_labels):
                 break
         return np.asarray(self.held[test][:, often] @ chosen, np.float64)
 
 
-def _beat(chosen: Any, holders: int, labels: Any) -> bool:
-    """Whether no n-gram of so few holders can have a ratio among the chosen (n-grams × P)."""
+def _beat_rarer(chosen: Any, holders: int, labels: Any) -> bool:
+    """Returns whether no n-gram in `holders` texts could be among `chosen` (n-grams × P)."""
     enough = np.minimum((chosen > 0).sum(axis=0), (chosen < 0).sum(axis=0)) >= GREEDY
     if not enough.all():
         return False
-    least = np.where(chosen > 0, chosen, np.inf).min(axis=0)
-    most = np.where(chosen < 0, chosen, -np.inf).max(axis=0)
-    reach = np.array([[holders], [0]], np.float32) * np.ones_like(labels[:1])  # all, and none
-    highest, lowest = _log_ratio(reach, np.full(2, holders, np.float32), labels)
-    return bool(((least > highest) & (most < lowest)).all())
+    lowest_high = np.where(chosen > 0, chosen, np.inf).min(axis=0)
+    highest_low = np.where(chosen < 0, chosen, -np.inf).max(axis=0)
+    best_counts = np.array([[holders], [0]], np.float32) * np.ones_like(labels[:1])  # all, and none
+    highest, lowest = _log_ratio(best_counts, np.full(2, holders, np.float32), labels)
+    return bool(((lowest_high > highest) & (highest_low < lowest)).all())
 
 
 def _log_ratio(by_members: Any, holders: Any, labels: Any) -> Any:
-    """Log of (share of members that hold it) / (share of non-members), smoothed (n-grams × P).
+    """Returns the smoothed log ratio of the shares of members and of non-members (n-grams × P).
 
-    In whole thousandths: float32 adds them up exactly, in any order.
+    The values are whole thousandths, which float32 adds exactly in any order.
 
     Args:
-        by_members: how many members hold each n-gram (n-grams × P).
-        holders: how many texts do.
+        by_members: the number of members that contain each n-gram (n-grams × P).
+        holders: the number of texts that contain it.
         labels: 1 for a member, 0 for a non-member (texts × P).
     """
     half, members = np.float32(0.5), labels.sum(axis=0)
-    shares = (by_members + half) / (members + 1)
-    others = (holders[:, None] - by_members + half) / (len(labels) - members + 1)
-    return np.rint(1000 * np.log(shares / others))
+    member_shares = (by_members + half) / (members + 1)
+    nonmember_shares = (holders[:, None] - by_members + half) / (len(labels) - members + 1)
+    return np.rint(1000 * np.log(member_shares / nonmember_shares))
 
 
 def _extremes(ratio: Any, number: int) -> Any:
-    """The ratios with all but the `number` highest and lowest of each column set to zero."""
+    """Sets all but the `number` highest and lowest ratios of each column to zero."""
     if len(ratio) <= 2 * number:
         return ratio
     places = number - 1, len(ratio) - number
@@ -202,9 +215,9 @@ def _extremes(ratio: Any, number: int) -> Any:
 
 
 def n_grams(texts: Sequence[str], learners: Rows, **how: Any) -> Any:
-    """How often each text holds each n-gram that two learners have (n × n-grams, sparse).
+    """Counts the n-grams that at least two learners contain, per text (n × n-grams, sparse).
 
-    They are hashed, which needs no vocabulary and can't fail on a text without words.
+    N-grams are hashed, which needs no vocabulary and cannot fail on a text without words.
     """
     from scipy.sparse import csr_matrix, vstack
     from sklearn.feature_extraction.text import HashingVectorizer
@@ -223,10 +236,10 @@ def _tf_idf(counted: Any, learners: Rows) -> Any:
 
 
 def dates(texts: Sequence[str]) -> Numbers:
-    """The latest and the earliest date of each text, as steps: which of some dates they reach."""
-    found = [[_year(match) for match in DATE.finditer(text)] for text in texts]
-    latest = np.array([max(years, default=0.0) for years in found])
-    earliest = np.array([min(years, default=3000.0) for years in found])
+    """Returns the latest and the earliest date of each text, as steps (see `_steps`)."""
+    years_by_text = [[_year(match) for match in DATE.finditer(text)] for text in texts]
+    latest = np.array([max(years, default=0.0) for years in years_by_text])
+    earliest = np.array([min(years, default=3000.0) for years in years_by_text])
     return np.hstack([_steps(latest), _steps(earliest)])
 
 
@@ -237,7 +250,7 @@ def _year(match: re.Match[str]) -> float:
 
 
 def _steps(values: Numbers) -> Numbers:
-    """For each value, which of at most STEPS levels it reaches (n × levels)."""
+    """Returns for each value which of at most STEPS levels it reaches (n × levels)."""
     levels = np.unique(values)[1:]
     if len(levels) > STEPS:
         levels = levels[np.linspace(0, len(levels) - 1, STEPS).astype(int)]
@@ -245,11 +258,11 @@ def _steps(values: Numbers) -> Numbers:
 
 
 def form(texts: Sequence[str]) -> Numbers:
-    """Length and counts of FORMS, absolute (on a log scale) and by length, standardised."""
+    """Returns the standardised length and counts of FORMS, on a log scale and per character."""
     from sklearn.preprocessing import StandardScaler
 
-    found = [[len(re.findall(pattern, text)) for pattern in FORMS] for text in texts]
-    counts = np.array(found, float)
+    rows = [[len(re.findall(pattern, text)) for pattern in FORMS] for text in texts]
+    counts = np.array(rows, float)
     length = np.array([len(text) for text in texts], float)[:, None]
     columns = np.hstack([np.log1p(length), np.log1p(counts), counts / np.maximum(length, 1)])
     standard: Numbers = StandardScaler().fit_transform(columns)
@@ -257,19 +270,19 @@ def form(texts: Sequence[str]) -> Numbers:
 
 
 PENALTY = 0.3
-"""Of the ridge, beside features of mean square norm 1: scores are less noisy than labels."""
+"""The ridge penalty for features of mean squared norm 1. Scores are less noisy than labels."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """The texts as the regression sees them.
+    """Predicts numbers from the texts by ridge regression.
 
     Attributes:
-        kernel: products of their features, n × L.
-        labels: which texts are members, as they are and then shuffled, n × P.
-        learners: the places of the learners among the texts.
-        orders: some random orders of the texts; those that are the same have the same place.
-        folds: of an order's places.
+        kernel: inner products of the features of texts and learners, n × L.
+        labels: which texts are members, with the real labels and then shuffled ones, n × P.
+        learners: the indices of the learners.
+        orders: random orders of the texts; equal texts have the same place.
+        folds: the number of folds, into which an order's places divide the texts.
     """
 
     kernel: Numbers
@@ -280,19 +293,19 @@ class Style:
 
     @cached_property
     def _smoother(self) -> Numbers:
-        """Predictions are this times the learners' numbers (n × L), a constant left out."""
-        found = np.zeros(self.kernel.shape)
+        """The matrix (n × L) that maps the learners' numbers to predictions, up to a constant."""
+        smoother = np.zeros(self.kernel.shape)
         with threadpool_limits(limits=1):
             for fold in (order % self.folds for order in self.orders):
                 for k in range(self.folds):
                     train = np.flatnonzero(fold[self.learners] != k)
                     test = np.flatnonzero(fold == k)
-                    found[np.ix_(test, train)] += self._fit(train, test)
-        mean: Numbers = found / len(self.orders)
+                    smoother[np.ix_(test, train)] += self._fit(train, test)
+        mean: Numbers = smoother / len(self.orders)
         return mean
 
     def _fit(self, train: Rows, test: Rows) -> Numbers:
-        """The hat matrix of a fit, test × train; it takes the mean off the numbers."""
+        """Returns the hat matrix of a fit, test × train, which subtracts the numbers' mean."""
         from scipy.linalg import solve
 
         inner = self.kernel[np.ix_(self.learners[train], train)] + PENALTY * np.eye(len(train))
@@ -301,23 +314,23 @@ class Style:
         return centred
 
     def predicted(self, values: Scores) -> Scores:
-        """Each text's number as the others' predict it (n, or n × P), a constant left out."""
-        found: Scores = self._smoother @ values[self.learners]
-        return found
+        """Predicts each text's number from those of the others (n, or n × P), up to a constant."""
+        predictions: Scores = self._smoother @ values[self.learners]
+        return predictions
 
     def halves(self) -> Iterator[tuple[Style, Numbers]]:
-        """The learners in halves, by each order, twice.
+        """Divides the learners into halves by each order; each half is used once.
 
         Yields:
-            One half as a Style of its own, and what the labels of the other half predict of it
-            (a number a text and labeling).
+            A Style of one half, and the predictions of a fit on the other half's labels (one number
+            per text and labeling).
         """
         for order in self.orders:
             side = order[self.learners] % 2
-            for own in (0, 1):
-                mine, others = np.flatnonzero(side == own), np.flatnonzero(side != own)
-                texts, labels = self.learners[mine], self.labels[self.learners[others]]
-                orders = [each[texts] // 2 for each in self.orders]
-                kernel, places = self.kernel[np.ix_(texts, mine)], np.arange(len(mine))
+            for half in (0, 1):
+                in_half, other_half = np.flatnonzero(side == half), np.flatnonzero(side != half)
+                texts, labels = self.learners[in_half], self.labels[self.learners[other_half]]
+                orders = [texts_order[texts] // 2 for texts_order in self.orders]
+                kernel, places = self.kernel[np.ix_(texts, in_half)], np.arange(len(in_half))
                 inner = Style(kernel, self.labels[texts], places, orders, self.folds)
-                yield inner, self._fit(others, texts) @ labels.astype(np.float64)
+                yield inner, self._fit(other_half, texts) @ labels.astype(np.float64)

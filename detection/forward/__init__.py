@@ -1,1 +1,1 @@
-"""The passes at work: texts become tokens, batches, windows and statistics."""
+"""Running passes: from texts to tokens, batches, windows and statistics."""

@@ -1,4 +1,4 @@
-"""Runs a model over token sequences, in batches, for the statistics of every token."""
+"""Runs a model over token sequences in batches, and returns the statistics of every token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contamination.detection.passes import Copies, TokenStats
 
 S = TypeVar("S", bound=Sized)
 T = TypeVar("T")
-LEAST_PIECE = 64  # tokens: where the memory does not hold these, halving further is no help
+LEAST_PIECE = 64  # tokens; if so few do not fit into memory, halving further does not help
 
 
 def run_sequences(
@@ -27,34 +27,34 @@ def run_sequences(
     batch_tokens: int,
     progress: str | None = None,
 ) -> list[TokenStats]:
-    """The statistics of each sequence, in the given order.
+    """Returns the statistics of each sequence, in the given order.
 
     Args:
         model: the model.
         sequences: token ids, at least 2 each.
-        names: what to call each sequence in an error.
-        batch_tokens: tokens in a batch, padding included; one text may exceed it.
-        progress: the progress bar's title; none without.
+        names: the names of the sequences, for errors.
+        batch_tokens: tokens per batch, including padding; a single text may exceed it.
+        progress: the title of the progress bar; None shows no bar.
 
     Raises:
         DataError: the model's logits for a text are not finite.
-        ConfigError: a text alone does not fit into the device's memory.
+        ConfigError: a single text does not fit into the device's memory.
     """
 
     def score(
-        batch: list[Sequence[int]], called: list[str], _: int, tell: Tell
+        batch: list[Sequence[int]], batch_names: list[str], _: int, tell: Tell
     ) -> list[TokenStats]:
         stats = model.score(batch, tell)
-        check_finite(stats, called)
+        check_finite(stats, batch_names)
         return stats
 
     budget = sys.maxsize if model.batches_itself else batch_tokens
     return run_batches(sequences, names, budget, score, progress)
 
 
-def run_alone(*given: Any, **named: Any) -> list[Copies]:
-    """What `run_sequences` gives for these arguments, as the only copy of each text."""
-    return [(stats,) for stats in run_sequences(*given, **named)]
+def run_alone(*args: Any, **kwargs: Any) -> list[Copies]:
+    """Returns the results of `run_sequences`, each as the only copy of its text."""
+    return [(stats,) for stats in run_sequences(*args, **kwargs)]
 
 
 def run_batches(
@@ -66,47 +66,57 @@ def run_batches(
     *,
     in_pieces: bool = False,
 ) -> list[T]:
-    """What `score` gives for each sequence, in the given order; it gets them longest first.
+    """Returns the result of `score` for each sequence, in the given order.
 
-    `score` makes a result for each from a batch's sequences, their names and the budget; it may
-    `tell` how far it is. Where the device's memory runs out the budget is halved for good;
-    `in_pieces` says whether `score` divides a text as well, to fit in. Other arguments, and the
-    ConfigError, are those of `run_sequences`.
+    Args:
+        sequences: token ids or prompts; the longest are run first.
+        names: see `run_sequences`.
+        batch_tokens: see `run_sequences`. It is halved for the rest of the run whenever the
+            device's memory runs out.
+        score: called with a batch's sequences, their names, the current `batch_tokens`, and `tell`,
+            which reports progress; returns one result per sequence.
+        progress: see `run_sequences`.
+        in_pieces: whether `score` also divides a text to stay within `batch_tokens`.
+
+    Raises:
+        ConfigError: a single text does not fit into the device's memory.
     """
     order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
     results: dict[int, T] = {}
-    shown = {"unit": "text", "disable": progress is None}
-    bar = progress_bar(total=len(order), desc=progress, stage="detect", **shown)
+    bar_options = {"unit": "text", "disable": progress is None}
+    bar = progress_bar(total=len(order), desc=progress, stage="detect", **bar_options)
     with bar:
         while waiting := order[len(results) :]:
             width = len(sequences[waiting[0]])
             batch = waiting[: max(1, batch_tokens // width)]
-            called = [names[i] for i in batch]
+            batch_names = [names[i] for i in batch]
             try:
                 tell = partial(bar.part, len(batch))
-                found = score([sequences[i] for i in batch], called, batch_tokens, tell=tell)
+                batch_results = score(
+                    [sequences[i] for i in batch], batch_names, batch_tokens, tell=tell
+                )
             except torch.cuda.OutOfMemoryError as error:
                 used = batch_tokens if in_pieces else len(batch) * width
                 if used <= (LEAST_PIECE if in_pieces else width):
-                    raise _too_large(called[0], used, in_pieces=in_pieces) from error
+                    raise _too_large(batch_names[0], used, in_pieces=in_pieces) from error
                 batch_tokens = used // 2
                 torch.cuda.empty_cache()
                 continue
-            results.update(zip(batch, found, strict=True))
+            results.update(zip(batch, batch_results, strict=True))
             bar.update(len(batch))
     return [results[i] for i in range(len(sequences))]
 
 
 def _too_large(name: str, tokens: int, *, in_pieces: bool) -> ConfigError:
-    what = f"even in pieces of {tokens} tokens" if in_pieces else "even alone"
+    size = f"even in pieces of {tokens} tokens" if in_pieces else "even alone"
     return ConfigError(
         f"text {name}{'' if in_pieces else f' of {tokens} tokens'} does not fit into the device's "
-        f"memory, {what}. Use detection.dtype=bfloat16, a shorter text, or detection.device=cpu."
+        f"memory, {size}. Use detection.dtype=bfloat16, a shorter text, or detection.device=cpu."
     )
 
 
 def run_groups(keys: Sequence[int], run: Callable[[int, list[int]], Sequence[T]]) -> list[T]:
-    """A result for each place: `run` gives those of all places that have the same key."""
+    """Returns a result per place, where `run` computes those of all places with the same key."""
     results: dict[int, T] = {}
     for key in sorted(set(keys)):
         places = [i for i, other in enumerate(keys) if other == key]
@@ -115,9 +125,9 @@ def run_groups(keys: Sequence[int], run: Callable[[int, list[int]], Sequence[T]]
 
 
 def check_finite(stats: Sequence[TokenStats], names: Sequence[str]) -> None:
-    """Raise a DataError that names the first text with a statistic that is not finite."""
-    for one, name in zip(stats, names, strict=True):
-        if not all(np.isfinite(column).all() for column in vars(one).values()):
+    """Raises a DataError that names the first text with a statistic that is not finite."""
+    for text_stats, name in zip(stats, names, strict=True):
+        if not all(np.isfinite(column).all() for column in vars(text_stats).values()):
             raise DataError(
                 f"text {name}: the model's logits for it are NaN or infinite, so it has no score. "
                 "Check the model's weights, or score with detection.dtype=float32."

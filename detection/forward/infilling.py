@@ -1,9 +1,9 @@
 """The pass of the Infilling Score: a text, and the text after each token's replacement.
 
-The published code runs a forward for each token. Here a text costs the arithmetic of about 1 + m
-forwards, exactly: one for the text, whose keys and values are kept, and one of its length for each
-of the m tokens looked at (see `infill_branches`). Branches that equal the text, where the model's
-first choice is the text's own token, cost nothing.
+The published code runs a forward for each token. Here a text costs as much as about 1 + m forwards
+and the result is exact: one forward for the text, whose keys and values are cached, and the
+equivalent of one for each of the m following tokens (see `run_branches`). Branches that equal the
+text, because the model's first choice is the text's own token, cost nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from contamination.core.errors import DataError
 from contamination.detection.forward.batches import check_finite, run_batches, run_groups
 from contamination.detection.models.base import Tell, tell_nobody
 from contamination.detection.models.causal_lm import CausalLM
-from contamination.detection.passes import NUMBERS, Copies, Parameter, TokenStats
+from contamination.detection.passes import FLOATS, Copies, Parameter, TokenStats
 
 Index = NDArray[np.int64]
 
@@ -36,10 +36,10 @@ class Branches:
     """The query tokens of one text's branches, branch after branch; every array has shape (N,).
 
     Attributes:
-        ids: the token read: x*_p first, then the text's own tokens after p.
-        targets: the text's token that follows, of which the statistics are wanted.
+        ids: the token that is read: first x*_p, then the text's own tokens after p.
+        targets: the text's next token, whose statistics are computed.
         start: p, the place of the branch's replaced token.
-        offset: the token's place less p, from 0.
+        offset: the token's place minus p, from 0.
     """
 
     ids: Index
@@ -55,12 +55,12 @@ class Branches:
 
 
 def make_branches(sequence: Sequence[int], top_id: NDArray[Any], future: int) -> Branches:
-    """The branches of a text that differ from it and are followed by a token.
+    """Returns the branches of a text that differ from it and are followed by a token.
 
     Args:
         sequence: the text's T token ids.
         top_id: x* of the T-1 tokens after the first.
-        future: m, the tokens after p to look at, 1 or more.
+        future: m, the number of tokens after p, 1 or more.
     """
     x, last = np.asarray(sequence, dtype=np.int64), len(sequence) - 1
     p = 1 + np.flatnonzero(top_id != x[1:])
@@ -75,13 +75,13 @@ def make_branches(sequence: Sequence[int], top_id: NDArray[Any], future: int) ->
 def branch_states(
     model: CausalLM, cache: DynamicCache, texts: Sequence[Branches], queries: int
 ) -> Iterator[tuple[list[Branches], Tensor]]:
-    """The hidden states (N, X) of the texts' query tokens, a piece of every text at a time.
+    """Yields the hidden states (N, X) of the texts' query tokens, a piece of every text at a time.
 
     Args:
         model: the model.
-        cache: the keys and values of the same texts, right-padded; it is not changed.
-        texts: their branches.
-        queries: at most this many query tokens of a text at once, but always a whole branch.
+        cache: the keys and values of the same texts, right-padded; it is not modified.
+        texts: the branches of each text.
+        queries: the maximum number of query tokens per text and piece; a branch is not divided.
     """
     cuts = [_cuts(text, queries) for text in texts]
     for i in range(max(map(len, cuts))):
@@ -95,22 +95,22 @@ def naive_states(
     texts: Sequence[Branches],
     batch_tokens: int,
 ) -> Iterator[tuple[list[Branches], Tensor]]:
-    """The branches' states by a forward over a whole text for each branch, a text at a time."""
+    """Yields the branches' states, from a forward over the whole text for each branch."""
     for sequence, text in zip(sequences, texts, strict=True):
         starts, size = np.unique(text.start), max(1, batch_tokens // len(sequence))
         for first in range(0, len(starts), size):
             group = starts[first : first + size]
             piece = text[slice(*np.searchsorted(text.start, [group[0], group[-1] + 1]))]
-            place, row = piece.start + piece.offset, np.searchsorted(group, piece.start)
-            ids = np.tile(np.asarray(sequence[: int(place.max()) + 1]), (len(group), 1))
+            position, row = piece.start + piece.offset, np.searchsorted(group, piece.start)
+            ids = np.tile(np.asarray(sequence[: int(position.max()) + 1]), (len(group), 1))
             ids[np.arange(len(group)), group] = piece.ids[piece.offset == 0]
             states_BTX = model.hidden(torch.from_numpy(ids).to(model.device))
-            states_NX = states_BTX[torch.from_numpy(row), torch.from_numpy(place)]
+            states_NX = states_BTX[torch.from_numpy(row), torch.from_numpy(position)]
             yield [piece if other is text else other[:0] for other in texts], states_NX
 
 
 def _cuts(text: Branches, queries: int) -> list[tuple[int, int]]:
-    """Where to cut the query tokens: between branches, as late as `queries` allows."""
+    """Divides the query tokens between branches into pieces of up to `queries` tokens."""
     cuts = [0]
     for begin, end in pairwise([*np.flatnonzero(text.offset == 0).tolist(), len(text)]):
         if end - cuts[-1] > queries and begin > cuts[-1]:
@@ -135,10 +135,10 @@ def _piece_states(model: CausalLM, cache: DynamicCache, texts: Sequence[Branches
 
 
 def branch_mask(start_BQ: Tensor, prefix: int, dtype: torch.dtype) -> Tensor:
-    """The additive mask (B, 1, Q, P + Q): 0 where a query token may look, else the lowest number.
+    """Returns the additive mask (B, 1, Q, P + Q): 0 for visible tokens, else the lowest number.
 
-    A branch sees the cached tokens before its start and its own tokens so far. Padding has start 0
-    and sees the padding before it.
+    A token of a branch sees the cached tokens before the branch's start and the branch's own
+    earlier tokens. Padding has start 0 and sees the padding before it.
     """
     width, device = start_BQ.shape[1], start_BQ.device
     cached = torch.arange(prefix, device=device) < start_BQ[:, :, None]
@@ -150,7 +150,7 @@ def branch_mask(start_BQ: Tensor, prefix: int, dtype: torch.dtype) -> Tensor:
 
 
 class _FrozenLayer(DynamicLayer):  # type: ignore[misc]
-    """A layer's first keys and values, which no forward changes."""
+    """The first keys and values of a layer, which a forward does not modify."""
 
     def __init__(self, layer: Any, prefix: int) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class _FrozenLayer(DynamicLayer):  # type: ignore[misc]
         self.keys, self.values = layer.keys[..., :prefix, :], layer.values[..., :prefix, :]
 
     def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """The prefix and then the new ones, kept nowhere."""
+        """Returns the prefix followed by the new keys and values, which are not stored."""
         return torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
 
 
@@ -167,7 +167,7 @@ def _padded(rows: Sequence[Index], model: CausalLM) -> Tensor:
 
 
 ALL = "all"
-QUERIES = 256  # a text's query tokens at once: the mask stays small, the matrix products large
+QUERIES = 256  # query tokens per text and piece: a small mask, but large matrix products
 
 
 @torch.inference_mode()
@@ -179,8 +179,8 @@ def run_branches(
     future: Parameter,
     tell: Tell = tell_nobody,
 ) -> list[Copies]:
-    """One forward over the texts, then all their branches over the cached prefixes."""
-    cache = DynamicCache()  # of whole layers, whatever the model's own cache would forget
+    """Returns the texts' copies, from a forward and from their branches over cached prefixes."""
+    cache = DynamicCache()  # of whole layers, even if the model's own cache would drop tokens
 
     def hidden(ids_BT: Tensor) -> Tensor:
         return model.states(input_ids=ids_BT, past_key_values=cache, use_cache=True)[0]
@@ -200,7 +200,10 @@ def run_naive(
     future: Parameter,
     tell: Tell = tell_nobody,
 ) -> list[Copies]:
-    """What `run_branches` gives, by one forward a branch: for models without cache or 4-D mask."""
+    """Returns what `run_branches` does, for models without a cache or 4-D masks.
+
+    It runs one forward per branch.
+    """
     states = partial(naive_states, model, sequences, batch_tokens=batch_tokens)
     return _all_copies(model, sequences, names, future, model.score(sequences), states, tell)
 
@@ -210,30 +213,30 @@ def _all_copies(
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
     future: Parameter,
-    texts: Sequence[TokenStats],
+    text_stats: Sequence[TokenStats],
     states: Callable[[Sequence[Branches]], Iterator[tuple[list[Branches], Tensor]]],
     tell: Tell,
 ) -> list[Copies]:
-    """The texts' copies from their own statistics and the `states` of their branches, in pieces."""
-    check_finite(texts, names)
-    depths = [len(text) if future == ALL else int(future) for text in texts]
-    each = zip(sequences, texts, depths, strict=True)
-    branches = [make_branches(sequence, text.top_id, m) for sequence, text, m in each]
-    parts = [[text[:0]] for text in texts]
+    """Returns the texts' copies from their own statistics and the `states` of their branches."""
+    check_finite(text_stats, names)
+    depths = [len(text) if future == ALL else int(future) for text in text_stats]
+    rows = zip(sequences, text_stats, depths, strict=True)
+    branches = [make_branches(sequence, text.top_id, m) for sequence, text, m in rows]
+    stats_pieces = [[text[:0]] for text in text_stats]
     done, total = 0, sum(map(len, branches))
     for pieces, states_NX in states(branches):
-        found = model.stats_of(states_NX, [piece.targets for piece in pieces])
-        for part, stats in zip(parts, found, strict=True):
+        stats_by_text = model.stats_of(states_NX, [piece.targets for piece in pieces])
+        for part, stats in zip(stats_pieces, stats_by_text, strict=True):
             part.append(stats)
         done += len(states_NX)
         tell(done, total)
-    after = list(map(TokenStats.joined, parts))
-    check_finite(after, names)
-    return [_copies(*each) for each in zip(texts, branches, after, depths, strict=True)]
+    branch_stats = list(map(TokenStats.joined, stats_pieces))
+    check_finite(branch_stats, names)
+    return [_copies(*rows) for rows in zip(text_stats, branches, branch_stats, depths, strict=True)]
 
 
-def _copies(text: TokenStats, branches: Branches, after: TokenStats, future: int) -> Copies:
-    """Copy 0 and the copies j = 1..min(m, T-2): the text's own, but where a branch says else."""
+def _copies(text: TokenStats, branches: Branches, branch_stats: TokenStats, future: int) -> Copies:
+    """Returns copies 0 to min(m, T-2): the text's statistics, replaced by those of its branches."""
     depth = min(future, len(text) - 1)
     order = np.argsort(branches.offset, kind="stable")
     ends = np.searchsorted(branches.offset[order], np.arange(1, depth + 1))
@@ -241,7 +244,7 @@ def _copies(text: TokenStats, branches: Branches, after: TokenStats, future: int
     for j, group in enumerate(np.split(order, ends)[:depth], start=1):
         columns = {name: column[j:].copy() for name, column in vars(text).items()}
         for name, column in columns.items():
-            column[branches.start[group] - 1] = vars(after)[name][group]
+            column[branches.start[group] - 1] = vars(branch_stats)[name][group]
         copies.append(TokenStats(**columns))
     return tuple(copies)
 
@@ -257,9 +260,12 @@ def run_infill(
     future: Parameter,
     progress: str | None = None,
 ) -> list[Copies]:
-    """The copies of each text (see `infill_copies`), in the given order.
+    """Returns the copies of each text, in the given order.
 
-    `future` is m, 1 or more, or `all`. Other arguments and the errors are `run_sequences`'s.
+    Copy 0 has the statistics of the text. Copy j has, for each token after the first 1 + j, its
+    statistics after the token j places before was replaced by the model's first choice.
+
+    `future` is m, 1 or more, or `all`. For the other arguments and errors see `run_sequences`.
     """
 
     def run(naive: int, places: list[int]) -> list[Copies]:
@@ -272,45 +278,46 @@ def run_infill(
             in_pieces=True,
         )
 
-    return run_groups(_naive(model, sequences), run)
+    return run_groups(_need_naive(model, sequences), run)
 
 
 def takes_branches(model: CausalLM) -> bool:
-    """Whether the model gives the naive loop's statistics for branches, tried on a short text."""
+    """Returns whether branches have the naive loop's statistics, by trying a short random text."""
     ids = np.random.default_rng(0).integers(model.vocabulary, size=12).tolist()
     tolerance = max(1e-3, 32 * torch.finfo(model.hf.dtype).eps)
     try:
-        (found,) = run_branches(model, [ids], [""], 5, 3)
+        (copies,) = run_branches(model, [ids], [""], 5, 3)
         (expected,) = run_naive(model, [ids], [""], 24, 3)
     except DataError:
-        return True  # NaN, as the texts will say by name
+        return True  # NaN logits, which are reported for the texts by name
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
         return False
     return all(
-        np.allclose(getattr(a, field), getattr(b, field), rtol=tolerance, atol=tolerance)
-        for a, b in zip(found, expected, strict=True)
-        for field in NUMBERS[:-1]
+        np.allclose(getattr(a, name), getattr(b, name), rtol=tolerance, atol=tolerance)
+        for a, b in zip(copies, expected, strict=True)
+        for name in FLOATS
     )
 
 
 def fits_window(model: CausalLM, tokens: int) -> bool:
-    """Whether no layer's attention is narrower than a text of so many tokens."""
+    """Returns whether every layer's attention window is at least `tokens` wide."""
     config = model.hf.config.get_text_config(decoder=True)
     names = ("sliding_window", "attention_chunk_size")
     return all(tokens <= (getattr(config, name, None) or tokens) for name in names)
 
 
-def _naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[bool]:
-    """Which texts need the naive loop, whose cost is logged."""
-    cached = takes_branches(model)
-    naive = [not cached or not fits_window(model, len(sequence)) for sequence in sequences]
-    if any(naive):
-        why = "the texts exceed the model's attention window"
-        if not cached:
-            why = "the model takes no 4-D mask or no cache"
-        forwards = sum(len(sequences[i]) - 1 for i, loops in enumerate(naive) if loops)
+def _need_naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[bool]:
+    """Returns which texts need the naive loop, and logs its cost."""
+    branches_work = takes_branches(model)
+    needed = [not branches_work or not fits_window(model, len(ids)) for ids in sequences]
+    if any(needed):
+        reason = "the texts exceed the model's attention window"
+        if not branches_work:
+            reason = "the model takes no 4-D mask or no cache"
+        naive_lengths = [len(ids) for ids, naive in zip(sequences, needed, strict=True) if naive]
+        forwards = sum(length - 1 for length in naive_lengths)
         log.warning(
-            f"infilling: {why}. {sum(naive)} of {len(sequences)} texts cost a forward for each "
+            f"infilling: {reason}. {sum(needed)} of {len(sequences)} texts cost a forward for each "
             f"token, up to {forwards} in all, instead of about 1 + m for each text."
         )
-    return naive
+    return needed

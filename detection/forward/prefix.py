@@ -1,4 +1,4 @@
-"""Texts behind a shared prefix, whose keys and values are computed once.
+"""Reads texts after a shared prefix, whose keys and values are computed once.
 
 Shapes: B texts, T tokens (padded), X hidden units (or the vocabulary).
 """
@@ -25,11 +25,11 @@ SEPARATOR = "\n"
 
 
 class AfterPrefix(LanguageModel):
-    """A model that has read a prefix: it gives a text's statistics behind it.
+    """A model that has read a prefix and returns statistics of texts after it.
 
-    The text's own leading special tokens, if it has any, are not read again: the prefix begins
-    with them, and their place is taken by the prefix's last state, which predicts the text's first
-    token. So a text's tokens are the same with a prefix and without.
+    The text's leading special tokens, if any, are not read again because the prefix begins with
+    them. In their place is the prefix's last state, which predicts the text's first token. So a
+    text has the same tokens with a prefix and without.
     """
 
     @torch.inference_mode()
@@ -42,20 +42,20 @@ class AfterPrefix(LanguageModel):
     def score(
         self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
     ) -> list[TokenStats]:
-        """The statistics of each sequence's tokens after the first, behind the prefix."""
+        """Returns the statistics of each sequence's tokens after the first, after the prefix."""
         return self.model.score(sequences, hidden=self.hidden)
 
     def hidden(self, ids_BT: Tensor) -> Tensor:
-        """The hidden states (B, T, X) of each text after the prefix."""
+        """Returns the hidden states (B, T, X) of each text after the prefix."""
         rows, body_BT = len(ids_BT), ids_BT[:, self.special :]
-        past = copy.deepcopy(self.past)  # reading extends it
+        past = copy.deepcopy(self.past)  # a forward extends it
         past.batch_repeat_interleave(rows)
         states = self.model.states(input_ids=body_BT, past_key_values=past, use_cache=True)[0]
         return torch.cat([self.last_11X.expand(rows, -1, -1)] * self.special + [states], dim=1)
 
 
 class WithPrefix(LanguageModel):
-    """A model that keeps no keys and values: it reads the prefix with each text."""
+    """A model without cached keys and values, which reads the prefix with each text."""
 
     def __init__(self, model: LanguageModel, prefix: Sequence[int], special: int) -> None:
         self.model, self.prefix, self.special = model, prefix, special
@@ -64,30 +64,38 @@ class WithPrefix(LanguageModel):
     def score(
         self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
     ) -> list[TokenStats]:
-        """The statistics of each sequence's tokens after the first, behind the prefix.
+        """Returns the statistics of each sequence's tokens after the first, after the prefix.
 
         The prefix begins with the sequences' own leading special tokens.
         """
-        whole = [[*self.prefix, *sequence[self.special :]] for sequence in sequences]
+        prefixed = [[*self.prefix, *sequence[self.special :]] for sequence in sequences]
         start = len(self.prefix) - min(1, self.special)
         leading = slice(0, max(0, self.special - 1))
         return [
             TokenStats.joined([stats[leading], stats[start:]])
-            for stats in self.model.score(whole, tell)
+            for stats in self.model.score(prefixed, tell)
         ]
 
 
-def behind(model: LanguageModel, prefix: Sequence[int], special: int) -> LanguageModel:
-    """The model after a prefix, of whose tokens the first `special` also begin each text."""
+def model_after_prefix(model: LanguageModel, prefix: Sequence[int], special: int) -> LanguageModel:
+    """Returns a model that reads texts after a prefix.
+
+    The first `special` tokens of the prefix also begin each text.
+    """
     if isinstance(model, CausalLM):
-        after = AfterPrefix(model, prefix, special)
-        if after.past is not None:  # else the architecture has no cache
-            return after
+        after_prefix = AfterPrefix(model, prefix, special)
+        if after_prefix.past is not None:  # else the architecture has no cache
+            return after_prefix
     return WithPrefix(model, prefix, special)
 
 
 class Shots:
-    """The tokens of prefixes of 0 to all shots, as one tokenizer makes them."""
+    """The tokens of prefixes of 0 to all shots.
+
+    Attributes:
+        special: the leading special tokens.
+        ids: the token ids of the first n shots, for each n from 0.
+    """
 
     def __init__(self, tokenizer: Any, shots: Sequence[str]) -> None:
         self.special = tokenizer("a")["input_ids"][: leading_special(tokenizer)]
@@ -96,7 +104,7 @@ class Shots:
         self.ids = [[*self.special, *row] for row in rows]
 
     def fitting(self, tokens: int, context: int | None) -> int:
-        """How many shots leave room for a text of that many tokens."""
+        """Returns how many shots leave room for a text of `tokens` tokens."""
         body = tokens - len(self.special)
         if context is None:
             return len(self.ids) - 1
@@ -113,7 +121,7 @@ def run_prefixed(
     context: int | None,
     progress: str | None = None,
 ) -> list[Copies]:
-    """Each sequence's statistics behind its prefix, `prefixes[prefix_of[i]]`: see `run_after`."""
+    """Returns the statistics of each sequence i after `prefixes[prefix_of[i]]`; see `run_after`."""
 
     def run(number: int, places: list[int]) -> list[TokenStats]:
         texts = [sequences[i] for i in places], [names[i] for i in places]
@@ -131,24 +139,26 @@ def run_after(
     context: int | None,
     progress: str | None = None,
 ) -> list[TokenStats]:
-    """The statistics of each sequence's tokens after the first, behind as many shots as fit.
+    """Returns the statistics of each sequence's tokens after the first, after the shots that fit.
 
-    A text's shots depend on its own length alone. Arguments and errors are `run_sequences`'s.
+    The number of a text's shots depends only on its length. For the other arguments and errors see
+    `run_sequences`.
     """
 
     def run(count: int, places: list[int]) -> list[TokenStats]:
-        if count < (asked := len(shots.ids) - 1):
+        if count < (all_shots := len(shots.ids) - 1):
+            remark = "" if count else " Their scores are meaningless."
             log.warning(
                 f"prefix: {len(places)} of {len(sequences)} texts have room in the model's context "
-                f"for {count} of {asked} shots.{'' if count else ' Their scores say nothing.'}"
+                f"for {count} of {all_shots} shots.{remark}"
             )
         prefix = shots.ids[count]
         width = max(len(sequences[i]) for i in places)
         return run_sequences(
-            behind(model, prefix, len(shots.special)) if count else model,
+            model_after_prefix(model, prefix, len(shots.special)) if count else model,
             [sequences[i] for i in places],
             [names[i] for i in places],
-            max(1, batch_tokens * width // (width + len(prefix))),  # the cache counts as well
+            max(1, batch_tokens * width // (width + len(prefix))),  # the cache takes memory too
             progress,
         )
 

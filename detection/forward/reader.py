@@ -1,9 +1,13 @@
-"""A model with its tokenizer, and how a task is done on texts by one process or by several."""
+"""A model with its tokenizer, and how it performs the work of a view.
+
+A view describes its work (`Work`: a task over token sequences); the `Reader` performs it, in one
+process or several. The module also divides long texts into windows and merges their statistics.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -17,49 +21,19 @@ from contamination.detection.passes import Copies, TokenStats
 from contamination.detection.resources import Resources
 from contamination.detection.workers import Task, run_slices, spread
 
-
-def leading_special(tokenizer: Any) -> int:
-    """How many special tokens the tokenizer puts before a text."""
-    first = tokenizer("a", add_special_tokens=False)["input_ids"][0]
-    with_special: list[int] = tokenizer("a")["input_ids"]
-    return with_special.index(first)
-
-
-def overlap(context: int) -> int:
-    """The tokens of a window, special ones included, that are not scored in it; but the first's."""
-    return context - context // 2
-
-
-def split(ids: Sequence[int], context: int, special: int) -> list[list[int]]:
-    """The windows of a text of more than `context` tokens, the first `special` of them leading."""
-    step = context // 2
-    starts = range(0, len(ids) - overlap(context), step)
-    return [[*ids[:special], *ids[s + special : s + context]] for s in starts]
-
-
-def merge(windows: Sequence[TokenStats], context: int, ahead: int = 0) -> TokenStats:
-    """The text's statistics from its windows'; `ahead`: of the tokens so far after a replaced one.
-
-    The result has an entry for each token after the text's first, or after its first 1 + `ahead`.
-    """
-    starts = [0] + [overlap(context) - 1 - ahead] * (len(windows) - 1)
-    return TokenStats.joined([w[s:] for w, s in zip(windows, starts, strict=True)])
-
-
-def merge_copies(windows: Sequence[Copies], context: int) -> Copies:
-    """A text's copies of the infilling pass from its windows': copy j is j tokens ahead."""
-    copies = zip(*windows, strict=True)
-    return tuple(merge(each, context, j) for j, each in enumerate(copies))
-
-
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """One text of a view as the model reads it; `owner` is the example's text it was made from.
+    """The token ids of one version of a text.
 
-    A `windowed` one has more tokens than the model takes at once.
+    Attributes:
+        owner: the example from whose text the version was made.
+        copy: the number of the version in its view, from 0.
+        ids: the token ids.
+        truncated: whether tokens beyond the model's context were dropped.
+        windowed: whether `ids` exceeds the model's context and is read in windows.
     """
 
     owner: Text
@@ -69,16 +43,33 @@ class Tokens:
     windowed: bool = False
 
 
-class Reader:
-    """Reads tokens with one model; a view says what is done with them.
+@dataclass(frozen=True)
+class ViewWork:
+    """What a view asks of a model: one task over token sequences.
 
-    The tokenizer comes from the model's files at once. The weights are loaded when `model` is first
-    asked for: never here where other processes do the work, for each of them loads its own.
+    Attributes:
+        task: what each process does with its share of the sequences.
+        tokens: the sequences to read.
+        columns: further arguments of the task, each with one value per sequence.
+        to_copies: makes the statistics of every text of the pass from the task's results.
+    """
+
+    task: Task[Any]
+    tokens: Sequence[Tokens]
+    columns: tuple[Sequence[int], ...] = ()
+    to_copies: Callable[[list[Any]], list[Copies]] = list
+
+
+class Reader:
+    """A model's tokenizer, context and settings, as views see them; performs the work of a view.
+
+    The tokenizer is loaded at once. The weights are loaded when `model` is first used, and never in
+    this process if other processes do the work, because each of them loads its own.
 
     Args:
         source: the model, not yet loaded.
         settings: the stage's settings: device, batches, processes, long texts.
-        resources: what views draw on beside the texts.
+        resources: what views use in addition to the texts.
     """
 
     def __init__(
@@ -94,38 +85,91 @@ class Reader:
         """The model on its device."""
         return self.source.load(self.settings)
 
-    def spread(
-        self, task: Task[T], title: str, tokens: Sequence[Tokens], *columns: Sequence[int]
-    ) -> list[T]:
-        """The task's result for each of the texts, by one process or by several.
+    def perform(self, work: ViewWork, title: str) -> list[Copies]:
+        """Returns the statistics of every text of the work; `title` names the progress bar."""
+        return work.to_copies(self.spread(work.task, title, work.tokens, *work.columns))
 
-        Args:
-            task: called with the model, the token ids, the examples' ids and the columns.
-            title: of the progress bar.
-            tokens: the texts.
-            columns: what else the task takes of each text.
-        """
-        if not tokens:
-            return []
-        ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
-        shown = self.source.titled(title)
-        if spread(self.settings):
-            return run_slices(task, self.source, self.settings, ids, names, *columns, title=shown)
-        return task(self.model, ids, names, *columns, progress=shown)
-
-    def spread_windows(
+    def perform_in_windows(
         self, task: Task[Copies], title: str, tokens: Sequence[Tokens]
     ) -> list[Copies]:
-        """The results for texts longer than the context, each merged from its windows'."""
+        """Returns the statistics of texts longer than the context, merged from their windows."""
         context = self.source.context
         if not tokens or context is None:
             return []
         special = leading_special(self.tokenizer)
-        windows = [split(t.ids, context, special) for t in tokens]
-        each = zip(tokens, windows, strict=True)
-        rows = [replace(text, ids=ids) for text, own in each for ids in own]
-        found = iter(self.spread(task, f"{title}, windows", rows))
-        return [merge_copies([next(found) for _ in own], context) for own in windows]
+        windows_by_text = [split(t.ids, context, special) for t in tokens]
+        windows = [
+            replace(text, ids=ids)
+            for text, windows_of_text in zip(tokens, windows_by_text, strict=True)
+            for ids in windows_of_text
+        ]
+        copies = iter(self.spread(task, f"{title}, windows", windows))
+        return [
+            merge_copies([next(copies) for _ in windows_of_text], context)
+            for windows_of_text in windows_by_text
+        ]
+
+    def spread(
+        self, task: Task[T], title: str, tokens: Sequence[Tokens], *columns: Sequence[int]
+    ) -> list[T]:
+        """Returns the task's result for each sequence, computed by one process or several.
+
+        Args:
+            task: called with the model, the token ids, the examples' ids and the columns.
+            title: the title of the progress bar.
+            tokens: the sequences.
+            columns: further arguments of the task, each with one value per sequence.
+        """
+        if not tokens:
+            return []
+        ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
+        bar_title = self.source.titled(title)
+        if spread(self.settings):
+            return run_slices(
+                task, self.source, self.settings, ids, names, *columns, title=bar_title
+            )
+        return task(self.model, ids, names, *columns, progress=bar_title)
+
+
+def leading_special(tokenizer: Any) -> int:
+    """Returns the number of special tokens that the tokenizer puts before a text."""
+    first = tokenizer("a", add_special_tokens=False)["input_ids"][0]
+    with_special: list[int] = tokenizer("a")["input_ids"]
+    return with_special.index(first)
+
+
+def overlap(context: int) -> int:
+    """Returns the number of leading tokens of a window that are not scored in it.
+
+    Special tokens are included. In the first window, all tokens but the first are scored.
+    """
+    return context - context // 2
+
+
+def split(ids: Sequence[int], context: int, special: int) -> list[list[int]]:
+    """Divides a text of more than `context` tokens into windows.
+
+    Each window begins with the first `special` tokens of the text.
+    """
+    step = context // 2
+    starts = range(0, len(ids) - overlap(context), step)
+    return [[*ids[:special], *ids[s + special : s + context]] for s in starts]
+
+
+def merge(windows: Sequence[TokenStats], context: int, ahead: int = 0) -> TokenStats:
+    """Merges the statistics of a text's windows.
+
+    The result has one entry for each token after the first 1 + `ahead` tokens of the text. In the
+    infilling pass `ahead` is the distance to the replaced token, otherwise 0.
+    """
+    starts = [0] + [overlap(context) - 1 - ahead] * (len(windows) - 1)
+    return TokenStats.joined([w[s:] for w, s in zip(windows, starts, strict=True)])
+
+
+def merge_copies(windows: Sequence[Copies], context: int) -> Copies:
+    """Merges the copies of a text's windows in the infilling pass: copy j is j tokens ahead."""
+    windows_by_copy = zip(*windows, strict=True)
+    return tuple(merge(copy_windows, context, j) for j, copy_windows in enumerate(windows_by_copy))
 
 
 def run_written(
@@ -140,40 +184,40 @@ def run_written(
     batch_tokens: int,
     progress: str | None = None,
 ) -> list[list[list[int]]]:
-    """The token ids of `n` continuations of each sequence, in the given order.
+    """Returns the token ids of `n` continuations of each sequence, in the given order.
 
     Args:
         model: the model.
         sequences: the prompts' token ids, at least 1 each.
-        names: what to call each in an error.
-        tokens: how many tokens follow each, at most.
-        seeds: a seed for each; that of a continuation follows from it and the number alone.
-        n: continuations of each.
-        temperature: of the draws; 0: the most probable token each time.
-        batch_tokens: tokens in a batch, with those that are written.
-        progress: the progress bar's title; none without.
+        names: the names of the texts, for errors.
+        tokens: the maximum number of new tokens of each continuation, per sequence.
+        seeds: one seed per sequence. A continuation depends only on it and its own number.
+        n: continuations per sequence.
+        temperature: the sampling temperature; 0 selects the most probable token each time.
+        batch_tokens: tokens per batch, including the new ones.
+        progress: the title of the progress bar; None shows no bar.
 
     Raises:
         DataError: the model's logits are not finite.
-        ConfigError: a text alone does not fit into the device's memory.
+        ConfigError: a single text does not fit into the device's memory.
     """
     from contamination.detection.forward.batches import run_batches  # it imports torch
 
     prompts = [
-        Prompt(ids, most, derive(seed, number))
-        for ids, most, seed in zip(sequences, tokens, seeds, strict=True)
+        Prompt(ids, max_tokens, derive(seed, number))
+        for ids, max_tokens, seed in zip(sequences, tokens, seeds, strict=True)
         for number in range(n)
     ]
-    called = [name for name in names for _ in range(n)]
+    prompt_names = [name for name in names for _ in range(n)]
 
     def score(
-        batch: Sequence[Prompt], called: Sequence[str], _: int, tell: Tell
+        batch: Sequence[Prompt], batch_names: Sequence[str], _: int, tell: Tell
     ) -> list[list[int]]:
         try:
             return model.generate(batch, temperature, tell)
         except DataError as error:
-            raise DataError(f"text {called[0]}, or one of its batch: {error}") from error
+            raise DataError(f"text {batch_names[0]}, or one of its batch: {error}") from error
 
     budget = sys.maxsize if model.batches_itself else batch_tokens
-    rows = run_batches(prompts, called, budget, score, progress)
-    return [rows[i : i + n] for i in range(0, len(rows), n)]
+    continuations = run_batches(prompts, prompt_names, budget, score, progress)
+    return [continuations[i : i + n] for i in range(0, len(continuations), n)]

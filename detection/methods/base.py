@@ -1,4 +1,4 @@
-"""What a method is."""
+"""The base class of methods."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from contamination.detection.passes import ORIGINAL, Example, Pass
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Ranged, ABC):
-    """Hyperparameters, the passes they need, and a score: higher for a member, everywhere.
+    """A membership-inference method: hyperparameters, required passes, and a score.
 
-    A subclass is a frozen, keyword-only dataclass. It stores its hyperparameters, declares
-    their ranges, and computes nothing before `score`.
+    The score is always higher for a member. A subclass is a frozen, keyword-only dataclass that
+    declares its hyperparameters and their ranges, and computes nothing before `score`.
 
     Attributes:
-        numbers: those of `TokenStats` that it reads; not every model gives all.
-        generates: whether the model writes for it, which takes far longer than reading does:
-            `method=all` leaves it out.
+        numbers: the numbers of `TokenStats` that it reads; not every model provides all of them.
+        generates: whether the model writes continuations for it. This takes far longer than
+            reading, so `method=all` leaves such methods out.
     """
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob",)
@@ -28,27 +28,30 @@ class Method(Ranged, ABC):
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """The passes that `score` reads; a subclass may name others, by its hyperparameters too."""
+        """The passes that `score` reads. In a subclass they may depend on its hyperparameters."""
         return (ORIGINAL,)
 
     @abstractmethod
     def score(self, example: Example) -> float:
-        """The example's score, finite; it reads the declared passes only."""
+        """Returns the example's score, which must be finite. It may read only declared passes."""
 
     def flag(self, example: Example) -> str:
-        """How the method fell back on another statistic, in a few words; empty for most.
+        """Returns a short remark if the method fell back on another statistic, else "".
 
-        It stands in `scores.parquet` beside the score, and reports count it.
+        The flag is stored next to the score in `scores.parquet`, and counted in reports.
         """
         return ""
 
     @property
     def variant(self) -> str:
-        """The hyperparameters in words, such as `k=0.2`; empty where there are none."""
+        """The hyperparameters as a string, such as `k=0.2`; empty if there are none."""
         return ",".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
 
     @property
     def is_default(self) -> bool:
-        """Whether every hyperparameter has the default of its class; one without has none."""
-        needed = any(f.default is f.default_factory is MISSING for f in fields(self))
-        return not needed and self == type(self)()
+        """Whether every hyperparameter has its class's default value.
+
+        This is False if a hyperparameter has no default.
+        """
+        lacks_default = any(f.default is f.default_factory is MISSING for f in fields(self))
+        return not lacks_default and self == type(self)()

@@ -19,7 +19,7 @@ class GapK(Method):
 
     g_t = (log p(x_t | x_<t) − max_v log p(v | x_<t)) / σ_t; score(x) = the mean of the ⌊k·m⌋
     lowest, at least one, of the m moving averages of g over `window` neighbouring tokens. A text
-    of fewer scored tokens has one average, over all of them. It has no unit.
+    with fewer scored tokens has one average, over all of them. The score has no unit.
     """
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "top_logprob", "std")
@@ -28,10 +28,10 @@ class GapK(Method):
     """The fraction of the averages, above 0 and at most 1; the paper's default."""
 
     window: int = limited(3, at_least(1))
-    """Neighbouring tokens in an average, 1 or more; the paper's default."""
+    """The number of neighbouring tokens per average, 1 or more; the paper's default."""
 
     def score(self, example: Example) -> float:
-        """The mean of the lowest moving averages."""
+        """Returns the mean of the lowest moving averages."""
         stats = example.stats(ORIGINAL)
         gaps = (stats.logprob - stats.top_logprob) / stats.std
         width = min(self.window, len(gaps))

@@ -24,36 +24,36 @@ FUTURE = Range(
 class Infilling(Method):
     """The Infilling Score (Raoof et al. 2025, eq. 10 and 11): how well a token fits what follows.
 
-    With z = (log p − μ) / σ of a token at its own position, as in Min-K%++, and the model's own
-    choice x*_t = argmax p(·|x_<t) in the place of x_t,
+    With z = (log p − μ) / σ of a token at its own position, as in Min-K%++, and with the model's
+    own choice x*_t = argmax p(·|x_<t) in place of x_t,
 
         r_t = z(x_t) − z(x*_t) + Σ_{j=1..m, t+j≤T} [z(x_{t+j} | x) − z(x_{t+j} | x with x_t → x*_t)]
 
-    and score(x) = the mean of the ⌊k·n⌋ lowest r_t of the n = T-1 scored tokens, at least one. It
-    is a sum over j, not a mean, and has no unit. Where x*_t is x_t, r_t is 0.
+    and score(x) = the mean of the ⌊k·n⌋ lowest r_t of the n = T-1 scored tokens, at least one. r_t
+    has a sum over j, not a mean, and no unit. If x*_t is x_t, r_t is 0.
     """
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean", "std", "top_logprob")
 
     m: int | str = limited("auto", FUTURE)
-    """The following tokens to look at, 0 or more, or `all`; `auto`: 1 up to 32 tokens, else 5."""
+    """The number of following tokens, 0 or more, or `all`; `auto` is 1 up to 32 tokens, else 5."""
 
     k: float = limited(0.2, FRACTION)
     """The fraction of the tokens, above 0 and at most 1; the paper's default."""
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """The text's own statistics and those after each replacement; without a future, its own."""
+        """The text and the text after each replacement; with m = 0, only the text."""
         if self.m == 0:
             return (ORIGINAL,)
         return (Pass("target", "infill", future=5 if self.m == "auto" else self.m),)
 
     def score(self, example: Example) -> float:
-        """The mean of the lowest r."""
+        """Returns the mean of the lowest r."""
         return low(self.ratios(example), self.k)
 
     def ratios(self, example: Example) -> Floats:
-        """r_t of each scored token, shape (T-1,)."""
+        """Returns r_t of each scored token, shape (T-1,)."""
         (wanted,) = self.passes
         text, *branches = example.all_stats(wanted)
         ratios = (text.logprob - text.top_logprob) / text.std.astype(np.float64)

@@ -13,9 +13,9 @@ from contamination.detection.passes import ORIGINAL, Example
 class Loss(Method):
     """The mean log-likelihood of a token (Yeom et al. 2018, section 3): the negative loss.
 
-    score(x) = 1/(T-1) Σ_t log p(x_t | x_<t), in nats a token. Its AUROC is that of −perplexity.
+    score(x) = 1/(T-1) Σ_t log p(x_t | x_<t), in nats per token. Its AUROC is that of −perplexity.
     """
 
     def score(self, example: Example) -> float:
-        """The mean over the scored tokens."""
+        """Returns the mean over the scored tokens."""
         return mean_logprob(example.stats(ORIGINAL))

@@ -14,14 +14,14 @@ LOWERCASE = Pass(view="lowercase")
 
 @dataclass(frozen=True, kw_only=True)
 class Lowercase(Method):
-    """The likelihood in lower case over that as written (Carlini et al. 2021, section 5.2).
+    """The likelihood of the text in lower case over that of the text (Carlini et al. 2021, s. 5.2).
 
-    score(x) = mean log p of lower(x)'s tokens / mean log p of x's tokens: a ratio of two negatives
-    without a unit, above 1 where the capitals that are there make the text likelier.
+    score(x) = mean log p of lower(x)'s tokens / mean log p of x's tokens: a ratio of two negative
+    numbers without a unit, above 1 if the text's capitals make it likelier.
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL, LOWERCASE)
 
     def score(self, example: Example) -> float:
-        """The ratio of the two means, each over its own tokens."""
+        """Returns the ratio of the two means, each over its own tokens."""
         return ratio(example.stats(LOWERCASE), example.stats(ORIGINAL))

@@ -15,12 +15,12 @@ class MaxK(Method):
     """Max-K% Prob, the counterpart of Min-K% (Shi et al. 2024, eq. 1), an ablation.
 
     score(x) = the mean of the ⌊k·n⌋ highest log p(x_t | x_<t) of the n = T-1 scored tokens, at
-    least one, in nats: what the likeliest tokens alone tell.
+    least one, in nats.
     """
 
     k: float = limited(0.2, FRACTION)
     """The fraction of the tokens, above 0 and at most 1."""
 
     def score(self, example: Example) -> float:
-        """The mean log-likelihood of the likeliest tokens."""
+        """Returns the mean log-likelihood of the likeliest tokens."""
         return high(example.stats(ORIGINAL).logprob, self.k)

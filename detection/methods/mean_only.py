@@ -25,6 +25,6 @@ class MeanOnly(Method):
     """The fraction of the tokens, above 0 and at most 1."""
 
     def score(self, example: Example) -> float:
-        """The mean of the lowest log-likelihoods above their expectations."""
+        """Returns the mean of the lowest differences of log-likelihoods from their expectations."""
         stats = example.stats(ORIGINAL)
         return low(stats.logprob - stats.mean, self.k)

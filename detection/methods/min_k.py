@@ -22,5 +22,5 @@ class MinK(Method):
     """The fraction of the tokens, above 0 and at most 1; the paper's default."""
 
     def score(self, example: Example) -> float:
-        """The mean log-likelihood of the least likely tokens."""
+        """Returns the mean log-likelihood of the least likely tokens."""
         return low(example.stats(ORIGINAL).logprob, self.k)

@@ -17,7 +17,7 @@ class MinKPlusPlus(Method):
 
     z_t = (log p(x_t | x_<t) − μ_t) / σ_t, with μ and σ of log p(v | x_<t) under the model's own
     distribution, not uniform over the vocabulary; score(x) = the mean of the ⌊k·n⌋ lowest z_t of
-    the n = T-1 scored tokens, at least one. It has no unit.
+    the n = T-1 scored tokens, at least one. The score has no unit.
     """
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean", "std")
@@ -26,5 +26,5 @@ class MinKPlusPlus(Method):
     """The fraction of the tokens, above 0 and at most 1; the paper's default."""
 
     def score(self, example: Example) -> float:
-        """The mean normalised log-likelihood of the lowest tokens."""
+        """Returns the mean of the lowest normalised log-likelihoods."""
         return low(standardised(example.stats(ORIGINAL)), self.k)

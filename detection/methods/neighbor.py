@@ -14,18 +14,18 @@ from contamination.detection.passes import ORIGINAL, Example, Pass
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbor(Method):
-    """The likelihood less that of the text's neighbours (Mattern et al. 2023).
+    """The likelihood minus that of the text's neighbours (Mattern et al. 2023).
 
-    score(x) = mean log p of a token of x − the mean over n neighbours x̃ of theirs, in nats a
-    token. A neighbour is the text with some words replaced by what a masked language model puts
-    there (`data.perturbation.MaskedLM`).
+    score(x) = mean log p of x's tokens − the mean over n neighbours x̃ of mean log p of x̃'s tokens,
+    in nats per token. A neighbour is the text with some words replaced by those of a masked
+    language model (`data.perturbation.MaskedLM`).
     """
 
     augmentation: str = limited("masked_lm", one_of(AUGMENTATIONS))
-    """masked_lm (the paper's), swap, delete, lowercase, or given: the benchmark's own."""
+    """masked_lm (the paper's), swap, delete, lowercase, or given (the benchmark's own)."""
 
     n: int = limited(25, at_least(1))
-    """Neighbours of a text, 1 or more: as in the papers' comparisons."""
+    """Neighbours per text, 1 or more, as in the papers' comparisons."""
 
     share: float = limited(0.3, FRACTION)
     """The share of the words to replace, above 0 and at most 1."""
@@ -41,6 +41,8 @@ class Neighbor(Method):
         return (ORIGINAL, self.neighbors)
 
     def score(self, example: Example) -> float:
-        """The text's mean less the mean of its neighbours' means."""
-        own = mean_logprob(example.stats(ORIGINAL))
-        return float(np.mean([own - mean_logprob(s) for s in example.all_stats(self.neighbors)]))
+        """Returns the text's mean minus the mean of its neighbours' means."""
+        text_mean = mean_logprob(example.stats(ORIGINAL))
+        return float(
+            np.mean([text_mean - mean_logprob(s) for s in example.all_stats(self.neighbors)])
+        )

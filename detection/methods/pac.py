@@ -17,18 +17,18 @@ class Pac(Method):
     """Polarized augment calibration (PAC; Ye et al. 2024, eq. 5 and 6).
 
     score(x) = −[PD(x) − the mean of PD(x̃) over N augmented versions x̃]; PD = the mean of the
-    ⌊top·n⌋ highest log p(x_t | x_<t) − the mean of the ⌊bottom·n⌋ lowest, in nats. A member's own
-    PD is the smaller, so higher is a member; the authors' code evaluates this sign.
+    ⌊top·n⌋ highest log p(x_t | x_<t) − the mean of the ⌊bottom·n⌋ lowest, in nats. PD is smaller
+    for a member, so the score is higher; the authors' code evaluates this sign.
     """
 
     augmentation: str = limited("swap", one_of(AUGMENTATIONS))
-    """swap (the paper's), delete, lowercase, masked_lm (its table 2), or given: the benchmark's."""
+    """swap (the paper's), delete, lowercase, masked_lm (table 2) or given (the benchmark's)."""
 
     n: int = limited(5, at_least(1))
-    """Augmented versions of a text, 1 or more; the paper's default. Lower case is but one."""
+    """Augmented versions per text, 1 or more; the paper's default. Lower case has only one."""
 
     share: float = limited(0.3, FRACTION)
-    """Words to change for each word of the text, above 0 and at most 1; the paper's default."""
+    """The number of changes per word of the text, above 0 and at most 1; the paper's default."""
 
     top: float = limited(0.05, FRACTION)
     """The fraction of the likeliest tokens, above 0 and at most 1; the paper's default."""
@@ -47,7 +47,9 @@ class Pac(Method):
         return (ORIGINAL, self.augmented)
 
     def score(self, example: Example) -> float:
-        """How much more the augmented versions are polarized than the text."""
-        own = polarization(example.stats(ORIGINAL), self.top, self.bottom)
+        """Returns how much more polarized the augmented versions are than the text."""
+        text_polarization = polarization(example.stats(ORIGINAL), self.top, self.bottom)
         versions = example.all_stats(self.augmented)
-        return float(np.mean([polarization(s, self.top, self.bottom) - own for s in versions]))
+        return float(
+            np.mean([polarization(s, self.top, self.bottom) - text_polarization for s in versions])
+        )

@@ -12,11 +12,11 @@ from contamination.detection.passes import ORIGINAL, Example
 
 @dataclass(frozen=True, kw_only=True)
 class PolarizedDistance(Method):
-    """The negative polarized distance of the text itself (Ye et al. 2024, eq. 5), no augmentation.
+    """The negative polarized distance of the text, without augmentation (Ye et al. 2024, eq. 5).
 
     score(x) = −PD(x); PD = the mean of the ⌊top·n⌋ highest log p(x_t | x_<t) − the mean of the
-    ⌊bottom·n⌋ lowest of the n = T-1 scored tokens, in nats. Training raises the least likely
-    tokens most, so a member's PD is the smaller: hence the sign.
+    ⌊bottom·n⌋ lowest of the n = T-1 scored tokens, in nats. Training raises the least likely tokens
+    most, so PD is smaller for a member, and the score is higher.
     """
 
     top: float = limited(0.05, FRACTION)
@@ -26,5 +26,5 @@ class PolarizedDistance(Method):
     """The fraction of the least likely tokens, above 0 and at most 1; the paper's default."""
 
     def score(self, example: Example) -> float:
-        """The polarized distance with its sign changed."""
+        """Returns the negative polarized distance."""
         return -polarization(example.stats(ORIGINAL), self.top, self.bottom)

@@ -14,25 +14,25 @@ from contamination.detection.passes import ORIGINAL, Example, Pass
 class Recall(Method):
     """Relative conditional log-likelihood (ReCaLL; Xie et al. 2024, arXiv 2406.15968).
 
-    score(x) = mean log p(x | P) of a token / mean log p(x) of a token, a ratio of two negatives
-    without a unit. P is a prefix of non-member texts (`prefix.path`, else the corpus's held-out
-    texts of the benchmark): it makes a member less likely, and hardly a non-member. The text is
-    tokenised once: both means are over its tokens.
+    score(x) = mean log p(x | P) of a token / mean log p(x) of a token, a ratio of two negative
+    numbers without a unit. P is a prefix of non-member texts (`prefix.path`, else the benchmark's
+    texts that the corpus holds out). It makes members less likely and hardly affects non-members.
+    The text is tokenised once, so both means are over the same tokens.
     """
 
     shots: int = limited(7, at_least(1))
-    """Texts in the prefix, 1 or more; fewer, and said, where they leave a text no room."""
+    """Texts in the prefix, 1 or more. Fewer are used, with a warning, if a text has no room."""
 
     @property
     def prefixed(self) -> Pass:
-        """The pass over the text behind its prefix."""
+        """The pass over the text after its prefix."""
         return Pass(view="prefix", shots=self.shots)
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """The text alone and behind the prefix."""
+        """The text alone and after the prefix."""
         return (ORIGINAL, self.prefixed)
 
     def score(self, example: Example) -> float:
-        """The ratio of the two means."""
+        """Returns the ratio of the two means."""
         return ratio(example.stats(self.prefixed), example.stats(ORIGINAL))

@@ -14,14 +14,14 @@ REFERENCE = Pass(model="reference")
 
 @dataclass(frozen=True, kw_only=True)
 class Reference(Method):
-    """The likelihood less that of a model which never saw the text (Carlini et al. 2021, s. 5.2).
+    """The likelihood minus that of a model that never saw the text (Carlini et al. 2021, s. 5.2).
 
-    score(x) = mean log p_target of a token − mean log p_reference of a token, in nats a token.
+    score(x) = mean log p_target of a token − mean log p_reference of a token, in nats per token.
     Each model reads the text with its own tokenizer, so each mean is over its own tokens.
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL, REFERENCE)
 
     def score(self, example: Example) -> float:
-        """The difference of the two means."""
+        """Returns the difference of the two means."""
         return mean_logprob(example.stats(ORIGINAL)) - mean_logprob(example.stats(REFERENCE))

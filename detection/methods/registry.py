@@ -1,4 +1,4 @@
-"""Methods from their configuration nodes, one by one."""
+"""Builds methods from the configuration node `method`."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from contamination.detection.config import METHODS
 from contamination.detection.methods.base import Method
 
 MOST_VARIANTS = 1000
-"""Of all methods together; the scores have a row for each, of every text."""
+"""The limit for all methods together; the scores have one row per variant and text."""
 
 
 def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
-    """The methods of the config node `method`, by name and variant.
+    """Builds the methods of the config node `method`, by name and variant.
 
-    A hyperparameter given as a list makes one method for each of its values: several variants
-    cost no further pass. `method=all` is without those for which the model writes.
+    A hyperparameter given as a list makes one method per value; several variants often need no
+    further pass. `method=all` leaves out methods for which the model writes continuations.
 
     Raises:
-        ConfigError: an unknown target or hyperparameter, a value out of range, or more than
+        ConfigError: an unknown class or hyperparameter, a value out of range, or more than
             MOST_VARIANTS variants.
     """
-    count = sum(_count(node) for node in nodes.values())
+    count = sum(_count_variants(node) for node in nodes.values())
     if count > MOST_VARIANTS:
         raise ConfigError(
             f"method has {count:,} variants in {len(nodes):,} methods: give at most "
@@ -42,12 +42,11 @@ def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
 
 
 def is_all(names: Collection[str]) -> bool:
-    """Whether these are all methods of conf/method."""
+    """Returns whether these are all methods of conf/method."""
     return set(names) >= {path.stem for path in METHODS.glob("*.yaml")}
 
 
-def _count(node: Any) -> int:
-    """How many variants it has, of which none is made."""
+def _count_variants(node: Any) -> int:
     values = node.values() if isinstance(node, Mapping) else ()
     return math.prod(len(value) for value in values if isinstance(value, list) and value)
 
@@ -59,36 +58,40 @@ def _variants(name: str, node: Any) -> list[Method]:
             "as the files of conf/method do."
         )
     kind = _class(name, str(node["_target_"]))
-    given = {str(key): value for key, value in node.items() if key != "_target_"}
-    known = [f.name for f in fields(kind)]
-    for key in given:
-        if key not in known:
-            names = near_names(key, known) if known else "It has none."
+    hyperparameters = {str(key): value for key, value in node.items() if key != "_target_"}
+    field_names = [f.name for f in fields(kind)]
+    for key in hyperparameters:
+        if key not in field_names:
+            names = near_names(key, field_names) if field_names else "It has none."
             raise ConfigError(f"method.{name}.{key}: unknown hyperparameter. {names}")
-    values = [value if isinstance(value, list) else [value] for value in given.values()]
-    for key, some in zip(given, values, strict=True):
-        require(bool(some), f"method.{name}.{key}", some, "give one value, or several, in a list.")
-    chosen = (dict(zip(given, each, strict=True)) for each in itertools.product(*values))
+    values = [value if isinstance(value, list) else [value] for value in hyperparameters.values()]
+    for key, options in zip(hyperparameters, values, strict=True):
+        require(
+            bool(options), f"method.{name}.{key}", options, "give one value, or several, in a list."
+        )
+    chosen = (
+        dict(zip(hyperparameters, choice, strict=True)) for choice in itertools.product(*values)
+    )
     try:
-        return [convert(OmegaConf.create(each), kind) for each in chosen]
+        return [convert(OmegaConf.create(choice), kind) for choice in chosen]
     except ConfigError as error:
         raise ConfigError(f"method.{name}.{error}") from error
 
 
 def _class(name: str, target: str) -> type[Method]:
-    module, _, called = target.rpartition(".")
+    module, _, class_name = target.rpartition(".")
     try:
-        kind = getattr(import_module(module), called)
+        kind = getattr(import_module(module), class_name)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
         raise ConfigError(
             f"method.{name}._target_ is {target!r}: there is no such class ({error}). Give one "
             "in detection.methods, such as contamination.detection.methods.min_k.MinK, or your own."
         ) from error
-    known = isinstance(kind, type) and issubclass(kind, Method)
-    if not known or inspect.isabstract(kind):
+    is_method = isinstance(kind, type) and issubclass(kind, Method)
+    if not is_method or inspect.isabstract(kind):
         raise ConfigError(
             f"method.{name}._target_ is {target!r}: it is not a method. Give a subclass of "
             "contamination.detection.methods.base.Method."
         )
-    found: type[Method] = kind
-    return found
+    method_class: type[Method] = kind
+    return method_class

@@ -25,6 +25,6 @@ class StdOnly(Method):
     """The fraction of the tokens, above 0 and at most 1."""
 
     def score(self, example: Example) -> float:
-        """The mean of the lowest log-likelihoods in units of their spread."""
+        """Returns the mean of the lowest log-likelihoods in units of their standard deviation."""
         stats = example.stats(ORIGINAL)
         return low(stats.logprob / stats.std, self.k)

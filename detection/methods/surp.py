@@ -17,30 +17,30 @@ from contamination.detection.passes import ORIGINAL, Example, Floats
 class Surp(Method):
     """SURP (Zhang and Wu, arXiv 2407.21248): the likelihood of the surprising tokens.
 
-    A token is surprising where the model was sure (the entropy −μ_t is below `entropy`) and wrong
-    (log p(x_t | x_<t) is among the ⌊k·n⌋ lowest of the text, at least one); score(x) = the mean
+    A token is surprising if the model was sure (the entropy −μ_t is below `entropy`) and wrong
+    (log p(x_t | x_<t) is among the ⌊k·n⌋ lowest of the text, at least one). score(x) = the mean
     log p of these, in nats. A text without any is scored by all of its ⌊k·n⌋ lowest, and flagged.
     """
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean")
 
     k: float = limited(0.4, FRACTION)
-    """The fraction of the tokens, the least likely, above 0 and at most 1."""
+    """The fraction of least likely tokens, above 0 and at most 1."""
 
     entropy: float = limited(2.0, POSITIVE)
     """The entropy in nats below which the model counts as sure, above 0."""
 
     def score(self, example: Example) -> float:
-        """The mean log-likelihood of the surprising tokens."""
+        """Returns the mean log-likelihood of the surprising tokens."""
         surprising, lowest = self._tokens(example)
         return float((surprising if len(surprising) else lowest).mean(dtype=np.float64))
 
     def flag(self, example: Example) -> str:
-        """Whether there was no surprising token."""
+        """Returns a flag if there is no surprising token."""
         return "" if len(self._tokens(example)[0]) else "no surprising token, scored as min_k"
 
     def _tokens(self, example: Example) -> tuple[Floats, Floats]:
-        """The log-likelihoods of the surprising tokens, and of all the k lowest."""
+        """Returns the log-likelihoods of the surprising tokens and of all the ⌊k·n⌋ lowest."""
         stats = example.stats(ORIGINAL)
         lowest = np.argsort(stats.logprob, kind="stable")[: count(self.k, len(stats))]
         sure = -stats.mean[lowest] < self.entropy

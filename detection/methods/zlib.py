@@ -14,10 +14,10 @@ from contamination.detection.passes import ORIGINAL, Example
 class Zlib(Method):
     """The mean log-likelihood over the text's compressed size (Carlini et al. 2021, section 5.2).
 
-    score(x) = 1/(T-1) Σ_t log p(x_t | x_<t) / len(zlib(x)), in nats a token and byte: a text that
-    is likely merely because it repeats itself compresses well and scores lower.
+    score(x) = 1/(T-1) Σ_t log p(x_t | x_<t) / len(zlib(x)), in nats per token and byte. A text that
+    is likely only because it is repetitive compresses well and has a lower score.
     """
 
     def score(self, example: Example) -> float:
-        """The mean over the scored tokens, over the bytes of the compressed UTF-8 text."""
+        """Returns the mean over the scored tokens, divided by the bytes of the compressed text."""
         return mean_logprob(example.stats(ORIGINAL)) / len(zlib.compress(example.text.encode()))

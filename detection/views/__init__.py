@@ -1,4 +1,4 @@
-"""Views: what is made of a text before a model reads it, and how it is read; a file a kind."""
+"""Views: how a text is changed before a model reads it, and how it is read; one file per kind."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MODULES = [import_module(f"{__name__}.{module.name}") for module in iter_modules
 VIEWS: Mapping[str, View] = {
     name: view for module in MODULES for name, view in getattr(module, "VIEWS", {}).items()
 }
-"""By name, those that the files of this folder call VIEWS."""
+"""All views by name, collected from the VIEWS of this folder's modules."""
 
 
 def view_of(wanted: Pass) -> View:
-    """The pass's view.
+    """Returns the view of a pass.
 
     Raises:
         ConfigError: there is no such view.
@@ -33,10 +33,10 @@ def view_of(wanted: Pass) -> View:
 
 
 def render(wanted: Pass, texts: Sequence[Text], resources: Resources) -> list[Sequence[str]]:
-    """For each text the versions that `wanted` scores.
+    """Returns the versions of each text that the pass `wanted` scores.
 
     Raises:
-        ConfigError: there is no such view, or nothing is given that it needs.
+        ConfigError: there is no such view, or a resource that it needs is missing.
     """
     view = view_of(wanted)
     for need in set(view.needs) - {"seed"}:

@@ -1,4 +1,4 @@
-"""What a view is."""
+"""The base class of views: which versions of a text are read, and the work that this takes."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import dataclass
 from functools import partial
 
 from contamination.data.texts import longest
-from contamination.detection.forward.reader import Reader, Tokens
+from contamination.detection.forward.reader import Reader, Tokens, ViewWork
 from contamination.detection.passes import Copies, Pass
 from contamination.detection.workers import Task
 
 
 @dataclass(frozen=True)
 class View:
-    """A kind of pass: what is made of texts, and how a model reads that.
+    """A kind of pass: how texts are changed, and how a model reads the result.
 
-    This one reads each version by itself, in one forward; a subclass reads in another way.
+    This class reads each version by itself, in one forward. A subclass may describe other work.
 
     Attributes:
-        make: from the texts, the resources and the pass's parameters the versions of each text,
-            in order. It gets all texts at once, for a view that runs a model of its own.
-        needs: what it draws on, of `seed`, `masked_lm` and `prefix`.
-        rewords: whether its versions are the text in other words, each read by itself.
-        counts: whether a text's first statistics are those of all the text's own tokens, so that
-            they show how many of them are scored.
-        asks: what the model must be able to give (`ModelHandle.provides`).
-        least: the fewest tokens that a version may have; the first is not scored.
-        shares: whether what is said of a text's tokens is the same in every text that begins with
-            it, so that the longer one is read for both.
-        cuts: whether a version longer than the context is cut, or read in windows, before.
+        make: makes the versions of each text, in order, from the texts, the resources and the
+            pass's parameters. It receives all texts at once, for views that run their own model.
+        needs: the resources it uses: `seed`, `masked_lm`, `prefix` or `neighbors`.
+        rewords: whether its versions are rewordings of the text, each read by itself.
+        counts: whether a text's first statistics cover all of the text's own tokens, so that they
+            show how many are scored.
+        asks: what the model must provide (`ModelHandle.provides`).
+        least: the minimum number of tokens of a version; the first token is not scored.
+        shares: whether a token's statistics are the same in every text with the same beginning, so
+            that only the longest of such texts is read.
+        cuts: whether a version longer than the context is truncated, or read in windows.
     """
 
     make: Callable[..., list[Sequence[str]]]
@@ -42,45 +42,59 @@ class View:
     shares: bool = False
 
     def serving(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
-        """Of the passes of this view and model the one that holds all that is wanted."""
+        """Returns the pass, among those of this view and model, that contains `wanted`."""
         return wanted
 
     def copies(self, wanted: Pass) -> int:
-        """About how many statistics a token of a text has in the pass."""
+        """Returns roughly how many statistics the pass has per token of a text."""
         return int(dict(wanted.parameters).get("n", 1))
 
     def reads(self, wanted: Pass, tokens: int) -> int:
-        """Tokens that the model reads for a text of so many, at most: what the pass costs."""
+        """Returns the maximum number of tokens the model reads for a text of `tokens` tokens.
+
+        This is the cost of the pass.
+        """
         return tokens * self.copies(wanted)
 
-    def task(self, reader: Reader, wanted: Pass) -> Task[Copies]:
-        """What is done with the tokens of texts, or of windows, in each process."""
+    def task(self, wanted: Pass, batch_tokens: int) -> Task[Copies]:
+        """Returns what each process does with the token sequences of texts, or of windows."""
         from contamination.detection.forward.batches import run_alone  # it imports torch
 
-        return partial(run_alone, batch_tokens=reader.settings.batch_tokens)
+        return partial(run_alone, batch_tokens=batch_tokens)
 
-    def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
-        """The statistics of texts that the model takes at once."""
-        task = self.task(reader, wanted)
+    def work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
+        """Describes what the model does for these versions, none of them windowed.
+
+        Args:
+            reader: what is known of the model: its tokenizer, context, settings and resources.
+            wanted: a pass of this view.
+            tokens: the versions.
+        """
+        task = self.task(wanted, reader.settings.batch_tokens)
         if not (self.shares and reader.source.ignores_later_tokens):
-            return reader.spread(task, wanted.view_key, tokens)
-        ends = longest([t.ids for t in tokens])
-        read = sorted({*ends})
-        found = reader.spread(task, wanted.view_key, [tokens[place] for place in read])
-        by_place = dict(zip(read, found, strict=True))
-        return [self.beginning(by_place[e], len(t.ids)) for e, t in zip(ends, tokens, strict=True)]
+            return ViewWork(task, tokens)
+        longest_of = longest([t.ids for t in tokens])
+        places_read = sorted(set(longest_of))
+
+        def beginnings(copies_read: Sequence[Copies]) -> list[Copies]:
+            copies = dict(zip(places_read, copies_read, strict=True))
+            return [
+                self.beginning(copies[place], len(t.ids))
+                for place, t in zip(longest_of, tokens, strict=True)
+            ]
+
+        return ViewWork(task, [tokens[place] for place in places_read], to_copies=beginnings)
 
     def beginning(self, copies: Copies, tokens: int) -> Copies:
-        """The statistics of the first `tokens` of a text, from the text's."""
+        """Returns the statistics of the first `tokens` tokens of a text, from the text's."""
         return tuple(stats[: max(0, tokens - 1)] for stats in copies)
 
     def ending(self, copies: Copies, tokens: int) -> Copies:
-        """The statistics of what follows a text's first `tokens`, from the text's."""
+        """Returns the statistics of what follows the first `tokens` tokens, from the text's."""
         return tuple(stats[max(0, tokens - 1) :] for stats in copies)
 
-    def windows(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
-        """The statistics of longer texts, from those of their windows."""
-        return reader.spread_windows(self.task(reader, wanted), wanted.view_key, tokens)
-
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
-        """Raise a ConfigError, or warn, where windows don't do for the view; `texts`: how many."""
+        """Raises a ConfigError, or warns, if the view does not work in windows.
+
+        `texts` says how many texts are affected, for the message.
+        """

@@ -1,4 +1,4 @@
-"""The versions of a text that its benchmark brings along."""
+"""The view of a text's neighbours from the benchmark's own files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contamination.detection.resources import Resources
 from contamination.detection.views.base import View
 
 
-def given(texts: Sequence[Text], resources: Resources, n: int) -> list[Sequence[str]]:
-    """The first `n` neighbours of each text in the benchmark's files."""
+def benchmark_neighbors(texts: Sequence[Text], resources: Resources, n: int) -> list[Sequence[str]]:
+    """Returns the first `n` neighbours of each text in the benchmark's files."""
     assert resources.neighbors is not None
     return [resources.neighbors.of(text, n) for text in texts]
 
 
-VIEWS = {"given": View(given, ("neighbors",))}
+VIEWS = {"given": View(benchmark_neighbors, ("neighbors",))}

@@ -1,4 +1,4 @@
-"""A text's first part, and what the model writes after it: greedy, or drawn several times."""
+"""The first part of a text, and the model's continuations of it: greedy, or several samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ import numpy as np
 from contamination.core.seeds import derive
 from contamination.data.text import halves
 from contamination.data.texts import Text
-from contamination.detection.forward.reader import Reader, Tokens, leading_special
+from contamination.detection.forward.reader import (
+    Reader,
+    Tokens,
+    ViewWork,
+    leading_special,
+    run_written,
+)
 from contamination.detection.passes import Continuation, Copies, Pass
 from contamination.detection.resources import Resources
 from contamination.detection.views.base import View
@@ -25,17 +31,18 @@ def first_part(
     words: int | None = None,
     **_: object,
 ) -> list[Sequence[str]]:
-    """The text up to the end of its word ⌊share·words⌋, and of its word number `words` at most."""
+    """Returns the first ⌊share·n⌋ of a text's n words, and at most `words` words."""
     return [(halves(text.text, share, words)[0],) for text in texts]
 
 
 @dataclass(frozen=True)
-class Written(View):
-    """Lets the model write after each prompt what would replace the rest of the text, `n` times.
+class ContinuationView(View):
+    """Lets the model continue each prompt in place of the rest of the text, `n` times.
 
-    It writes as many tokens as the rest has, and `tokens` at most: what follows the text itself is
-    nobody's to know. A prompt that leaves no room in the model's context loses its first tokens. A
-    continuation's draws follow from the seed, the text's SHA-256 and its number alone.
+    A continuation has as many tokens as the rest of the text, and at most `tokens`, because nothing
+    is known beyond the text's end. A prompt that leaves too little room in the model's context
+    loses its first tokens. A continuation depends only on the seed, the text's SHA-256 and its own
+    number.
     """
 
     counts: bool = True
@@ -44,45 +51,52 @@ class Written(View):
     cuts: bool = False
 
     def serving(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
-        """Of those that differ in `n` alone the pass with the most holds all."""
-        alike = [o for o in others if _but_n(o) == _but_n(wanted)]
-        return max(alike, key=lambda other: int(dict(other.parameters).get("n", 1)))
+        """Returns the pass with the most continuations among those that differ only in `n`."""
+        candidates = [other for other in others if _without_n(other) == _without_n(wanted)]
+        return max(candidates, key=lambda other: int(dict(other.parameters).get("n", 1)))
 
     def reads(self, wanted: Pass, tokens: int) -> int:
-        """Each continuation's prompt and what is written after it."""
-        given = dict(wanted.parameters)
-        prompt = int(float(given["share"]) * tokens)
-        return (prompt + min(int(given["tokens"]), tokens - prompt)) * self.copies(wanted)
+        """Counts the prompt and the new tokens of each continuation."""
+        parameters = dict(wanted.parameters)
+        prompt = int(float(parameters["share"]) * tokens)
+        return (prompt + min(int(parameters["tokens"]), tokens - prompt)) * self.copies(wanted)
 
-    def whole(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
-        """The continuations of each prompt."""
-        from contamination.detection.forward.reader import run_written  # it imports torch
-
-        given, seed = dict(wanted.parameters), derive(reader.resources.seed, "continuations")
+    def work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
+        """Describes writing the continuations of each prompt; see `View.work`."""
+        parameters, seed = dict(wanted.parameters), derive(reader.resources.seed, "continuations")
         task = partial(
             run_written,
             n=self.copies(wanted),
-            temperature=float(given.get("temperature", 0)),
+            temperature=float(parameters.get("temperature", 0)),
             batch_tokens=reader.settings.batch_tokens,
         )
         texts = [t.owner.text for t in tokens]
         lengths = [len(ids) for ids in reader.tokenizer(texts, verbose=False)["input_ids"]]
         rests = [max(1, length - len(t.ids)) for t, length in zip(tokens, lengths, strict=True)]
-        most = [min(rest, int(given["tokens"]), half_context(reader)) for rest in rests]
-        prompts = [fitted(reader, t, room) for t, room in zip(tokens, most, strict=True)]
+        limit = min(int(parameters["tokens"]), half_context(reader))
+        new_tokens = [min(rest, limit) for rest in rests]
+        prompts = [fitted(reader, t, room) for t, room in zip(tokens, new_tokens, strict=True)]
         seeds = [derive(seed, t.owner.sha256) for t in tokens]
-        found = reader.spread(task, wanted.view_key, prompts, most, seeds)
-        each = zip(found, lengths, strict=True)
-        return [tuple(_continuation(reader, ids, n - 1) for ids in own) for own, n in each]
+
+        def decoded(ids_by_text: Sequence[Sequence[Sequence[int]]]) -> list[Copies]:
+            return [
+                tuple(_continuation(reader, ids, length - 1) for ids in ids_of_text)
+                for ids_of_text, length in zip(ids_by_text, lengths, strict=True)
+            ]
+
+        return ViewWork(task, prompts, (new_tokens, seeds), decoded)
 
 
 def half_context(reader: Reader) -> int:
-    """The most tokens to write: a prompt keeps the other half."""
+    """Returns the maximum number of new tokens, which leaves half of the context to the prompt."""
     return sys.maxsize if reader.source.context is None else reader.source.context // 2
 
 
 def fitted(reader: Reader, text: Tokens, tokens: int) -> Tokens:
-    """The prompt without the first tokens, special ones apart, that leave no room for `tokens`."""
+    """Shortens a prompt at its beginning so that `tokens` new tokens fit into the context.
+
+    Leading special tokens stay.
+    """
     context, special = reader.source.context, leading_special(reader.tokenizer)
     if context is None or len(text.ids) + tokens <= context:
         return text
@@ -94,12 +108,12 @@ def _continuation(reader: Reader, ids: Sequence[int], scored: int) -> Continuati
     return Continuation(ids=np.array(ids, np.int32), text=text, scored=scored)
 
 
-def _but_n(wanted: Pass) -> Pass:
-    given = {name: value for name, value in wanted.parameters if name != "n"}
-    return Pass(wanted.model, wanted.view, **given)
+def _without_n(wanted: Pass) -> Pass:
+    parameters = {name: value for name, value in wanted.parameters if name != "n"}
+    return Pass(wanted.model, wanted.view, **parameters)
 
 
 VIEWS = {
-    "greedy": Written(first_part, rewords=False),
-    "sampled": Written(first_part, ("seed",), rewords=False),
+    "greedy": ContinuationView(first_part, rewords=False),
+    "sampled": ContinuationView(first_part, ("seed",), rewords=False),
 }

@@ -1,4 +1,4 @@
-"""A text, and the same after each token's replacement: the passes of the Infilling Score."""
+"""A text, and the text after each token's replacement: the passes of the Infilling Score."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from contamination.core.errors import ConfigError
-from contamination.detection.forward.reader import Reader, overlap
+from contamination.detection.forward.reader import overlap
 from contamination.detection.passes import Copies, Parameter, Pass
 from contamination.detection.views.base import View
 from contamination.detection.views.plain import original
@@ -14,43 +14,45 @@ from contamination.detection.workers import Task
 
 
 class Infill(View):
-    """Reads what follows each replaced token, up to `future` tokens: copy 0 is the text's own."""
+    """Reads up to `future` tokens after each replaced token; copy 0 is the unchanged text."""
 
     def serving(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
-        """The pass with the most future tokens holds all that have fewer."""
+        """Returns the pass with the most future tokens, which contains all the others."""
         return max(others, key=lambda other: float(str(_future(other)).replace("all", "inf")))
 
     def copies(self, wanted: Pass) -> int:
-        """The text's own and one a future token; of `all` there is no telling."""
+        """Returns 1 + `future`: the text itself and one per future token; 1 if `future` is all."""
         future = _future(wanted)
         return future + 1 if isinstance(future, int) else 1
 
     def reads(self, wanted: Pass, tokens: int) -> int:
-        """The text, and behind each replaced token those that follow: up to `future`, or all."""
+        """Counts the text, and after each replaced token the following `future` tokens, or all."""
         future = _future(wanted)
-        most = future if isinstance(future, int) else tokens
-        return tokens + sum(min(most, following) for following in range(1, tokens - 1))
+        max_future = future if isinstance(future, int) else tokens
+        return tokens + sum(min(max_future, following) for following in range(1, tokens - 1))
 
-    def task(self, reader: Reader, wanted: Pass) -> Task[Copies]:
-        """What runs the text and its branches."""
+    def task(self, wanted: Pass, batch_tokens: int) -> Task[Copies]:
+        """Returns what reads the text and its branches."""
         from contamination.detection.forward.infilling import run_infill  # it imports torch
 
-        batch_tokens = reader.settings.batch_tokens
         return partial(run_infill, batch_tokens=batch_tokens, future=_future(wanted))
 
     def beginning(self, copies: Copies, tokens: int) -> Copies:
-        """Copy j has an entry for each token but the first 1 + j; of m = all there are T-2."""
-        kept = copies[: max(1, tokens - 1)]
-        return tuple(stats[: max(0, tokens - 1 - j)] for j, stats in enumerate(kept))
+        """Returns the beginning of each copy.
+
+        Copy j has one entry for each token after the first 1 + j; with m = all there are T-2.
+        """
+        remaining = copies[: max(1, tokens - 1)]
+        return tuple(stats[: max(0, tokens - 1 - j)] for j, stats in enumerate(remaining))
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
-        """A replaced token and all those after it must be in one window."""
-        future, least = _future(wanted), overlap(context)
-        if future == "all" or int(future) >= least:
+        """Raises a ConfigError if a window is too short for a replaced token and its future."""
+        future, limit = _future(wanted), overlap(context)
+        if future == "all" or int(future) >= limit:
             raise ConfigError(
                 f"detection.long_texts is 'windowed': infilling with m = {future} looks further "
                 f"ahead than the windows of the model's context of {context} tokens overlap. Give "
-                f"a method.infilling.m below {least}, or detection.long_texts=truncate."
+                f"a method.infilling.m below {limit}, or detection.long_texts=truncate."
             )
 
 

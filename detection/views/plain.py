@@ -1,4 +1,4 @@
-"""Views of one text in which nothing is drawn."""
+"""Views with a single version of each text and no random choices."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from contamination.detection.views.base import View
 
 
 def original(texts: Sequence[Text], resources: Resources, **_: object) -> list[Sequence[str]]:
-    """The text as it stands."""
+    """Returns the unchanged texts."""
     return [(text.text,) for text in texts]
 
 
 def lowercase(texts: Sequence[Text], resources: Resources) -> list[Sequence[str]]:
-    """The text in lower case."""
+    """Returns the texts in lower case."""
     originals = [text.text for text in texts]
     return [(version,) for version in Lowercase().reword(originals, originals, resources.seed)]
 

@@ -1,4 +1,4 @@
-"""Views of several random rewordings of a text."""
+"""Views with several random rewordings of each text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[[Sequence[Text]], list[Sequence[str]]]
 def made_once(
     runs: Path, wanted: Pass, seed: int, model: HFModel, texts: Sequence[Text], make: Make
 ) -> list[Sequence[str]]:
-    """The versions of each text, read where they are stored, else made by `make` and stored."""
+    """Returns the versions of each text, from storage or else from `make`, and stores them."""
     ordered = sorted({t.sha256: t for t in texts}.values(), key=lambda t: t.sha256)
     config = {"view": wanted.view_key, "seed": seed}
     inputs = {"masked_lm": model.digest, "texts": texts_digest(ordered)}
@@ -39,37 +39,37 @@ def made_once(
         versions = make(ordered)
         rows = [
             {"text_sha256": text.sha256, "copy": copy, "text": version}
-            for text, own in zip(ordered, versions, strict=True)
-            for copy, version in enumerate(own)
+            for text, text_versions in zip(ordered, versions, strict=True)
+            for copy, version in enumerate(text_versions)
         ]
         write_parquet(folder / FILE, pa.Table.from_pylist(rows))
         return Built([FILE], {"texts": len(ordered), "versions": len(rows)})
 
     folder = locate(runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
     build(folder, config, inputs, write, log_nearest=False)
-    found: dict[str, list[str]] = {}
+    versions_by_text: dict[str, list[str]] = {}
     with parsing(folder / FILE):
         for row in pq.read_table(folder / FILE, page_checksum_verification=True).to_pylist():
-            found.setdefault(row["text_sha256"], []).append(row["text"])
-        return [found[text.sha256] for text in texts]
+            versions_by_text.setdefault(row["text_sha256"], []).append(row["text"])
+        return [versions_by_text[text.sha256] for text in texts]
 
 
 def swap(texts: Sequence[Text], resources: Resources, n: int, share: float) -> list[Sequence[str]]:
-    """`n` versions with ⌊share·words⌋ random swaps of two words (PAC, Ye et al. 2024)."""
+    """Makes `n` versions with ⌊share·words⌋ random swaps of two words (PAC, Ye et al. 2024)."""
     return _versions(Swap(share), texts, resources, n)
 
 
 def delete(
     texts: Sequence[Text], resources: Resources, n: int, share: float
 ) -> list[Sequence[str]]:
-    """`n` versions without ⌊share·words⌋ random words."""
+    """Makes `n` versions without ⌊share·words⌋ random words."""
     return _versions(Delete(share), texts, resources, n)
 
 
 def masked_lm(
     texts: Sequence[Text], resources: Resources, n: int, share: float
 ) -> list[Sequence[str]]:
-    """`n` neighbours: ⌊share·words⌋ words replaced by a masked language model's."""
+    """Makes `n` neighbours, in which a masked language model replaces ⌊share·words⌋ words."""
     assert resources.masked_lm is not None
     filler = MaskedLM(str(resources.masked_lm.folder), share, device=resources.device)
 
@@ -85,11 +85,11 @@ def masked_lm(
 def _versions(
     rewording: Rewording, texts: Sequence[Text], resources: Resources, n: int
 ) -> list[Sequence[str]]:
-    """All texts' versions in one call; each follows from the seed, its text and its number."""
+    """Makes all versions in one call; each depends on the seed, its text and its number."""
     repeated = [text.text for text in texts for _ in range(n)]
     keys = [(text.sha256, copy) for text in texts for copy in range(n)]
-    made = rewording.reword(repeated, keys, derive(resources.seed, "contamination.detection.views"))
-    return [made[i : i + n] for i in range(0, len(made), n)]
+    all_versions = rewording.reword(repeated, keys, derive(resources.seed, "detection.views"))
+    return [all_versions[i : i + n] for i in range(0, len(all_versions), n)]
 
 
 VIEWS = {

@@ -14,7 +14,7 @@ from contamination.detection.config import DetectionConfig
 from contamination.detection.forward.reader import Reader, Tokens
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import TransformersModel
-from contamination.detection.passes import NUMBERS, ORIGINAL, Pass
+from contamination.detection.passes import FLOATS, ORIGINAL, Pass
 from contamination.detection.views import view_of
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.golden import text_of
@@ -71,7 +71,7 @@ def test_a_beginning_has_its_own_statistics(collector, monkeypatch, wanted):
             own, expected = together[text.sha256], alone[text.sha256]
             assert len(own) == len(expected)
             for a, b in zip(own, expected, strict=True):
-                for name in NUMBERS[:-1]:
+                for name in FLOATS:
                     np.testing.assert_allclose(vars(a)[name], vars(b)[name], rtol=1e-5, atol=1e-5)
                 np.testing.assert_array_equal(a.top_id, b.top_id)
 
@@ -124,12 +124,12 @@ def test_in_float64_both_ways_are_equal(toy_models, toy_folders, monkeypatch, re
     reader, view = Reader(toy_models["target"], DetectionConfig(device="cpu")), view_of(wanted)
     reader.model = CausalLM(load_model("model", str(toy_folders["target"]), "float64"))
     tokens = [Tokens(t, 0, reader.tokenizer(t.text)["input_ids"], False) for t in [*CUTS, ALONE]]
-    together = view.whole(reader, wanted, tokens)
+    together = reader.perform(view.work(reader, wanted, tokens), "together")
     assert len(read) < len(tokens)
     for one, found in zip(tokens, together, strict=True):
-        (expected,) = view.whole(reader, wanted, [one])
+        (expected,) = reader.perform(view.work(reader, wanted, [one]), "alone")
         for a, b in zip(found, expected, strict=True):
             assert a.logprob.dtype == np.float64
-            for name in NUMBERS[:-1]:
+            for name in FLOATS:
                 np.testing.assert_allclose(vars(a)[name], vars(b)[name], rtol=0, atol=1e-9)
             np.testing.assert_array_equal(a.top_id, b.top_id)

@@ -148,7 +148,7 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
         ({"texts": {*TEXTS[:2]}, "labels": [1, 0]}, "^texts is a set: give strings"),
         (
             {"texts": pd.DataFrame([TEXTS[:2]], columns=["text"] * 2)},
-            "^texts: the column 'text' is",
+            "^texts: the column 'text' occurs",
         ),
         ({"seed": "x"}, "^seed: Value 'x'"),
         ({"batch_tokens": 0}, "^batch_tokens is 0: give 1 or more"),

@@ -21,10 +21,10 @@ from contamination.detection.benchmark_summary import (
     benchmark_tables,
     blind_notes,
     evaluated_parts,
-    named,
+    paper_name,
     sizes,
 )
-from contamination.detection.evaluation import CONFIDENCE, Group, by_method
+from contamination.detection.evaluation import CONFIDENCE, BenchmarkEstimates, by_method
 
 CONFIG = ExamplesConfig(
     "x", name="wikimia", same_texts=["length", "setting"], papers="wikimia.csv",
@@ -69,25 +69,25 @@ def test_a_part_is_evaluated_as_by_itself(plain):
                            "benchmark": t.benchmark} for t in texts][:120])  # fmt: skip
     expected = evaluate(own, frame, blind=False)
     value = expected[expected["metric"] == "auroc"]["value"].item()
-    assert part.found["loss", ""]["auroc"].value == pytest.approx(value, abs=1e-12)
+    assert part.estimates["loss", ""]["auroc"].value == pytest.approx(value, abs=1e-12)
 
 
 def test_the_average_of_the_same_texts_is_no_surer_than_its_parts(plain):
     texts, table, (*parts, average) = plain
-    found = [one.found["loss", ""]["auroc"] for one in (*parts, average)]
+    found = [one.estimates["loss", ""]["auroc"] for one in (*parts, average)]
     assert found[2].value == pytest.approx((found[0].value + found[1].value) / 2)
     widths = [np.diff(interval(one, CONFIDENCE)).item() for one in found]
     assert widths[2] == pytest.approx((widths[0] + widths[1]) / 2, rel=0.05)
     apart = ExamplesConfig("x", name="wikimia", sources=CONFIG.sources)
-    alone = average_of(parts, apart).found["loss", ""]["auroc"]
+    alone = average_of(parts, apart).estimates["loss", ""]["auroc"]
     assert np.diff(interval(alone, CONFIDENCE)).item() == pytest.approx(widths[2] / 2**0.5, rel=0.1)
 
 
 def test_a_planted_shift_is_said_and_matched_away():
     groups = groups_of(*made(shift=0.3))
     for one in groups[:2]:
-        raw, matched = one.found["loss", ""]["auroc"], one.found["loss", ""][MATCHED.name]
-        assert one.found["blind", ""]["auroc"].value > 0.65 < raw.value
+        raw, matched = one.estimates["loss", ""]["auroc"], one.estimates["loss", ""][MATCHED.name]
+        assert one.estimates["blind", ""]["auroc"].value > 0.65 < raw.value
         low, high = interval(matched, CONFIDENCE)
         assert low <= 0.5 <= high
         assert high - low < 0.35
@@ -104,7 +104,9 @@ def test_one_of_several_parts_is_not_off_by_the_measure_of_a_single_one(parts, s
     assert 0.5 < interval(blind, CONFIDENCE)[0] < 0.51
     sound = replace(blind, value=0.5)
     found = [{(BLIND, ""): {"auroc": blind if i == 0 else sound}} for i in range(parts)]
-    groups = [Group(f"wikimia/{i}/original", 100, 100, own) for i, own in enumerate(found)]
+    groups = [
+        BenchmarkEstimates(f"wikimia/{i}/original", 100, 100, own) for i, own in enumerate(found)
+    ]
     assert bool(blind_notes(groups, CONFIG)) == said
 
 
@@ -112,14 +114,14 @@ def test_the_papers_figures_stand_below_those_of_the_same_model(plain):
     groups = []
     for one in plain[2]:
         other = {"loss": "min_k_plus_plus", "blind": "blind"}
-        found = {(other[method], v): line for (method, v), line in one.found.items()}
-        groups.append(replace(one, found=found))
+        found = {(other[method], v): line for (method, v), line in one.estimates.items()}
+        groups.append(replace(one, estimates=found))
     (auroc, *_) = benchmark_tables({"huggyllama/llama-7b": groups}, CONFIG)
     assert auroc.header == ["method", "variant", "32 original", "64 original", "average"]
     paper = ["  min_k_plus_plus", "Raoof et al. 2025, table 11", "0.852", "0.859", "–"]
     assert [line[0] for line in auroc.lines] == ["min_k_plus_plus", paper[0], "blind"]
     assert auroc.lines[1] == paper
-    assert named("/models/Llama-7B/") == "llama-7b"
+    assert paper_name("/models/Llama-7B/") == "llama-7b"
     (other, *_) = benchmark_tables({"llama-3b": groups}, CONFIG)
     assert [line[0] for line in other.lines] == ["min_k_plus_plus", "blind"]
 
@@ -141,7 +143,7 @@ def test_what_a_part_can_not_carry_is_a_dash_with_the_reason(plain):
     rate = benchmark_tables({"m": groups}, CONFIG)[2]
     assert rate.lines[0][2:] == ["–", "–", "–"]
     assert rate.notes == ["– needs ≥ 100 non-members: 32 original, 64 original."]
-    assert AUROC.name in groups[0].found["blind", ""]
+    assert AUROC.name in groups[0].estimates["blind", ""]
 
 
 def test_the_sizes_copies_across_the_labels_and_texts_without_a_label_are_said(tmp_path):
@@ -163,9 +165,11 @@ def test_the_sizes_copies_across_the_labels_and_texts_without_a_label_are_said(t
 def test_where_matching_leaves_style_its_figures_are_said_to_be_no_evidence(plain):
     left = Estimate(60, 60, 0.6, np.linspace(0.56, 0.64, 100))
     part = plain[2][0]
-    found = {**part.found, ("blind", ""): {**part.found["blind", ""], MATCHED.name: left}}
-    (note,) = blind_notes([replace(part, found=found)], CONFIG)
-    assert note.endswith("a score that is style alone keeps 32 original 0.60 [0.56, 0.64].")
+    found = {**part.estimates, ("blind", ""): {**part.estimates["blind", ""], MATCHED.name: left}}
+    (note,) = blind_notes([replace(part, estimates=found)], CONFIG)
+    assert note.endswith(
+        "The matched AUROC of a score of style alone is 32 original 0.60 [0.56, 0.64]."
+    )
 
 
 def books(clusters):
@@ -187,15 +191,15 @@ def test_snippets_of_a_book_are_drawn_and_left_out_together():
     (whole,), (single,) = (groups_of(*books(clusters), config) for clusters in (True, False))
     assert (whole.clusters, single.clusters) == ((12, 12), None)
     wide, narrow = (
-        np.diff(interval(one.found["loss", ""]["auroc"], CONFIDENCE)).item()
+        np.diff(interval(one.estimates["loss", ""]["auroc"], CONFIDENCE)).item()
         for one in (whole, single)
     )
     assert wide > 2 * narrow
-    assert whole.found["loss", ""]["auroc"].value == single.found["loss", ""]["auroc"].value
-    blind = {one.clusters: one.found[BLIND, ""]["auroc"] for one in (whole, single)}
+    assert whole.estimates["loss", ""]["auroc"].value == single.estimates["loss", ""]["auroc"].value
+    blind = {one.clusters: one.estimates[BLIND, ""]["auroc"] for one in (whole, single)}
     assert blind[None].value > 0.8  # of another snippet's label it knows the book's
     low, high = interval(blind[12, 12], CONFIDENCE)
     assert low < 0.5 < high
     assert "bookmia 72 + 72 (of 12 + 12 clusters)" in sizes([whole], config)
-    assert "draw whole clusters" in sizes([whole], config)
+    assert "resample whole clusters" in sizes([whole], config)
     assert "cluster" not in sizes([single], config)

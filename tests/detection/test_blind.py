@@ -21,8 +21,8 @@ from contamination.detection.baselines.blind import (
     Blind,
     _aurocs,
     _inner_aurocs,
-    _places,
-    _places_in_fold,
+    _percentiles,
+    _percentiles_in_fold,
     blind_baseline,
     obstacle,
     same_texts,
@@ -215,7 +215,7 @@ def test_places_are_those_of_a_plain_nested_loop():
     member = np.stack([drawn(60, seed) for seed in range(4)], axis=1)
     fold = rng.permutation(60) % 4
     tried = [ridge(rng.normal(size=(60, columns)), learners) for columns in (1, 2, 6)]
-    found = _places(tried, fold, learners, member)
+    found = _percentiles(tried, fold, learners, member)
     for column in range(4):
         expected = loop(tried, fold, learners, member[:, column])
         np.testing.assert_allclose(found[:, column], expected, atol=1e-9)
@@ -240,7 +240,7 @@ def spied(monkeypatch):
         placed = blind_baseline(simulated(30, 12), member, seed, folds=3).placed
         return placed, [*roles], [*calls]
 
-    for name, value in (("shuffled", spied_shuffled), ("_places", spied_places), ("NULLS", 6),
+    for name, value in (("shuffled", spied_shuffled), ("_percentiles", spied_places), ("NULLS", 6),
                         ("LEARNERS", 20), ("classifiers", lambda *_: {})):  # fmt: skip
         monkeypatch.setattr(f"contamination.detection.baselines.blind.{name}", value)
     return run
@@ -280,7 +280,7 @@ def test_aurocs_and_places_are_those_of_plain_loops():
     member[:, 3], member[:, 4] = True, False
     aurocs = [roc_auc_score(member[:, k], scores[:, k]) for k in range(3)]
     np.testing.assert_allclose(_aurocs(scores, member), [*aurocs, 0.5, 0.5])
-    placed = _places_in_fold(scores, member)
+    placed = _percentiles_in_fold(scores, member)
     for text, column in np.ndindex(12, 5):
         score, others = scores[text, column], scores[~member[:, column], column]
         beaten = [(score > other) + (score == other) / 2 for other in others]
@@ -419,12 +419,12 @@ def test_it_takes_one_thread_and_gives_the_others_back(monkeypatch):
     def spied(tried, fold, *arguments):
         seen.append(threads())
         folds.append(tuple(fold))
-        return _places(tried, fold, *arguments)
+        return _percentiles(tried, fold, *arguments)
 
     def threads():
         return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
 
-    monkeypatch.setattr("contamination.detection.baselines.blind._places", spied)
+    monkeypatch.setattr("contamination.detection.baselines.blind._percentiles", spied)
     with threadpool_limits(limits=2, user_api="blas"):
         before = threads()
         blind_baseline(simulated(24, 12), drawn(24, 12), 0)

@@ -14,7 +14,7 @@ from contamination.detection.methods.infilling import Infilling
 from contamination.detection.methods.min_k import MinK
 from contamination.detection.passes import Example, Pass, TokenStats
 from contamination.detection.run import run
-from contamination.detection.scope import Part, tokens_before
+from contamination.detection.scope import ScopedPass, tokens_before
 from contamination.detection.scores import open_scores
 from contamination.detection.views import VIEWS
 from tests.detection.conftest import MEMORISED, UNSEEN
@@ -103,7 +103,7 @@ def test_the_infilling_score_of_an_output_sees_no_input_but_as_context():
     method = Infilling(m=2)
     (wanted,) = method.passes
     whole = method.ratios(Example("a", "", {wanted: tuple(copies)}))
-    part = Part({"a": tuple(copies)}, VIEWS["infill"], "output", {"a": ("a", 5)})
+    part = ScopedPass({"a": tuple(copies)}, VIEWS["infill"], "output", {"a": ("a", 5)})
     assert np.allclose(method.ratios(Example("a", "", {wanted: part["a"]})), whole[4:])
 
 
@@ -116,7 +116,7 @@ def test_a_part_needs_an_output(scores):
     with pytest.raises(DataError, match="'u' is not known.*`prompt` and `output`"):
         scores("output", [ROWS[0], {"id": "u", "text": UNSEEN}])
     twice = {"id": "w", "text": MEMORISED, "output_start": 3}
-    with pytest.raises(DataError, match="'w' is there twice"):
+    with pytest.raises(DataError, match="'w' occurs twice"):
         scores("input", [ROWS[0], twice])
     with pytest.raises(DataError, match="no token of the output of the text 'u' is scored"):
         scores("output", [{"id": "u", "prompt": UNSEEN, "output": ""}])
@@ -130,7 +130,7 @@ def test_a_part_needs_an_output(scores):
 def test_an_input_without_a_scored_token_is_refused(view, tokens):
     """Of no token, where the output begins at once, or within the text's first token; of one."""
     copies = tuple(TokenStats(logprob=np.zeros(6 - j, np.float32)) for j in range(3))
-    part = Part({"a": copies}, VIEWS[view], "input", {"a": ("a", tokens)})
+    part = ScopedPass({"a": copies}, VIEWS[view], "input", {"a": ("a", tokens)})
     with pytest.raises(DataError, match=f"no token of the input .* its input has {tokens} tokens"):
         part["a"]
 
@@ -160,7 +160,7 @@ def test_the_scopes_share_one_pass_and_no_scores(scores, tmp_path):
 
 def test_part_of_a_mapping():
     stats = TokenStats(logprob=np.arange(6, dtype=np.float32))
-    part = Part({"a": (stats,)}, VIEWS["original"], "input", {"a": ("a", 3)})
+    part = ScopedPass({"a": (stats,)}, VIEWS["original"], "input", {"a": ("a", 3)})
     assert (len(part), [*part]) == (1, ["a"])
     assert mean_logprob(part["a"][0]) == 0.5
     assert MinK().score(Example("a", "", {Pass(): part["a"]})) == 0

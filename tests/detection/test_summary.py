@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from contamination.core.statistics.estimates import Estimate
 from contamination.data.texts import Text
 from contamination.detection.baselines.blind import Blind
-from contamination.detection.summary import ranked, summary
+from contamination.detection.summary import summary, with_ranks
 
 
 def scored(labels, benchmarks=("",)):
@@ -44,12 +44,12 @@ def test_without_labels_it_prints_the_likeliest_members():
     assert "8 texts without labels" in shown
     first = next(line for line in shown.splitlines() if line.split()[:1] == ["1"])
     assert best in first
-    assert ranked(table).groupby("method")["rank"].max().tolist() == [8, 8]
+    assert with_ranks(table).groupby("method")["rank"].max().tolist() == [8, 8]
 
 
 def test_texts_with_one_score_share_the_better_rank():
     table, _ = scored([None] * 4)
-    assert ranked(table.assign(score=[1.0, 3, 3, 2] * 2))["rank"].tolist() == [4, 1, 1, 3] * 2
+    assert with_ranks(table.assign(score=[1.0, 3, 3, 2] * 2))["rank"].tolist() == [4, 1, 1, 3] * 2
 
 
 def test_a_group_of_one_kind_has_no_metric():

@@ -9,7 +9,7 @@ from contamination.core.cli import CONF
 from contamination.core.config import convert
 from contamination.core.errors import ConfigError, DataError
 from contamination.detection.config import DetectionStage
-from contamination.detection.resources import Neighbors
+from contamination.detection.neighbors import Neighbors
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from tests.data.benchmarks import layouts

@@ -7,7 +7,10 @@ from contamination.core.errors import ConfigError
 from contamination.detection.methods._shared import count, low
 from contamination.detection.methods.min_k import MinK
 from contamination.detection.methods.registry import MOST_VARIANTS, build_methods
+from contamination.detection.pass_store import LISTS
 from contamination.detection.passes import (
+    FLOATS,
+    NUMBERS,
     ORIGINAL,
     Example,
     Pass,
@@ -73,10 +76,10 @@ def test_a_number_that_is_not_there_is_not_read_silently():
     with pytest.raises(UndeclaredNumberError) as error:
         stats.mean  # noqa: B018
     assert str(error.value) == (
-        "mean was read but is not there; there are: logprob, top_id. Add it to the method's "
+        "mean was read but is not available; available: logprob, top_id. Add it to the method's "
         "`numbers`."
     )
-    with pytest.raises(UndeclaredNumberError, match="there are: none"):
+    with pytest.raises(UndeclaredNumberError, match="available: none"):
         len(TokenStats())
     with pytest.raises(AttributeError, match="^entropy$"):
         stats.entropy  # noqa: B018
@@ -125,3 +128,10 @@ def test_a_wrong_node_is_one_paragraph(node, words):
     with pytest.raises(ConfigError, match=words) as error:
         build_methods({"m": node})
     assert "\n" not in str(error.value)
+
+
+def test_the_columns_of_stored_passes_follow_from_the_declared_numbers():
+    assert list(NUMBERS) == list(TokenStats.__annotations__)
+    stored = {name: np.dtype(kind.value_type.to_pandas_dtype()) for name, kind in LISTS.items()}
+    assert stored == NUMBERS
+    assert set(NUMBERS) - set(FLOATS) == {"top_id"}

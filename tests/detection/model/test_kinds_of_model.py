@@ -17,7 +17,7 @@ from contamination.detection.config import (
     ReferenceConfig,
     ScoredModelConfig,
 )
-from contamination.detection.flags import scored_by
+from contamination.detection.flags import token_count_pass
 from contamination.detection.methods.base import Method
 from contamination.detection.models.base import LanguageModel
 from contamination.detection.models.hf_model import HFModel
@@ -136,4 +136,8 @@ def test_which_pass_counts_the_tokens_does_not_depend_on_the_order_of_passes():
         wanted: {"x": wanted} for wanted in (Pass("target", "swap", n=1, share=0.1), *counting)
     }
     orders = [dict(sorted(passes.items(), key=lambda one: one[0].key, reverse=r)) for r in (0, 1)]
-    assert scored_by(orders[0]) == scored_by(orders[1]) == {"x": Pass("target", "infill", future=1)}
+    assert (
+        token_count_pass(orders[0])
+        == token_count_pass(orders[1])
+        == {"x": Pass("target", "infill", future=1)}
+    )

@@ -21,7 +21,7 @@ from contamination.core.cli import CONF
 from contamination.core.config import convert
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
-from contamination.detection import workers
+from contamination.detection import process_group, workers
 from contamination.detection.config import DetectionConfig, DetectionStage
 from contamination.detection.forward.infilling import run_branches
 from contamination.detection.forward.prefix import AfterPrefix
@@ -72,7 +72,7 @@ def test_two_processes_give_the_same_as_one(golden_folder, resources):
 def test_the_first_process_says_of_how_many_its_bar_is_one(monkeypatch, golden_folder, n, title):
     shown = []
     monkeypatch.setattr(
-        "contamination.detection.workers._by_children",
+        "contamination.detection.workers._run_in_children",
         lambda parts: shown.extend(part.title for part in parts) or [p.columns[0] for p in parts],
     )
     settings = DetectionConfig(device="cpu", processes=n)
@@ -226,9 +226,9 @@ def test_a_killed_process_ends_the_others(toy_folders, tmp_path):
 SERVE = """
 import sys
 from torch import distributed
-from contamination.detection import workers as group
+from contamination.detection import process_group
 distributed.init_process_group("gloo", init_method=sys.argv[1], rank=1, world_size=2)
-status = group._serve()
+status = process_group._work_for_rank_0()
 distributed.destroy_process_group()
 sys.exit(status)
 """
@@ -247,7 +247,7 @@ def test_another_process_error_is_raised_in_the_leader(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=2)
     try:
-        leader = workers.Group(2)
+        leader = process_group.ProcessGroup(2)
         with pytest.raises(DataError, match="^some words$"):
             leader.run([idle, works[0]])
         with pytest.raises(
@@ -280,13 +280,17 @@ def test_a_model_is_kept_and_freed_before_the_next(no_collection):
             loaded.append(weakref.ref(model))
             return model
 
-    kept, whole, half = workers._Kept(), DetectionConfig(), DetectionConfig(dtype="bfloat16")
+    last_model, whole, half = (
+        workers._LastModel(),
+        DetectionConfig(),
+        DetectionConfig(dtype="bfloat16"),
+    )
     for source, settings in (("a", whole), ("a", whole), ("b", whole), ("b", half)):
-        assert kept.model(Source(source), settings) is loaded[-1]()
+        assert last_model.load(Source(source), settings) is loaded[-1]()
     assert len(loaded) == 3
     with pytest.raises(DataError, match="no model"):
-        kept.model(Source("none"), half)
-    assert kept.model(Source("b"), half) is loaded[-1]()
+        last_model.load(Source("none"), half)
+    assert last_model.load(Source("b"), half) is loaded[-1]()
     assert len(loaded) == 4
 
 
@@ -298,7 +302,7 @@ def test_a_model_is_kept_and_freed_before_the_next(no_collection):
 def test_a_share_is_scored_on_a_gpu_of_its_own(monkeypatch, no_collection, gpus, device, used):
     """Where the settings leave open on which."""
     source = SimpleNamespace(load=lambda settings: settings)
-    monkeypatch.setattr(workers, "_kept", workers._Kept())
+    monkeypatch.setattr(workers, "_last_model", workers._LastModel())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
 
@@ -312,7 +316,7 @@ def test_a_share_is_scored_on_a_gpu_of_its_own(monkeypatch, no_collection, gpus,
 
 
 def test_a_device_map_beside_a_launchers_processes_is_refused(monkeypatch):
-    monkeypatch.setattr(workers, "_group", workers.Group(2))
+    monkeypatch.setattr(process_group, "_group", process_group.ProcessGroup(2))
     assert spread(DetectionConfig())
     with pytest.raises(ConfigError, match="device_map is 'auto'.*WORLD_SIZE=2"):
         spread(DetectionConfig(device_map="auto"))

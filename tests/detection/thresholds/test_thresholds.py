@@ -21,7 +21,7 @@ from contamination.detection.config import (
     PrefixConfig,
     ScoredModelConfig,
 )
-from contamination.detection.evaluation import split
+from contamination.detection.evaluation import split_scores
 from contamination.detection.examples import open_examples
 from contamination.detection.run import run
 from contamination.detection.scores import Origin, read_scores, to_arrow, write_tables
@@ -139,7 +139,9 @@ def test_calibration_is_judged_on_other_texts():
     (found,) = calibrate(table, examples, "accuracy")
     assert found.value == pytest.approx(1.0, abs=0.4)
     assert found.accuracy == pytest.approx(0.841, abs=0.03)
-    assert found.stability == pytest.approx(spread(*split(table, halves_of(examples))), rel=0.25)
+    assert found.stability == pytest.approx(
+        spread(*split_scores(table, halves_of(examples))), rel=0.25
+    )
     fit = {e.example_id for e in halves_of(examples)}
     own = table["score"][table["example_id"].isin(fit)]
     assert found.stability / found.stability_relative == pytest.approx(own.std(ddof=0))

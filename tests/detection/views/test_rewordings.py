@@ -63,3 +63,15 @@ def test_other_texts_numbers_shares_or_seeds_are_made_anew_and_cheap_ones_never_
     stored = [set(pq.read_table(file).column("text").to_pylist())
               for file in tmp_path.glob("rewordings/*/versions.parquet")]  # fmt: skip
     assert len(calls) == len(stored) == len(set(map(frozenset, stored))) == 5
+
+
+def test_the_versions_of_a_seed_never_change(resources):
+    """Stored passes are named by the seed: other versions under it would mix two experiments."""
+    texts = [golden.text_of("a", "One two three four five six seven eight.")]
+    swapped = [
+        "eight. two One four five six seven three",
+        "One eight. three four two six seven five",
+    ]
+    shortened = ["two three five six seven eight.", "One three four six seven eight."]
+    assert render(Pass(view="swap", n=2, share=0.3), texts, resources) == [list(swapped)]
+    assert render(Pass(view="delete", n=2, share=0.3), texts, resources) == [list(shortened)]

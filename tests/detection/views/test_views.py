@@ -22,7 +22,13 @@ from contamination.detection.config import (
     ScoredModelConfig,
 )
 from contamination.detection.forward.batches import run_sequences
-from contamination.detection.forward.prefix import AfterPrefix, Shots, WithPrefix, behind, run_after
+from contamination.detection.forward.prefix import (
+    AfterPrefix,
+    Shots,
+    WithPrefix,
+    model_after_prefix,
+    run_after,
+)
 from contamination.detection.methods.lowercase import Lowercase
 from contamination.detection.methods.neighbor import Neighbor
 from contamination.detection.methods.pac import Pac
@@ -31,8 +37,9 @@ from contamination.detection.methods.reference import Reference
 from contamination.detection.methods.surp import Surp
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import HFModel
+from contamination.detection.neighbors import Neighbors
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats
-from contamination.detection.resources import Neighbors, Resources, check_disjoint, open_prefix
+from contamination.detection.resources import Resources, check_shots_disjoint, open_prefix
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.views import VIEWS, render
@@ -99,9 +106,9 @@ def test_recall_equals_a_loop_over_the_prefix_and_the_text(
     before = tokenizer(prefix)["input_ids"]
     for text in TEXTS:
         ids = tokenizer(text.text)["input_ids"]
-        behind = naive.token_rows(doubles["target"], before + ids[1:])[len(before) - 1 :]
-        assert len(behind) == len(ids) - 1
-        expected = loss(behind) / loss(naive.token_rows(doubles["target"], ids))
+        rows_after = naive.token_rows(doubles["target"], before + ids[1:])[len(before) - 1 :]
+        assert len(rows_after) == len(ids) - 1
+        expected = loss(rows_after) / loss(naive.token_rows(doubles["target"], ids))
         assert score_text(method, text, passes) == pytest.approx(expected, rel=1e-4)
 
 
@@ -113,10 +120,10 @@ def test_a_tokenizer_without_special_tokens_scores_the_same_tokens(doubles, toke
     ids = bare(UNSEEN)["input_ids"]
     decoder = CausalLM(load_model("path", str(toy_folders["target"])))
     (stats,) = run_after(decoder, shots, [ids], ["x"], 64, 128)
-    behind = naive.token_rows(doubles["target"], shots.ids[1] + ids)[len(shots.ids[1]) :]
+    rows_after = naive.token_rows(doubles["target"], shots.ids[1] + ids)[len(shots.ids[1]) :]
     assert shots.special == []
     assert stats.logprob.tolist() == pytest.approx(
-        [r["logprob"] for r in behind], rel=1e-4, abs=FORWARD
+        [r["logprob"] for r in rows_after], rel=1e-4, abs=FORWARD
     )
 
 
@@ -256,7 +263,7 @@ def test_a_model_without_a_cache_reads_the_prefix_with_each_text(decoder, tokeni
     sequences = [tokenizer(t.text)["input_ids"] for t in TEXTS]
     cached = AfterPrefix(decoder, shots.ids[1], 1)
     whole = WithPrefix(decoder, shots.ids[1], 1)
-    assert isinstance(behind(decoder, shots.ids[1], 1), AfterPrefix)
+    assert isinstance(model_after_prefix(decoder, shots.ids[1], 1), AfterPrefix)
     names = ["x"] * len(sequences)
     pairs = (run_sequences(d, sequences, names, 8192) for d in (cached, whole))
     for one, other in zip(*pairs, strict=True):
@@ -274,18 +281,20 @@ def test_a_sliding_window_reaches_back_into_the_prefix(tokenizer):
     sequences = [tokenizer(t.text)["input_ids"] for t in TEXTS]
     found = run_after(CausalLM(model), shots, sequences, ["x"] * len(sequences), 8192, None)
     for ids, stats in zip(sequences, found, strict=True):
-        behind = naive.token_rows(model.double(), shots.ids[1] + ids[1:])[len(shots.ids[1]) - 1 :]
+        rows_after = naive.token_rows(model.double(), shots.ids[1] + ids[1:])[
+            len(shots.ids[1]) - 1 :
+        ]
         assert stats.logprob.tolist() == pytest.approx(
-            [r["logprob"] for r in behind], rel=1e-4, abs=FORWARD
+            [r["logprob"] for r in rows_after], rel=1e-4, abs=FORWARD
         )
 
 
 def test_a_prefix_with_an_evaluated_text_is_an_error():
     evaluated = [("e1", "a  CAT sits by\nthe old road."), ("e2", "cat")]
     with pytest.raises(DataError, match="number 2 contains the text e1"):
-        check_disjoint(["Another one.", f"So: {SHOT}"], evaluated)
-    check_disjoint(["Another one."], evaluated)
-    check_disjoint([SHOT], evaluated[1:])  # a word or two may stand anywhere
+        check_shots_disjoint(["Another one.", f"So: {SHOT}"], evaluated)
+    check_shots_disjoint(["Another one."], evaluated)
+    check_shots_disjoint([SHOT], evaluated[1:])  # a word or two may stand anywhere
 
 
 def test_a_stored_file_of_non_members_may_be_jsonl(tmp_path):
