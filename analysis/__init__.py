@@ -25,6 +25,6 @@ def analyse(*words: str) -> Report:
     from contamination.analysis.config import AnalysisStage
     from contamination.analysis.report_folder import open_report
     from contamination.analysis.run import run
-    from contamination.core.cli import made
+    from contamination.core.cli import run_stage
 
-    return open_report(made("analysis", words, AnalysisStage, run))
+    return open_report(run_stage("analysis", words, AnalysisStage, run))

@@ -14,21 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from contamination.analysis.conditions import (
-    SWAPPED,
-    TwoStageTraining,
-    chosen,
-    differences,
-    recipe,
-)
+from contamination.analysis.conditions import SWAPPED, TwoStageTraining, chosen, differences, recipe
 from contamination.analysis.config import CellPaths
 from contamination.analysis.factors import FACTORS
 from contamination.core.errors import ArtifactError, ConfigError, DataError
-from contamination.core.integrity import reading
+from contamination.core.integrity import naming_folders
 from contamination.detection.config import WHOLE
-from contamination.detection.flags import counted
-from contamination.detection.scores import Scores, open_scores, origin
-from contamination.injection.contamination import COLUMN, both_flags
+from contamination.detection.flags import count_flags
+from contamination.detection.scores import Scores, open_scores, scores_origin
+from contamination.injection.contamination import CONTAMINATION_COLUMN, merge_flags
 from contamination.injection.corpus import PackedCorpus, open_corpus
 from contamination.training.trained_model import Checkpoint, open_trained
 
@@ -94,7 +88,7 @@ class Cell:
     defaults: Collection[tuple[str, str]]
     """The (method, variant) that have the method's own hyperparameters."""
     flags: Mapping[str, pd.DataFrame]
-    """Checkpoint → `detection.flags.counted` of its scores."""
+    """Checkpoint → `detection.flags.count_flags` of its scores."""
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -118,7 +112,7 @@ class Cell:
 
 def open_cell(paths: CellPaths) -> Cell:
     """Read a cell through its artefacts' owners."""
-    with reading(*paths.folders):
+    with naming_folders(*paths.folders):
         second = None
         if paths.first is not None and paths.finetuning is not None:
             first = open_trained("cells.first", paths.first)
@@ -200,7 +194,7 @@ def make_cell(
         examples=examples,
         scores={name: _scores_by_method(table, examples) for name, table in tables.items()},
         defaults=_defaults(contaminated.table),
-        flags={name: counted(_last_step(table.table)) for name, table in tables.items()},
+        flags={name: count_flags(_last_step(table.table)) for name, table in tables.items()},
     )
 
 
@@ -297,10 +291,10 @@ def _digest_suffix(cell: Cell) -> str:
 
 def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:
     """Raise an ArtifactError for scores of another model; a server's model is taken as given."""
-    from contamination.detection.models.base import SERVED
+    from contamination.detection.models.base import SERVED_SUFFIX
 
     digest = _scored_model(contaminated)
-    if digest != model.artifact.digest and not digest.endswith(SERVED):
+    if digest != model.artifact.digest and not digest.endswith(SERVED_SUFFIX):
         raise ArtifactError(
             f"cells.contaminated is {contaminated.artifact.path}: these are not scores of the "
             f"model {model.artifact.path}; give the scores of the model in that folder."
@@ -319,7 +313,7 @@ def _scope(clean: Scores, contaminated: Scores) -> str:
         ArtifactError: the clean model scored another part.
     """
     clean_scope, contaminated_scope = (
-        str(origin(s.artifact).settings.get("scope", WHOLE)) for s in (clean, contaminated)
+        str(scores_origin(s.artifact).settings.get("scope", WHOLE)) for s in (clean, contaminated)
     )
     if clean_scope != contaminated_scope:
         raise ArtifactError(
@@ -339,12 +333,12 @@ def _scored_model(scores: Scores) -> str:
 
 def _with_flags(examples: pd.DataFrame, second: TwoStageTraining | None) -> pd.DataFrame:
     """The corpus's examples; of two stages with the flags of the fine-tuning set, too."""
-    flags = examples.get(COLUMN, pd.Series("", examples.index)).tolist()
-    if second is not None and COLUMN in second.texts.examples:
-        flags_of_texts = second.texts.examples.set_index("example_id")[COLUMN]
+    flags = examples.get(CONTAMINATION_COLUMN, pd.Series("", examples.index)).tolist()
+    if second is not None and CONTAMINATION_COLUMN in second.texts.examples:
+        flags_of_texts = second.texts.examples.set_index("example_id")[CONTAMINATION_COLUMN]
         further = flags_of_texts.reindex(examples["example_id"], fill_value="").tolist()
-        flags = [both_flags(*pair) for pair in zip(flags, further, strict=True)]
-    return examples.assign(**{COLUMN: flags})
+        flags = [merge_flags(*pair) for pair in zip(flags, further, strict=True)]
+    return examples.assign(**{CONTAMINATION_COLUMN: flags})
 
 
 def _ranked(examples: pd.DataFrame, scores: Sequence[Scores]) -> pd.DataFrame:

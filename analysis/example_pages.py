@@ -14,7 +14,7 @@ from contamination.core.artifacts import Artifact
 from contamination.core.config import convert
 from contamination.core.errors import ArtifactError, UserError
 from contamination.core.hub import only_cached
-from contamination.core.integrity import reading
+from contamination.core.integrity import naming_folders
 from contamination.core.registry import registered_class
 from contamination.core.stored_files import count_values, literal
 from contamination.detection.methods.base import Method
@@ -42,7 +42,7 @@ def write_examples(folder: Path, cells: Iterable[CellPaths], count: int) -> list
         page = folder / FOLDER / f"{scored.path.name}.html"
         page.parent.mkdir(exist_ok=True)
         try:
-            with reading(scored.path, before.path):
+            with naming_folders(scored.path, before.path):
                 stage = _stage(scored, before, {"view": {"examples": count}, "out": str(page)})
             with only_cached():
                 written.append(write_view(stage))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from contamination.analysis.cells import Cell
 from contamination.analysis.config import CellPaths
 from contamination.core.artifacts import Artifact, code_revision
-from contamination.core.integrity import MANIFEST, read_manifest, reading
+from contamination.core.integrity import MANIFEST, naming_folders, read_manifest
 from contamination.core.terminal import duration
 from contamination.detection.scores import Scores, open_scores
 from contamination.injection.corpus import open_corpus
@@ -62,7 +62,7 @@ class CellRecord:
 
 def open_record(paths: CellPaths) -> CellRecord:
     """Read a cell's record through its artefacts' owners."""
-    with reading(paths.corpus, paths.model, paths.contaminated):
+    with naming_folders(paths.corpus, paths.model, paths.contaminated):
         corpus, model = open_corpus(paths.corpus), open_trained("cells.model", paths.model)
         return CellRecord(
             model=model.artifact.digest,

@@ -28,7 +28,7 @@ from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.sweeps import sweeps_of
 from contamination.analysis.tables.estimates import cell_tables, sweep_table
 from contamination.analysis.wandb.runs import mirror
-from contamination.core.artifacts import Artifact, Built, build, is_complete, locate
+from contamination.core.artifacts import Artifact, Built, build, is_complete, run_folder
 from contamination.core.disk import writable
 from contamination.core.files import write_text
 from contamination.core.terminal import wrapped
@@ -57,7 +57,7 @@ def write_report(
     inputs = {name: digest for cell in cells for name, digest in cell.inputs.items()}
     inputs["statistics"] = REVISION
     runs = Path(stage.runs)
-    folder = locate(runs, KIND, stage.name, stage, inputs)
+    folder = run_folder(runs, KIND, stage.name, stage, inputs)
     new = not is_complete(folder)
     artifact = build(folder, stage, inputs, lambda folder: _make(folder, stage, cells, records))
     if writable(runs / KIND):  # a read-only runs folder serves what is finished

@@ -7,17 +7,17 @@ from functools import partial
 
 from omegaconf import DictConfig
 
-from contamination.core.cli import command, said
+from contamination.core.cli import command, run_tool
 from contamination.core.config import convert
 
 
 def main(config: DictConfig) -> None:
     """Audit a model with your own texts, and print the findings."""
     from contamination.audits.base import AuditStage
-    from contamination.audits.run import PAGE, findings, run
+    from contamination.audits.run import PAGE, read_findings, run
 
     artifact = run(convert(config, AuditStage))
-    print(f"{findings(artifact)}\nwrote {artifact.path / PAGE}")
+    print(f"{read_findings(artifact)}\nwrote {artifact.path / PAGE}")
 
 
 def run_command() -> int:
@@ -31,4 +31,4 @@ def run_command() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(said(run_command))
+    sys.exit(run_tool(run_command))

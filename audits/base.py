@@ -27,7 +27,7 @@ from contamination.data.texts import Texts
 from contamination.detection.config import (
     DetectionConfig,
     DetectionStage,
-    MaskedLMConfig,
+    NeighborModelConfig,
     PrefixConfig,
     ReferenceConfig,
     ScoredModelConfig,
@@ -48,7 +48,7 @@ class AuditStage:
     """The folder of all artefacts."""
     model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
-    masked_lm: MaskedLMConfig = field(default_factory=MaskedLMConfig)
+    masked_lm: NeighborModelConfig = field(default_factory=NeighborModelConfig)
     prefix: PrefixConfig = field(default_factory=PrefixConfig)
     method: dict[str, Any] = field(default_factory=dict)
     detection: DetectionConfig = field(default_factory=DetectionConfig)
@@ -71,9 +71,9 @@ class AuditStage:
         self, texts: Texts, description: str, model: ScoredModelConfig | None = None
     ) -> Path:
         """The folder of the same `scores`; its name depends on all that can change them."""
-        from contamination.detection.run import place
+        from contamination.detection.run import scores_folder
 
-        return place(self._detection_stage(description, model), texts)
+        return scores_folder(self._detection_stage(description, model), texts)
 
     def _detection_stage(self, description: str, model: ScoredModelConfig | None) -> DetectionStage:
         return DetectionStage(

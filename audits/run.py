@@ -20,10 +20,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from contamination.audits.base import AuditStage, PreparedAudit, check_audit
-from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.config import create, identity
 from contamination.core.files import write_text
-from contamination.core.integrity import parsing
+from contamination.core.integrity import naming_file
 from contamination.core.report.document import html_document, markdown_document
 from contamination.core.report.tables import Table
 from contamination.core.stored_files import read_text
@@ -46,19 +46,19 @@ def run(stage: AuditStage) -> Artifact:
     settings = {"audit": {"kind": audit.kind, **identity(audit)}, "seed": stage.seed}
     settings |= prepared.settings
     slug = f"{audit.kind}-{prepared.slug}"
-    folder = locate(Path(stage.runs), KIND, slug, settings, prepared.inputs)
+    folder = run_folder(Path(stage.runs), KIND, slug, settings, prepared.inputs)
     artifact = build(folder, stage, prepared.inputs, partial(_write, prepared), named=settings)
     log.info("audit: %s", artifact.path / PAGE)
     return artifact
 
 
-def findings(artifact: Artifact) -> str:
+def read_findings(artifact: Artifact) -> str:
     """The audit's findings in Markdown.
 
     Raises:
         ArtifactError: the file can't be read.
     """
-    with parsing(artifact.path / MARKDOWN):
+    with naming_file(artifact.path / MARKDOWN):
         return read_text(artifact.path / MARKDOWN)
 
 

@@ -34,13 +34,13 @@ from contamination.core.integrity import (
     MANIFEST,
     SCHEMA,
     ForeignManifestError,
+    damage_error,
     ensure_whole,
-    foreign,
-    parsing,
+    naming_file,
     read_manifest,
-    refusal,
+    unlisted_files,
 )
-from contamination.core.lock import CLAIM, building
+from contamination.core.lock import CLAIM, exclusive_build
 from contamination.core.stored_files import (
     MOST_NODES,
     MOST_YAML_BYTES,
@@ -52,7 +52,7 @@ from contamination.core.stored_files import (
 if TYPE_CHECKING:
     import pandas as pd
 CONFIG = "config.yaml"
-NAMED = re.compile(r".+-[0-9a-f]{12}")  # as `locate` returns it
+FOLDER_NAME = re.compile(r".+-[0-9a-f]{12}")  # as `locate` returns it
 MODEL, WITH_MODEL = "hf", ("model", "masked_lm")  # a folder's model, and the kinds that have one
 UNKNOWN = "unknown"
 REVISION = "REVISION"  # the file with the revision in a copy of the code
@@ -91,14 +91,14 @@ class Artifact:
         """
         import pandas as pd
 
-        with parsing(self.path / name):
+        with naming_file(self.path / name):
             return pd.read_parquet(self.path / name, page_checksum_verification=True)
 
     def lines(self, name: str) -> pd.DataFrame:
         """Returns the table in one of the folder's JSON Lines files; raises as `table` does."""
         import pandas as pd
 
-        with parsing(self.path / name):
+        with naming_file(self.path / name):
             return pd.read_json(self.path / name, lines=True)
 
 
@@ -111,10 +111,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         return read_yaml(folder / CONFIG)
     except (OSError, ValueError) as error:
-        raise refusal(folder, f"{CONFIG} can't be used: {error}") from error
+        raise damage_error(folder, f"{CONFIG} can't be used: {error}") from error
 
 
-def locate(runs: Path, kind: str, slug: str, config: Any, inputs: Mapping[str, str]) -> Path:
+def run_folder(runs: Path, kind: str, slug: str, config: Any, inputs: Mapping[str, str]) -> Path:
     """Returns the path of the run folder for `config` and `inputs` (name → digest)."""
     named_by = {"schema": SCHEMA, "kind": kind, "config": identity(config), "inputs": dict(inputs)}
     digest = hashlib.sha256(json.dumps(named_by, sort_keys=True).encode()).hexdigest()
@@ -153,12 +153,12 @@ def build(
         log_nearest: whether to log which finished folder differs least from a new one.
     """
     if not is_complete(folder):
-        with building(folder) as check:
+        with exclusive_build(folder) as check:
             if not is_complete(folder):
                 named_by = identity(config if named is None else named)
                 if log_nearest:
                     say_nearest(folder, SCHEMA, named_by, inputs)
-                with begun(folder, config):
+                with started_folder(folder, config):
                     built = make(folder)
                     check()
                     commit(folder, inputs, built, named_by)
@@ -166,7 +166,7 @@ def build(
 
 
 @contextmanager
-def begun(folder: Path, config: Any) -> Iterator[None]:
+def started_folder(folder: Path, config: Any) -> Iterator[None]:
     """Start or resume a folder; remove a new one again if the config can't work.
 
     Raises:
@@ -186,7 +186,7 @@ def begun(folder: Path, config: Any) -> Iterator[None]:
 
 
 @contextmanager
-def beside(folder: Path, config: Any, claim: str) -> Iterator[bool]:
+def shared_folder(folder: Path, config: Any, claim: str) -> Iterator[bool]:
     """Add files to a folder to which other processes may add files, or which they may build.
 
     Only one process at a time has the `claim`; the others wait for it.
@@ -194,7 +194,7 @@ def beside(folder: Path, config: Any, claim: str) -> Iterator[bool]:
     Yields:
         Whether the folder is unfinished; nothing may be added to a finished one.
     """
-    with building(folder.with_name(f"{folder.name}{CLAIM}{claim}")):
+    with exclusive_build(folder.with_name(f"{folder.name}{CLAIM}{claim}")):
         is_unfinished = not is_complete(folder)
         with disk_errors(folder):
             if is_unfinished and not (folder / CONFIG).exists():
@@ -246,7 +246,7 @@ def commit(
         named: the settings that name the folder.
     """
     names = sorted({CONFIG, *built.content, *built.records})
-    for name in [*foreign(folder, names)]:  # left by an attempt that was killed
+    for name in [*unlisted_files(folder, names)]:  # left by an attempt that was killed
         (folder / name).unlink()
     for name in names:
         sync(folder / name)
@@ -309,7 +309,9 @@ def check_owner(path: Path | str) -> None:
                 check_folder(owner)
                 _check_listed(owner, location)
             elif location.name == MODEL and location.parent == owner and _was_finished(owner):
-                raise refusal(owner, f"{MANIFEST} is missing, so the other files can't be checked")
+                raise damage_error(
+                    owner, f"{MANIFEST} is missing, so the other files can't be checked"
+                )
 
 
 def _check_listed(owner: Path, path: Path) -> None:
@@ -321,7 +323,7 @@ def _check_listed(owner: Path, path: Path) -> None:
     name = path.relative_to(owner).as_posix()
     is_listed = any(file.startswith(f"{name}/") for file in manifest.get("bytes", ()))
     if manifest["schema"] == SCHEMA and path.is_dir() and not is_listed:
-        raise refusal(owner, f"{name} was not written by the stage (move it elsewhere)")
+        raise damage_error(owner, f"{name} was not written by the stage (move it elsewhere)")
 
 
 def check_folder(folder: Path) -> None:
@@ -335,7 +337,7 @@ def check_folder(folder: Path) -> None:
     except ForeignManifestError:
         return
     except ArtifactError:
-        if (folder / CONFIG).is_file() or NAMED.fullmatch(folder.name):
+        if (folder / CONFIG).is_file() or FOLDER_NAME.fullmatch(folder.name):
             raise
         return  # not a run folder, but for example texts from elsewhere
     if manifest["schema"] == SCHEMA:
@@ -348,7 +350,7 @@ def _was_finished(folder: Path) -> bool:
     The model is written last, immediately before the manifest. The config or the name shows it.
     """
     if not (folder / CONFIG).is_file():
-        return folder.parent.name in WITH_MODEL and NAMED.fullmatch(folder.name) is not None
+        return folder.parent.name in WITH_MODEL and FOLDER_NAME.fullmatch(folder.name) is not None
     try:
         return bool(read_config(folder).keys() & {"corpus_folder", "adopted_from"})
     except ArtifactError:

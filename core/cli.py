@@ -34,7 +34,7 @@ from contamination.core.artifacts import Artifact, version
 from contamination.core.config import convert
 from contamination.core.disk import check_disk, disk_errors
 from contamination.core.errors import ConfigError, StoppedError, UserError, near_names, require
-from contamination.core.signals import obeyed
+from contamination.core.signals import stop_on_signals
 from contamination.core.stored_files import check_writable
 from contamination.core.terminal import escaped
 
@@ -54,7 +54,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
             with the status of the error.
     """
     if "--version" in sys.argv[1:]:  # Hydra would print its own version
-        return said(lambda: print(version()))
+        return run_tool(lambda: print(version()))
     # Threads that wait by spinning make torch some twenty times slower beside another busy process.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors and leaves their text to us
@@ -62,10 +62,10 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     user_errors: list[UserError] = []
 
     def run_job(config: DictConfig) -> None:
-        process_records.leave_in(config.get("records"))  # set by a launcher
+        process_records.set_records_folder(config.get("records"))  # set by a launcher
         try:
             check_size(config)
-            integrity.follow(config.get("verify", integrity.CHANGED))
+            integrity.set_policy(config.get("verify", integrity.CHANGED))
             with disk_errors(check_runs(config)):
                 run(config)
         except (Exception, StoppedError) as error:
@@ -78,7 +78,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     try:
         secrets.check_overrides(sys.argv[1:])
         check_sweeper(sys.argv[1:])
-        with obeyed(), disk_errors():
+        with stop_on_signals(), disk_errors():
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
                 run_job
             )()
@@ -89,7 +89,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     return max([0, *map(_print_error, user_errors)])
 
 
-def said(tool: Callable[[], int | None]) -> int:
+def run_tool(tool: Callable[[], int | None]) -> int:
     """Run a tool that is no Hydra application.
 
     Returns:
@@ -98,7 +98,7 @@ def said(tool: Callable[[], int | None]) -> int:
     """
     quiet_libraries()
     try:
-        with obeyed(), disk_errors():
+        with stop_on_signals(), disk_errors():
             return tool() or 0
     except (UserError, StoppedError) as error:
         return _print_error(error)
@@ -112,7 +112,9 @@ def _print_error(error: UserError | StoppedError) -> int:
     return error.status
 
 
-def made(name: str, words: Sequence[str], schema: type[T], run: Callable[[T], Artifact]) -> Path:
+def run_stage(
+    name: str, words: Sequence[str], schema: type[T], run: Callable[[T], Artifact]
+) -> Path:
     """Run a stage from Python as the command does with these overrides.
 
     Args:
@@ -128,10 +130,10 @@ def made(name: str, words: Sequence[str], schema: type[T], run: Callable[[T], Ar
         UserError: the errors of the command.
     """
     with disk_errors():
-        return run(composed(name, words, schema)).path
+        return run(compose_stage(name, words, schema)).path
 
 
-def composed(name: str, words: Sequence[str], schema: type[T]) -> T:
+def compose_stage(name: str, words: Sequence[str], schema: type[T]) -> T:
     """Returns the config of `conf/<name>.yaml` with overrides such as `corpus=news`, `seed=1`.
 
     Raises:
@@ -222,7 +224,7 @@ def check_cells(config: DictConfig) -> None:
             if isinstance(values, ChoiceSweep) and any(isinstance(v, Sweep) for v in values.list):
                 remedy = "--multirun takes one range, or a list of values. Write the values out."
                 raise _override_error(override, remedy)
-        if combinations(config) != []:
+        if sweep_cells(config) != []:
             return
         for override in _sweep_overrides(config):
             if override.is_discrete_sweep() and not [*override.sweep_string_iterator()]:
@@ -235,7 +237,7 @@ def _override_error(override: Override, remedy: str) -> ConfigError:
     return ConfigError(f"{field} is {value}: {remedy}")
 
 
-def combinations(config: DictConfig) -> list[list[str]] | None:
+def sweep_cells(config: DictConfig) -> list[list[str]] | None:
     """Returns the overrides of each cell of a sweep, as Hydra's own sweeper combines them.
 
     None for another sweeper, which chooses the next cells while the sweep runs.
@@ -299,7 +301,7 @@ def _one_paragraph(error: Exception) -> str:
 
 
 @contextmanager
-def silenced() -> Iterator[None]:
+def discard_output() -> Iterator[None]:
     """Discard standard output and error, also of subprocesses such as compilers."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -97,7 +97,7 @@ def runtime(default: Any, range_: Range | None = None) -> Any:
     return limited(default, range_, identity=False)
 
 
-def named_where_set(default: Any, range_: Range | None = None) -> Any:
+def part_of_name_unless_default(default: Any, range_: Range | None = None) -> Any:
     """Returns a dataclass field that is part of a folder's name unless it has its default.
 
     For fields that were added later: folders that were written before keep their names.

@@ -96,7 +96,7 @@ class World:
         return work.result()
 
 
-def leave(status: int) -> NoReturn:
+def exit_process(status: int) -> NoReturn:
     """End a process that a launcher started, at once and with this exit status.
 
     During a normal exit, a thread of a library sometimes aborts the process, which the launcher
@@ -116,7 +116,7 @@ def is_launched() -> bool:
     return any(name in os.environ for name in LAUNCHED)
 
 
-def asked_processes() -> int:
+def launched_processes() -> int:
     """Returns how many processes the launcher (torchrun, deepspeed, srun) started, or 1."""
     _set_torch_variables_from_slurm()
     return int(os.environ.get("WORLD_SIZE", "1"))

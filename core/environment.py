@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.request import getproxies
 
 from contamination.core import secrets
-from contamination.core.errors import said
+from contamination.core.errors import describe_error
 
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 """The environment variables that name certificates of authorities."""
@@ -28,7 +28,7 @@ def environment_fault(error: Exception) -> str:
         remedy = "Install certifi again."
         if settings:
             remedy = f"Correct or unset {' and '.join(settings)}."
-        return f"the certificates can't be read ({said(error)}). {remedy}"
+        return f"the certificates can't be read ({describe_error(error)}). {remedy}"
     proxies = " or ".join(f"{scheme}_proxy".upper() for scheme in sorted(getproxies()))
     remedy = f"Correct or unset {proxies}. {secrets.UNSAID}"
     if isinstance(error, ImportError):

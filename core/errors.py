@@ -61,7 +61,7 @@ def near_names(name: str, known: Iterable[str]) -> str:
     return f"{hint}Known: {', '.join(names)}."
 
 
-def said(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Returns another library's error in one line, with its class if the message is one word."""
     message = " ".join(str(error).split())
     return message if " " in message else f"{type(error).__name__}: {message}"

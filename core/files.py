@@ -38,7 +38,7 @@ def file_state(path: Path) -> tuple[int, ...] | None:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
-def temporary(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """Returns a path in the same folder that no other process uses, on this machine or another."""
     suffix = f".{socket.gethostname()}.{os.getpid()}{TEMPORARY_END}"
     name = f".{path.name}{suffix}"
@@ -49,7 +49,7 @@ def temporary(path: Path) -> Path:
 
 def write_text(path: Path, text: str) -> None:
     """Write the whole file, or leave what is at `path` unchanged."""
-    unfinished = temporary(path)
+    unfinished = temporary_path(path)
     with unfinished.open("w") as stream:
         stream.write(text)
         stream.flush()

@@ -60,11 +60,12 @@ def snapshot(
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(
             f"{field} is {name!r}: no such folder here, and the hub can't give it ({reason}). Give "
-            f"a local folder, or a hub id on a machine that reaches the hub.{not_asked(name, kind)}"
+            "a local folder, or a hub id on a machine that reaches the hub."
+            f"{offline_hint(name, kind)}"
         ) from error
 
 
-def kept(name: str, *, kind: str = "model") -> Path | None:
+def cached_snapshot(name: str, *, kind: str = "model") -> Path | None:
     """Returns the folder of a repository in the hub's cache, or None; the hub is not contacted."""
     from huggingface_hub import snapshot_download
 
@@ -74,7 +75,9 @@ def kept(name: str, *, kind: str = "model") -> Path | None:
         return None
 
 
-def commit(field: str, name: str, *, kind: str = "model", revision: str | None = None) -> str:
+def commit_on_hub(
+    field: str, name: str, *, kind: str = "model", revision: str | None = None
+) -> str:
     """Returns the commit of a repository on the hub; only its README is downloaded."""
     return snapshot(field, name, ["README.md"], kind=kind, revision=revision).name
 
@@ -103,7 +106,7 @@ def only_cached() -> Iterator[None]:
         prepare_hub.cache_clear()  # it did not look up the hub
 
 
-def not_asked(name: str, kind: str = "model") -> str:
+def offline_hint(name: str, kind: str = "model") -> str:
     """Returns a sentence for errors within `only_cached`: only the cache was read; the remedy."""
     if _state.asks:
         return ""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from contamination.core.disk import RUST
-from contamination.core.errors import ArtifactError, UserError, require, said
+from contamination.core.errors import ArtifactError, UserError, describe_error, require
 from contamination.core.files import OWN, file_state, unsealed
 from contamination.core.hashing import digests, is_hidden
 from contamination.core.stored_files import check_name, is_inside, parse_json, read_text, typed
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _checked: dict[Path, object] = {}  # by folder: the state of its files when they passed the check
 
 
-def follow(policy: str) -> None:
+def set_policy(policy: str) -> None:
     """Set which files this process hashes from now on when it opens a folder.
 
     Args:
@@ -114,7 +114,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         typed({n: manifest[n] for n in names if n in manifest}, _Manifest).check()
         return manifest
     except (OSError, ValueError) as error:
-        raise refusal(folder, f"{MANIFEST} can't be used: {error}") from error
+        raise damage_error(folder, f"{MANIFEST} can't be used: {error}") from error
 
 
 def _check_other_schema(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _check_kind(kind: object) -> None:
 
 
 @contextmanager
-def reading(*folders: Path | str) -> Iterator[None]:
+def naming_folders(*folders: Path | str) -> Iterator[None]:
     """Turn errors that are caused by the content of finished folders into one that names them.
 
     A manifest can agree with files that its stage did not write. Code that reads such files may
@@ -157,7 +157,7 @@ def reading(*folders: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def parsing(path: Path) -> Iterator[None]:
+def naming_file(path: Path) -> Iterator[None]:
     """Turn any error while a file of a run folder is parsed into one that names the file.
 
     Raises:
@@ -168,8 +168,8 @@ def parsing(path: Path) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # a reader may raise any error for unexpected bytes
-        damage = f"{path.name} can't be read ({said(error)[:300]})"
-        raise refusal(path.parent, damage) from error
+        damage = f"{path.name} can't be read ({describe_error(error)[:300]})"
+        raise damage_error(path.parent, damage) from error
 
 
 def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -183,13 +183,13 @@ def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
     path = folder.absolute()
     damage = next(_unlisted(folder, manifest), None)
     if damage is None and _checked.get(path) != state:
-        damage = next(damages(folder, manifest), None)
+        damage = next(find_damages(folder, manifest), None)
     if damage is not None:
-        raise refusal(folder, damage)
+        raise damage_error(folder, damage)
     _checked[path] = state
 
 
-def damages(folder: Path, manifest: Mapping[str, Any], by: str | None = None) -> Iterator[str]:
+def find_damages(folder: Path, manifest: Mapping[str, Any], by: str | None = None) -> Iterator[str]:
     """Yields what is wrong with the folder's files, in sentences without a full stop.
 
     Args:
@@ -240,7 +240,7 @@ def _changed_files(folder: Path, recorded: Mapping[str, str], use_cache: bool) -
         yield f"{name} has the SHA-256 {current[name][:12]}…, and {digest[:12]}… was written"
 
 
-def refusal(folder: Path, damage: str) -> ArtifactError:
+def damage_error(folder: Path, damage: str) -> ArtifactError:
     """Returns the error of a damaged folder, with the damage and how to write the folder again."""
     return ArtifactError(
         f"{folder} is damaged: {damage}. It was not used or changed. Remove it "
@@ -250,7 +250,7 @@ def refusal(folder: Path, damage: str) -> ArtifactError:
     )
 
 
-def foreign(folder: Path, names: Collection[str]) -> Iterator[str]:
+def unlisted_files(folder: Path, names: Collection[str]) -> Iterator[str]:
     """Yields the files and links that are beside `names` in their subfolders but not among them.
 
     Some libraries read all files of a folder. Hidden files and folders are ignored.
@@ -264,7 +264,7 @@ def foreign(folder: Path, names: Collection[str]) -> Iterator[str]:
 
 
 def _unlisted(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    for name in foreign(folder, manifest["bytes"]):
+    for name in unlisted_files(folder, manifest["bytes"]):
         yield f"{name} was not written by the stage (move it elsewhere)"
 
 

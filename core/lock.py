@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def building(folder: Path) -> Iterator[Callable[[], None]]:
+def exclusive_build(folder: Path) -> Iterator[Callable[[], None]]:
     """Hold the lease of `folder`, whose holder alone may write the folder.
 
     The holder renews the lease every 15 seconds. The lease of a dead process is taken over at once
@@ -82,14 +82,14 @@ def lease_file(folder: Path) -> Path:
     return folder.parent.parent / LOCKS / f"{folder.parent.name}-{folder.name}.lease"
 
 
-def maker(folder: Path) -> str | None:
+def describe_builder(folder: Path) -> str | None:
     """Returns which process writes the folder or a part of it, in words; None if none does."""
     file = lease_file(folder)
     files_of_parts = file.parent.glob(f"{file.stem}{CLAIM}*{file.suffix}")
-    return next(filter(None, map(holder, [file, *files_of_parts])), None)
+    return next(filter(None, map(describe_lease_holder, [file, *files_of_parts])), None)
 
 
-def holder(file: Path) -> str | None:
+def describe_lease_holder(file: Path) -> str | None:
     """Returns which living process holds a lease, in words; None if there is none."""
     try:
         renewed = file.stat().st_mtime
@@ -113,14 +113,14 @@ def _is_alive(pid: int, at: float) -> bool:
 
 
 @contextmanager
-def if_free(file: Path) -> Iterator[bool]:
+def try_lease(file: Path) -> Iterator[bool]:
     """Hold a lease unless another living process may hold it.
 
     Yields:
         Whether it is held.
     """
     lease, is_held = _open_lease(file), False
-    if holder(file) is None:
+    if describe_lease_holder(file) is None:
         with suppress(FileNotFoundError):
             if time.time() - file.stat().st_mtime > 10 * LEASE:
                 _invalidate(file, file_state(file))  # it is then taken over within 2 s

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from contamination.core.artifacts import check_owner
-from contamination.core.errors import ConfigError, said
+from contamination.core.errors import ConfigError, describe_error
 from contamination.core.hashing import digests, file_digest, files_digest, folder_digest
-from contamination.core.hub import commit, commit_digest, not_asked, prepare_hub
+from contamination.core.hub import commit_digest, commit_on_hub, offline_hint, prepare_hub
 
 
-def own_part(parameter: Any) -> Any:
+def local_part(parameter: Any) -> Any:
     """Returns this process's values of a parameter, flattened if it is partitioned."""
     return getattr(parameter, "ds_tensor", parameter)
 
@@ -30,7 +30,7 @@ BUFFER = re.compile(r"(.*\.)?attn\.(attention\.)?(bias|masked_bias)")
 """Causal masks, not weights, that older releases saved with GPT-2, GPT-J and GPT-Neo."""
 
 
-def check_whole(field: str, path: str, model: Any, loaded: Mapping[str, Any]) -> None:
+def check_loaded_weights(field: str, path: str, model: Any, loaded: Mapping[str, Any]) -> None:
     """Check a loaded model's weights, of which transformers would initialise missing ones randomly.
 
     With ZeRO stage 3 each process checks its own partition.
@@ -63,7 +63,7 @@ def _weight_problems(model: Any, loaded: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_finite(weights: Any) -> bool:
-    values = own_part(weights)
+    values = local_part(weights)
     if values.is_meta or not values.numel():  # not loaded in this process, or empty
         return True
     lowest, highest = values.aminmax()  # both are NaN if one value is; needs no copy of the weights
@@ -128,7 +128,7 @@ def model_digest(field: str, path: str) -> str:
         return file_digest(local)
     if local.is_dir():
         return folder_digest(local)
-    return commit_digest(resolved, commit(field, resolved))
+    return commit_digest(resolved, commit_on_hub(field, resolved))
 
 
 def tokenizer_digest(folder: Path) -> str:
@@ -181,7 +181,7 @@ def load_model(field: str, path: str, dtype: str = "float32", **options: Any) ->
 
     options = {"dtype": getattr(torch, dtype), "use_safetensors": True, **options}
     model, loaded = load(AutoModelForCausalLM, field, path, **options, **LOADING)
-    check_whole(field, path, model, loaded)
+    check_loaded_weights(field, path, model, loaded)
     if is_gguf(path) and "device_map" not in options:
         model = _unquantized(model)
     return model.eval()
@@ -212,11 +212,11 @@ def load(factory: Any, field: str, path: str, **options: Any) -> Any:
     except Exception as error:  # the library may raise any error for the user's files
         if "trust_remote_code" in str(error):
             raise ConfigError(_needs_trust(field, path)) from error
-        reason = said(error)
+        reason = describe_error(error)
         raise ConfigError(
             f"{field} is {path!r}: it can't be loaded as a {factory.__name__} ({reason}). Give a "
             "local Hugging Face folder, or a hub id on a machine that reaches the hub."
-            f"{'' if source else not_asked(path)}"
+            f"{'' if source else offline_hint(path)}"
         ) from error
 
 

@@ -29,7 +29,7 @@ def end_with_parent(number: signal.Signals, parent: int) -> None:
         os.kill(os.getpid(), number)
 
 
-def tied(call: Sequence[str]) -> list[str]:
+def ended_with_parent(call: Sequence[str]) -> list[str]:
     """Returns a command that runs `call` and receives SIGTERM when this process dies."""
     return [sys.executable, "-m", "contamination.core.parent_process", str(os.getpid()), *call]
 

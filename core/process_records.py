@@ -71,7 +71,7 @@ class Failure:
         return bool(PEERS.search(f"{self.kind} {first_line}"))
 
 
-def leave_in(folder: Path | str | None) -> None:
+def set_records_folder(folder: Path | str | None) -> None:
     """Set the folder for this process's records; None: it leaves none."""
     global _folder
     _folder = None if folder is None else Path(folder)
@@ -133,7 +133,7 @@ def read_failures(folder: Path) -> list[Failure]:
     return sorted(failures, key=lambda failure: (failure.of_peers, failure.time))
 
 
-def forget(folder: Path) -> None:
+def clear_records(folder: Path) -> None:
     """Remove the records of an earlier attempt."""
     shutil.rmtree(folder / FAILED, ignore_errors=True)
     (folder / PROGRESS).unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from tqdm.utils import disp_len
 
 from contamination.core import process_records
-from contamination.core.terminal import about
+from contamination.core.terminal import approximate_duration
 
 INTERVAL = 2.0
 """Seconds between two records of progress."""
@@ -37,7 +37,7 @@ NARROW = {
 
 
 @contextmanager
-def within(name: str, words: str) -> Iterator[None]:
+def titles_below(name: str, words: str) -> Iterator[None]:
     """Let titles begin with these words, of the cell (`CELL`) or of the stage (`STAGE`)."""
     outer_words = os.environ.get(name)
     os.environ[name] = words
@@ -49,7 +49,7 @@ def within(name: str, words: str) -> Iterator[None]:
             os.environ[name] = outer_words
 
 
-def ends(now: float, later: float) -> str:
+def sweep_end(now: float, later: float) -> str:
     """Returns a value for `SWEEP`: this run takes `now` seconds, the later ones take `later`."""
     return f"{time.time() + now:.0f} {later:.0f}"
 
@@ -68,7 +68,7 @@ class _Bar(tqdm):  # type: ignore[type-arg]
         seconds_left = self._sweep_seconds_left(values)
         if values["ncols"] and values["ncols"] < disp_len(values["prefix"]) + NUMBERS:
             values["bar_format"] = NARROW[values["bar_format"]]
-        sweep = "" if seconds_left is None else f", sweep {about(seconds_left)}"
+        sweep = "" if seconds_left is None else f", sweep {approximate_duration(seconds_left)}"
         return {**values, "sweep": sweep}
 
     def _sweep_seconds_left(self, values: Mapping[str, Any]) -> float | None:

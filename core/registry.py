@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
 from contamination.core.cli import CONF
-from contamination.core.errors import ArtifactError, said
+from contamination.core.errors import ArtifactError, describe_error
 from contamination.core.stored_files import read_yaml, targets_in
 
 T = TypeVar("T")
@@ -96,7 +96,8 @@ def stored_object(
         return selected_class(**arguments)
     except Exception as error:  # any class may raise any error for arguments that it did not write
         raise ArtifactError(
-            f"{where}: {kind} can't be made from {repr(arguments)[:200]}: {said(error)[:200]}. Get "
+            f"{where}: {kind} can't be made from {repr(arguments)[:200]}: "
+            f"{describe_error(error)[:200]}. Get "
             "the folder again, or repeat the command that wrote it."
         ) from error
 

@@ -76,7 +76,7 @@ def without_given(words: str, overrides: Sequence[str]) -> str:
         value = values.strip(SIGNS)
         is_variable = value in os.environ or VARIABLE.fullmatch(value)
         if field != "url" and not is_variable and len(value) >= SHORTEST:
-            words = hidden(words, value)
+            words = without_key(words, value)
     return words
 
 
@@ -89,7 +89,7 @@ def _sensitive_values(overrides: Sequence[str]) -> Iterator[tuple[str, str, str]
             yield name if name.endswith(field) else f"{name}.{field}", field, match[2]
 
 
-def hidden(words: str, key: str) -> str:
+def without_key(words: str, key: str) -> str:
     """Returns the words without the key, and without parts of it of `SHORTEST` or more characters.
 
     Each character is also recognised as JSON, Python, URLs and HTML escape it.

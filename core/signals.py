@@ -49,13 +49,13 @@ class _Stop:
 _stop: _Stop | None = None
 
 
-def stopped(where: str = "") -> StoppedError:
+def stopped_error(where: str = "") -> StoppedError:
     """Returns the error that ends `deferred` work: "SIGTERM came" and `where`, such as the step."""
     return (_stop or _Stop()).error(where and f" {where}")
 
 
 @contextmanager
-def obeyed() -> Iterator[None]:
+def stop_on_signals() -> Iterator[None]:
     """Let SIGTERM and SIGINT end the body; a nested one does nothing.
 
     Raises:
@@ -90,7 +90,7 @@ def obeyed() -> Iterator[None]:
 
 
 @contextmanager
-def deferred(callback: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
+def defer_signals(callback: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
     """Let the body ask whether a signal was received, so that it can save before it ends.
 
     The signal raises no error in the body. Outside `obeyed`, or in another thread than the main
@@ -117,7 +117,7 @@ def deferred(callback: Callable[[], None] = lambda: None) -> Iterator[Callable[[
 
 
 @contextmanager
-def last_words(callback: Callable[[StoppedError], None]) -> Iterator[None]:
+def call_before_exit(callback: Callable[[StoppedError], None]) -> Iterator[None]:
     """Call `callback` if a signal ends the process at once, without unwinding the body."""
     exit_callbacks = [] if _stop is None else _stop.exit_callbacks
     exit_callbacks.append(callback)

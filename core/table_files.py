@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from contamination.core.files import temporary
+from contamination.core.files import temporary_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,9 @@ NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP)  # errors of file systems 
 
 
 @contextmanager
-def writing(path: Path, schema: pa.Schema, *, keep: bool = False) -> Iterator[pq.ParquetWriter]:
+def parquet_writer(
+    path: Path, schema: pa.Schema, *, keep: bool = False
+) -> Iterator[pq.ParquetWriter]:
     """Write a Parquet file completely or not at all; several processes may write the same file.
 
     Args:
@@ -30,7 +32,7 @@ def writing(path: Path, schema: pa.Schema, *, keep: bool = False) -> Iterator[pq
         schema: of the table.
         keep: whether a file that exists in the end is kept, and not replaced.
     """
-    unfinished = temporary(path)
+    unfinished = temporary_path(path)
     try:
         with pq.ParquetWriter(
             unfinished, schema, compression="zstd", use_dictionary=False, write_page_checksum=True
@@ -56,7 +58,7 @@ def _link(file: Path, path: Path) -> None:
 
 def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table completely or not at all."""
-    with writing(path, table.schema) as writer:
+    with parquet_writer(path, table.schema) as writer:
         writer.write_table(table)
 
 

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import contamination
 from contamination.core.config import Ranged, at_least, limited, one_of
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.files import read_sealed, sealed, sync, temporary, write_text
+from contamination.core.files import read_sealed, sealed, sync, temporary_path, write_text
 from contamination.core.hashing import digests
 from contamination.core.parent_process import end_with_parent
 from contamination.core.progress import progress
@@ -80,7 +80,7 @@ class Task(Protocol):
         ...
 
 
-def made_or_found(
+def run_once(
     done: Path, files: Sequence[Path], make: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
     """Returns the result of `make`, or the result stored in `done` if it and `files` are intact.
@@ -178,7 +178,7 @@ def _done(folder: Path, piece: int) -> Path:
 
 
 def _finish(task: Task, folder: Path, piece: int) -> dict[str, Any]:
-    return made_or_found(_done(folder, piece), task.files(piece), partial(task.make, piece))
+    return run_once(_done(folder, piece), task.files(piece), partial(task.make, piece))
 
 
 def _forget_damaged(task: Task, folder: Path) -> None:
@@ -191,7 +191,7 @@ def _forget_damaged(task: Task, folder: Path) -> None:
 
 
 def _store(task: Task, folder: Path) -> Stored:
-    unfinished = temporary(folder / "task.pickle")
+    unfinished = temporary_path(folder / "task.pickle")
     unfinished.write_bytes(pickle.dumps(task))
     unfinished.rename(folder / "task.pickle")
     return Stored(folder)

@@ -23,7 +23,7 @@ BETWEEN = 2
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedTable:
     """The columns of a table that fit into a line; `note` names those that were left out."""
 
     header: list[str]
@@ -64,7 +64,7 @@ def columns() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def fit(
+def fit_columns(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     width: int | None = None,
@@ -72,7 +72,7 @@ def fit(
     least: Sequence[str] = (),
     between: int = BETWEEN,
     edges: int = 0,
-) -> Fitted:
+) -> FittedTable:
     """Returns the columns of a table that fit into a line; the first column is always included.
 
     Args:
@@ -95,10 +95,12 @@ def fit(
         included.remove(to_drop.pop(0))
     omitted = [name for i, name in enumerate(header) if i not in included]
     fitted_header, *fitted_rows = [[row[i] for i in included] for row in table]
-    return Fitted(fitted_header, fitted_rows, _note(omitted, width))
+    return FittedTable(fitted_header, fitted_rows, _note(omitted, width))
 
 
-def beside(names: Sequence[str], texts: Sequence[str], width: int | None = None) -> list[str]:
+def description_lines(
+    names: Sequence[str], texts: Sequence[str], width: int | None = None
+) -> list[str]:
     """Returns lines with each name and its text beside it, wrapped to the width.
 
     If little width is left beside the names, texts begin below them.
@@ -136,7 +138,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def about(seconds: float) -> str:
+def approximate_duration(seconds: float) -> str:
     """Returns a rounded duration, for example <1 min, ~8 min, ~35 min or ~3 h."""
     minutes = seconds / 60
     if minutes < 1:

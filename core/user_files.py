@@ -19,7 +19,7 @@ from types import FrameType
 from typing import BinaryIO
 
 from contamination.core.errors import DataError
-from contamination.core.files import sync, temporary
+from contamination.core.files import sync, temporary_path
 
 AGAIN_SECONDS = 1.0
 """Python drops an exception raised in a destructor, so the alarm is repeated after this long."""
@@ -80,7 +80,7 @@ def output_file(path: Path) -> Iterator[Path]:
             _write_into(path, content)
         return
     target = Path(os.path.realpath(path))
-    unfinished = temporary(target)
+    unfinished = temporary_path(target)
     try:
         yield unfinished
         if target.exists():

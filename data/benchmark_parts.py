@@ -25,7 +25,7 @@ class BenchmarkPart:
     sources: Sequence[SourceConfig]
 
 
-def chosen(examples: ExamplesConfig) -> dict[str, list[str]]:
+def choose_values(examples: ExamplesConfig) -> dict[str, list[str]]:
     """Return the chosen values of each of the benchmark's axes; by default all of an axis.
 
     Raises:
@@ -63,7 +63,7 @@ def parts_of(examples: ExamplesConfig) -> list[BenchmarkPart]:
     Raises:
         ConfigError: no part is left, or no source has one of the values.
     """
-    by_axis = {axis: v for axis, v in chosen(examples).items() if _has_axis(examples, axis)}
+    by_axis = {axis: v for axis, v in choose_values(examples).items() if _has_axis(examples, axis)}
     if (count := math.prod(map(len, by_axis.values())) * len(examples.sources)) > MAX_COMBINATIONS:
         raise ConfigError(
             f"examples.name is {examples.name!r}: its {len(examples.sources):,} sources and the "

@@ -24,7 +24,7 @@ from contamination.core.hub import snapshot
 from contamination.data.benchmark_parts import (
     BenchmarkPart,
     available_values,
-    chosen,
+    choose_values,
     parts_of,
     pieces,
     words,
@@ -32,7 +32,7 @@ from contamination.data.benchmark_parts import (
 from contamination.data.config import AXES, ExamplesConfig, PlaceConfig, SourceConfig
 from contamination.data.readers.files import FORMATS
 from contamination.data.readers.rows import Row, Tally
-from contamination.data.rows import folded, raw_rows, word
+from contamination.data.rows import fold_name, raw_rows, value_as_text
 from contamination.data.texts import Texts
 
 HUB = "hub"
@@ -53,7 +53,7 @@ SAVED = ("dataset_dict.json", "state.json")
 log = logging.getLogger(__name__)
 
 
-class MissingError(DataError):
+class MissingPartError(DataError):
     """A folder or a data set lacks a part of a benchmark."""
 
 
@@ -73,12 +73,12 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
     missing: dict[str, DataError] = {}
     for part in parts:
         rows_by_source = [_open_source(s, part, examples, tally) for s in part.sources]
-        errors = [error for error in rows_by_source if isinstance(error, MissingError)]
+        errors = [error for error in rows_by_source if isinstance(error, MissingPartError)]
         if len(errors) == len(rows_by_source):
             missing[words(part.values)] = errors[0]
             continue
         for source, source_rows in zip(part.sources, rows_by_source, strict=True):
-            if isinstance(source_rows, MissingError):  # only one side is missing
+            if isinstance(source_rows, MissingPartError):  # only one side is missing
                 raise source_rows
             yield from _rows_of_parts(source_rows, examples, [part], part.values, [source])
     if len(missing) == len(parts):
@@ -92,12 +92,12 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
 
 def _open_source(
     source: SourceConfig, part: BenchmarkPart, examples: ExamplesConfig, tally: Tally
-) -> Iterator[Row] | MissingError:
+) -> Iterator[Row] | MissingPartError:
     """Return the raw rows of a part's source, or the error if it is missing."""
-    rows = place_rows(placed(source, source, part, examples), examples, tally)
+    rows = place_rows(fill_place(source, source, part, examples), examples, tally)
     try:
         first = [*islice(rows, 1)]
-    except MissingError as error:
+    except MissingPartError as error:
         return error
     return chain(first, rows)
 
@@ -118,7 +118,7 @@ def check_sides(examples: ExamplesConfig, texts: Texts) -> None:
         )
 
 
-def placed(
+def fill_place(
     place: PlaceConfig, source: PlaceConfig, part: BenchmarkPart, examples: ExamplesConfig
 ) -> PlaceConfig:
     """Fill the part's values and the user's path into a place of a source."""
@@ -167,7 +167,7 @@ def _missing_split() -> Iterator[None]:
         yield
     except DataError as error:
         if NO_SPLIT.search(str(error)):
-            raise MissingError(str(error)) from error
+            raise MissingPartError(str(error)) from error
         raise
 
 
@@ -189,7 +189,7 @@ def _matching_files(folder: Path, place: PlaceConfig) -> list[Path]:
         ]
     if not files:
         some = ", ".join([*names.values()][:MAX_NAMED]) or "no file of a known kind"
-        raise MissingError(
+        raise MissingPartError(
             f"examples.path is {str(folder)!r}: it has no file {pattern}. It has {some}"
             f"{' …' * (len(candidates) > MAX_NAMED)}."
         )
@@ -218,7 +218,7 @@ def _rows_of_parts(
         ConfigError: a row of a file of several parts does not say to which part it belongs.
         DataError: a column is missing, or no row is chosen.
     """
-    chosen_values, available = chosen(examples), available_values(examples)
+    chosen_values, available = choose_values(examples), available_values(examples)
     left_out = {axis: Counter[str]() for axis in chosen_values}
     taken = 0
     for row, label in _with_labels(_check_columns(rows, examples, sources), examples, sources):
@@ -274,14 +274,14 @@ def _with_labels(
 
     The rows of one file have no source; each says its label.
     """
-    columns = {folded(source.column): source for source in sources if source.column}
+    columns = {fold_name(source.column): source for source in sources if source.column}
     for row in rows:
-        names = [name for name in row.value if folded(name) in columns]
+        names = [name for name in row.value if fold_name(name) in columns]
         rest = {name: value for name, value in row.value.items() if name not in names}
         for name in names:
             if row.value[name] is not None:  # one side may have fewer texts
                 text = {examples.columns.get("text") or "text": row.value[name]}
-                yield row._replace(value={**rest, **text}), columns[folded(name)].label
+                yield row._replace(value={**rest, **text}), columns[fold_name(name)].label
         if not names:
             yield row, None if is_file(examples.path) else sources[0].label
 
@@ -292,17 +292,17 @@ def _check_columns(
     """Yield the rows; raise a DataError if the first one lacks a column that is needed."""
     rows = iter(rows)
     for first in islice(rows, 1):
-        columns = [*map(folded, first.value)]
+        columns = [*map(fold_name, first.value)]
         needed = ["text"]
         if is_file(examples.path) or sources[0].label is None:
             needed += ["label"]
         if examples.columns.get("cluster"):
             needed += ["cluster"]
-        if any(folded(source.column) in columns for source in sources if source.column):
+        if any(fold_name(source.column) in columns for source in sources if source.column):
             needed = []
         for name in needed:
             column = examples.columns.get(name) or name
-            if folded(column) not in columns:
+            if fold_name(column) not in columns:
                 if first.value.keys() == {TEXT} and isinstance(first.value[TEXT], list):
                     raise DataError(
                         f"{first.where}: it is a list, not a row. Give JSON Lines: one object per "
@@ -320,8 +320,8 @@ def _check_columns(
 
 def _axis_values(row: Row) -> dict[str, str]:
     """Return the values of axes that the row itself has."""
-    fields = {folded(name): value for name, value in row.value.items()}
-    values = {axis: word(fields.get(axis)) for axis in AXES}
+    fields = {fold_name(name): value for name, value in row.value.items()}
+    values = {axis: value_as_text(fields.get(axis)) for axis in AXES}
     return {axis: value for axis, value in values.items() if value}
 
 
@@ -329,9 +329,9 @@ def _with_usual_names(
     row: Row, examples: ExamplesConfig, values: Sequence[str], label: int | None
 ) -> Row:
     """Return the row with the fields RENAMED under these names, and the name of its part."""
-    fields = {folded(name): value for name, value in row.value.items()}
+    fields = {fold_name(name): value for name, value in row.value.items()}
     columns = {name: examples.columns.get(name) or name for name in RENAMED}
-    renamed = {name: fields.get(folded(column)) for name, column in columns.items()}
+    renamed = {name: fields.get(fold_name(column)) for name, column in columns.items()}
     part_name = "/".join([str(fields.get("benchmark") or examples.name), *values])
     row_id = row.number - 1 if renamed["id"] in (None, "") else renamed["id"]
     if label is not None:  # the rows of the other side have the same numbers

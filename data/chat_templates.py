@@ -19,7 +19,7 @@ from threading import Lock
 from typing import Any
 
 import contamination
-from contamination.core.errors import said
+from contamination.core.errors import describe_error
 
 SECONDS = 10.0
 """The time limit for one chat."""
@@ -44,7 +44,7 @@ class TemplateLimitError(TemplateError):
     """A chat template exceeds its time or memory, or its process can't be started."""
 
 
-def rendered(tokenizer: Any, messages: Messages, **options: bool) -> str:
+def render_chat(tokenizer: Any, messages: Messages, **options: bool) -> str:
     """Render a chat by the tokenizer's template.
 
     Args:
@@ -59,7 +59,7 @@ def rendered(tokenizer: Any, messages: Messages, **options: bool) -> str:
     try:
         template = tokenizer.get_chat_template()
     except ValueError as error:
-        raise TemplateError(said(error)) from error
+        raise TemplateError(describe_error(error)) from error
     values = {**tokenizer.special_tokens_map, **options}
     chat = [*map(dict, messages)]
     for number, message in enumerate(chat):
@@ -75,7 +75,8 @@ def _check_json(name: str, value: object) -> None:
     except (TypeError, ValueError, RecursionError) as error:
         raise TemplateError(
             f"{name} is {value!r:.60} ({type(value).__name__}), which is not a JSON value "
-            f"({said(error)}): give texts, numbers, true, false, null, or lists and mappings of "
+            f"({describe_error(error)}): give texts, numbers, true, false, null, or lists and "
+            "mappings of "
             "these"
         ) from error
 
@@ -190,7 +191,7 @@ def serve(descriptor: int, memory: int) -> None:
     try:
         from transformers.utils.chat_template_utils import render_jinja_template
     except (ImportError, OSError, MemoryError) as error:
-        connection.send_bytes(said(error)[:300].encode())
+        connection.send_bytes(describe_error(error)[:300].encode())
         return
     memory = _limit_memory(memory)
     connection.send_bytes(READY)
@@ -211,7 +212,7 @@ def serve(descriptor: int, memory: int) -> None:
             problem = f"it needs more than {memory / 2**30:.3g} GiB, or endless steps"
             answer = {"error": f"{problem} ({type(error).__name__})", "is_limit": True}
         except Exception as error:  # a template raises whatever its author chose
-            answer = {"error": said(error)[:1000], "is_limit": False}
+            answer = {"error": describe_error(error)[:1000], "is_limit": False}
         signal.alarm(0)
         connection.send_bytes(json.dumps(answer).encode())
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from contamination.core.errors import DataError
 from contamination.core.statistics.estimates import ALL
 from contamination.data.readers.rows import Row, Tally, describe_skipped
-from contamination.data.rows import folded, is_missing, warn_of_names, word
+from contamination.data.rows import fold_name, is_missing, value_as_text, warn_of_names
 from contamination.data.texts import Text, Texts
 
 LABELS = {
@@ -33,7 +33,7 @@ RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}
 log = logging.getLogger(__name__)
 
 
-def texts_of(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
+def texts_of_rows(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
     """Return the rows' texts, in their order.
 
     A row has a `text` and may have an `id` (by default its number from 0), a `label`, a
@@ -54,7 +54,7 @@ def texts_of(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
     examples = Texts.of(text for text in texts if text is not None)
     if tally.skipped:
         log.warning("%s: %s", source, describe_skipped(tally.skipped))
-    return _checked(source, examples)
+    return check_texts(source, examples)
 
 
 def examples_digest(examples: Sequence[Text]) -> str:
@@ -109,13 +109,18 @@ def parse_label(value: Any) -> bool | None:
     raise ValueError(value)
 
 
-def id_of(row: Row) -> str:
+def row_id(row: Row) -> str:
     """Return the row's `id`, by default its number from 0."""
-    named = {folded(name): value for name, value in row.value.items()}
-    return word(named.get("id")) or str(row.number - 1)
+    named = {fold_name(name): value for name, value in row.value.items()}
+    return value_as_text(named.get("id")) or str(row.number - 1)
 
 
-def _checked(source: str, examples: Texts) -> Texts:
+def check_texts(source: str, examples: Texts) -> Texts:
+    """Returns the texts, which have different ids and no reserved benchmark's name.
+
+    Raises:
+        DataError: there is no text, an id occurs twice, or a benchmark has a reserved name.
+    """
     if not examples:
         raise DataError(f"{source}: it has no example. Give at least one text.")
     ids = examples.take(examples.order("example_id")).column("example_id").combine_chunks()
@@ -153,7 +158,7 @@ def _warn_of_both_labels(source: str, examples: Texts) -> None:
 
 def _make_text_of_row(row: Row, tally: Tally) -> Text | None:
     """Return the row's text, or None if it can't be used, which the tally counts."""
-    names = [*map(folded, row.value)]
+    names = [*map(fold_name, row.value)]
     fields = dict(zip(names, row.value.values(), strict=True))
     if len(fields) < len(names) and any(names.count(name) > 1 for name in FIELDS):
         tally.bad("two fields of one name", row.where, _describe_fields(row))
@@ -168,11 +173,14 @@ def _make_text_of_row(row: Row, tally: Tally) -> Text | None:
             kind = type(fields[field]).__name__
             tally.bad(f"a nested `{field}`", row.where, f"a {kind}; give a text or a number")
             return None
-    name = id_of(row)
-    benchmark, cluster = word(fields.get("benchmark")), word(fields.get("cluster"))
+    name = row_id(row)
+    benchmark, cluster = (
+        value_as_text(fields.get("benchmark")),
+        value_as_text(fields.get("cluster")),
+    )
     try:
         f"{text}{name}{benchmark}{cluster}".encode()  # JSON may spell half of a surrogate pair
-        example = make_text(name, text, None, benchmark, _place(start, text))
+        example = make_text(name, text, None, benchmark, parse_output_start(start, text))
         return replace(example, label=parse_label(fields.get("label")), cluster=cluster)
     except UnicodeEncodeError as error:
         tally.bad("invalid UTF-8", row.where, str(error))
@@ -193,7 +201,7 @@ def _text_and_output_start(fields: Mapping[str, Any]) -> tuple[Any, Any]:
     return fields.get("text"), fields.get(OUTPUT_START)
 
 
-def _place(start: Any, text: str) -> int | None:
+def parse_output_start(start: Any, text: str) -> int | None:
     """Return the start of a text's output as a number, None if the row has none.
 
     Raises:

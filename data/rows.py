@@ -18,7 +18,14 @@ from contamination.core.errors import DataError, require
 from contamination.data.config import ExamplesConfig
 from contamination.data.readers import hub
 from contamination.data.readers.files import find_shards
-from contamination.data.readers.rows import STANDARD_INPUT, Reading, Row, Shard, Tally, read
+from contamination.data.readers.rows import (
+    STANDARD_INPUT,
+    ReadOptions,
+    Row,
+    Shard,
+    Tally,
+    read_file,
+)
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 LOOKS_LIKE = {
@@ -49,9 +56,9 @@ def raw_rows(examples: ExamplesConfig, tally: Tally, bare: str | None = None) ->
         remedy = f"choose from {', '.join(STREAMED)}, or give a file."
         require(kind in STREAMED, "examples.format", kind, remedy)
         stream = STANDARD_INPUT if path == "-" else source
-        yield from read(Shard(stream, str(stream), kind), Reading(tally, bare=bare))
+        yield from read_file(Shard(stream, str(stream), kind), ReadOptions(tally, bare=bare))
     elif source.is_file():
-        yield from _file_rows(examples, Reading(tally, bare=bare))
+        yield from _file_rows(examples, ReadOptions(tally, bare=bare))
     elif source.is_dir():
         yield from _number_rows(source, _saved_rows(source, examples.split))
     elif HUB_ID.fullmatch(path) and not Path(path.split("/")[0]).exists():
@@ -75,7 +82,7 @@ def warn_of_names(rows: Iterable[Row], source: str) -> Iterator[Row]:
     """Yield the rows; warn of columns of the first row that look like a field, but are none."""
     rows = iter(rows)
     for first in islice(rows, 1):
-        columns = {folded(name): name for name in first.value}
+        columns = {fold_name(name): name for name in first.value}
         for field in LOOKS_LIKE.keys() - columns.keys():
             for name in filter(LOOKS_LIKE[field].fullmatch, columns):
                 log.warning(
@@ -87,7 +94,7 @@ def warn_of_names(rows: Iterable[Row], source: str) -> Iterator[Row]:
 
 
 @lru_cache
-def folded(name: object) -> str:
+def fold_name(name: object) -> str:
     """Return a column's name in lower case, without blanks around it."""
     return str(name).strip().lower()
 
@@ -97,7 +104,7 @@ def is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, Real) and value != value)
 
 
-def word(value: Any) -> str:
+def value_as_text(value: Any) -> str:
     """Return a value as text; 1.0 becomes "1", since a column with gaps has it in place of 1."""
     if is_missing(value):
         return ""
@@ -105,12 +112,12 @@ def word(value: Any) -> str:
     return str(int(value) if is_whole else value)
 
 
-def _file_rows(examples: ExamplesConfig, reading: Reading) -> Iterator[Row]:
+def _file_rows(examples: ExamplesConfig, reading: ReadOptions) -> Iterator[Row]:
     for shard in find_shards(examples.path, examples.format, "examples.path"):
         remedy = "plain text has no rows: give a JSONL, CSV, TSV or Parquet file."
         require(shard.format != "text", "examples.path", examples.path, remedy)
         names: Mapping[str, list[str]] | None = None
-        for row in read(shard, reading):
+        for row in read_file(shard, reading):
             if names is None:  # the file could be read
                 names = _parquet_classes(shard)
             yield row._replace(value=_with_class_names(row.value, names)) if names else row

@@ -41,7 +41,7 @@ def has_words(text: str, number: int) -> bool:
     return number <= 0 or next(islice(word_spans(text), number - 1, None), None) is not None
 
 
-def spaced(text: str) -> str:
+def separate_words(text: str) -> str:
     """Return the text with a space between all words, whatever the script."""
     return " ".join(text[start:end] for start, end in word_spans(text))
 
@@ -77,7 +77,7 @@ def _is_visible(character: str) -> bool:
 NON_BLANK_RUN = re.compile(r"\S+")
 
 
-def halves(text: str, share: float, most: int | None = None) -> tuple[str, str]:
+def split_at_share(text: str, share: float, most: int | None = None) -> tuple[str, str]:
     """Divide a text after its word ⌊share·words⌋, but at least after the first word.
 
     The second part begins with the space between the words, so both parts joined are the text. If

@@ -37,7 +37,7 @@ OBJECTS_AT_ONCE = 2**8
 pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own pool never returns freed memory
 
 
-def release() -> None:
+def release_memory() -> None:
     """Return freed memory to the system, which the C library would keep."""
     pa.system_memory_pool().release_unused()
 
@@ -82,7 +82,7 @@ class Texts(Sequence[Text]):
             return texts
         rest = iter(texts)
         blocks = [_batch(block) for block in iter(lambda: [*islice(rest, AT_ONCE)], [])]
-        release()
+        release_memory()
         return cls(blocks, np.arange(sum(map(len, blocks)), dtype=np.int64))
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ CHARACTERS = 64
 """Texts are grouped by their first CHARACTERS before they are compared in full."""
 
 
-def longest(sequences: Sequence[Any]) -> list[int]:
+def longest_extensions(sequences: Sequence[Any]) -> list[int]:
     """For each sequence, return the index of a longest one that begins with it.
 
     In sorted order, the sequences that begin with another one directly follow it.
@@ -151,7 +151,7 @@ def longest(sequences: Sequence[Any]) -> list[int]:
     return longest_of
 
 
-def families(parts: Iterable[Texts]) -> dict[str, Texts]:
+def families_by_sha256(parts: Iterable[Texts]) -> dict[str, Texts]:
     """Group the texts of several parts into families, in which one text begins with each other.
 
     Only texts that share their first CHARACTERS are in memory at the same time.
@@ -161,7 +161,7 @@ def families(parts: Iterable[Texts]) -> dict[str, Texts]:
     """
     family_by_sha256: dict[str, Texts] = {}
     for texts in _with_equal_beginning(parts):
-        ends = longest([text.text for text in texts])
+        ends = longest_extensions([text.text for text in texts])
         for _, indices in groupby(sorted(range(len(ends)), key=ends.__getitem__), ends.__getitem__):
             family = texts.take(np.array([*indices]))
             if len(family) > 1:
@@ -184,10 +184,10 @@ def clusters_of(texts: Sequence[Text]) -> Clusters | None:
 
     A text without a cluster is a cluster of its own. Texts of two benchmarks share no cluster.
     """
-    return numbered([(text.benchmark, text.cluster) for text in texts])
+    return number_clusters([(text.benchmark, text.cluster) for text in texts])
 
 
-def numbered(named: Sequence[tuple[str, str]]) -> Clusters | None:
+def number_clusters(named: Sequence[tuple[str, str]]) -> Clusters | None:
     """As `clusters_of`, for pairs of the names of a benchmark and a cluster."""
     if not any(cluster for _, cluster in named):
         return None
@@ -196,7 +196,7 @@ def numbered(named: Sequence[tuple[str, str]]) -> Clusters | None:
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
 
 
-def sides(cluster: Clusters, member: NDArray[np.bool_]) -> tuple[Clusters, Clusters]:
+def clusters_by_side(cluster: Clusters, member: NDArray[np.bool_]) -> tuple[Clusters, Clusters]:
     """Return the members' and the non-members' clusters, each numbered from 0.
 
     A cluster with both is a cluster on each side. This makes intervals too wide rather than too

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
-from contamination.core.cli import command, said
+from contamination.core.cli import command, run_tool
 from contamination.core.config import convert
 from contamination.core.distributed import is_launched
 from contamination.core.user_files import output_file
@@ -34,10 +34,7 @@ def main(config: DictConfig) -> None:
     from contamination.data.near_duplicates import text_notes
     from contamination.detection.benchmark_summary import benchmark_report
     from contamination.detection.examples import open_examples
-    from contamination.detection.run import (
-        run,
-        run_slice,  # here, so that --help and --cfg job answer at once
-    )
+    from contamination.detection.run import run, run_slice
     from contamination.detection.scores import open_scores
     from contamination.detection.summary import summary
 
@@ -166,4 +163,4 @@ if __name__ == "__main__":
         stage = stages[name]
     if stage is choose:
         sys.argv[1:] = [EXAMPLES.sub(FILE_OF_EXAMPLES, word) for word in sys.argv[1:]]
-    sys.exit(said(partial(run_launched, partial(command, name, stage))))
+    sys.exit(run_tool(partial(run_launched, partial(command, name, stage))))

@@ -29,12 +29,17 @@ from contamination.core.errors import ConfigError, DataError, UserError, near_na
 from contamination.core.statistics.metrics import chosen_metrics
 from contamination.core.stored_files import read_yaml
 from contamination.data.config import ExamplesConfig
-from contamination.data.examples import texts_of
+from contamination.data.examples import texts_of_rows
 from contamination.data.readers.rows import Row, Shard, Tally
-from contamination.data.rows import folded, with_class_names
+from contamination.data.rows import fold_name, with_class_names
 from contamination.data.texts import Texts
 from contamination.detection.config import METHODS, DetectionStage
-from contamination.detection.evaluation import by_method, estimate_groups, ranked_texts, tidy_table
+from contamination.detection.evaluation import (
+    estimate_groups,
+    group_by_method,
+    ranked_texts,
+    tidy_table,
+)
 from contamination.detection.examples import open_examples
 from contamination.detection.models.hf_model import InMemoryModel
 from contamination.detection.summary import example_columns, with_example_columns
@@ -94,7 +99,7 @@ def make_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Texts
         rows = [_labelled(row, label) for row, label in zip(rows, labels, strict=True)]
     shard = Shard(Path("texts"), "texts", "rows")
     numbered = (InMemoryRow(shard, number, row) for number, row in enumerate(rows, 1))
-    return texts_of(numbered, Tally(on_error, "on_error"), "texts")
+    return texts_of_rows(numbered, Tally(on_error, "on_error"), "texts")
 
 
 def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
@@ -121,7 +126,7 @@ def _or_none(value: Any) -> Any:
 
 def _labelled(row: Mapping[str, Any], label: Any) -> Mapping[str, Any]:
     """Returns the row with this label instead of its own."""
-    return {**{name: row[name] for name in row if folded(name) != "label"}, "label": label}
+    return {**{name: row[name] for name in row if fold_name(name) != "label"}, "label": label}
 
 
 def make_model_node(
@@ -342,7 +347,9 @@ def evaluate(
     rows_by_method = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
     _check_complete(rows_by_method, ranked)
     return tidy_table(
-        estimate_groups(lambda: by_method(rows_by_method), ranked, blind, chosen_metrics(fpr, tpr))
+        estimate_groups(
+            lambda: group_by_method(rows_by_method), ranked, blind, chosen_metrics(fpr, tpr)
+        )
     )
 
 

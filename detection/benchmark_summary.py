@@ -14,9 +14,9 @@ from contamination.core.report.tables import markdown_table
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import Estimate, interval, mean_over, mean_trials
 from contamination.core.statistics.metrics import AUROC, Metric, tpr_at_fpr
-from contamination.core.terminal import fit, wrapped
+from contamination.core.terminal import fit_columns, wrapped
 from contamination.core.user_files import output_file
-from contamination.data.benchmark_parts import chosen
+from contamination.data.benchmark_parts import choose_values
 from contamination.data.config import ExamplesConfig
 from contamination.data.near_duplicates import part_notes
 from contamination.data.texts import Texts
@@ -25,15 +25,15 @@ from contamination.detection.baselines.matching import MATCHED
 from contamination.detection.evaluation import (
     CONFIDENCE,
     BenchmarkEstimates,
-    Key,
+    MethodKey,
     ReadScores,
-    by_method,
     estimate_group,
+    group_by_method,
     ranked_texts,
     tidy_table,
 )
-from contamination.detection.flags import counted, merge_flag_counts, said
-from contamination.detection.summary import figure, write_rows
+from contamination.detection.flags import count_flags, describe_flags, merge_flag_counts
+from contamination.detection.summary import format_estimate, write_rows
 
 PAPERS = Path(__file__).resolve().parents[1] / "data" / "papers"
 METRICS = (AUROC, tpr_at_fpr(0.05))
@@ -68,7 +68,7 @@ class MetricTable:
 
     def text(self) -> str:
         """The table for a terminal, with the columns that fit."""
-        return "\n".join([self.title, *fit(self.header, self.lines).lines(), *self.notes])
+        return "\n".join([self.title, *fit_columns(self.header, self.lines).lines(), *self.notes])
 
     def markdown(self) -> str:
         """The table in Markdown."""
@@ -92,8 +92,8 @@ def benchmark_report(
     for path, tables in models.items():
         texts = ranked_texts(examples, next(iter(tables())))
         groups[path] = evaluated_parts(partial(_ranked, tables), texts, config, baseline)
-        flag_counts = merge_flag_counts(map(counted, tables()))
-        notes += [f"{path}: {note}" for note in said(flag_counts)]
+        flag_counts = merge_flag_counts(map(count_flags, tables()))
+        notes += [f"{path}: {note}" for note in describe_flags(flag_counts)]
     first = next(iter(groups.values()))
     notes += [sizes(first, config), *part_notes(examples, partial(column_label, config=config))]
     notes += blind_notes(first, config)
@@ -113,8 +113,8 @@ def benchmark_report(
     return "\n\n".join([*map(wrapped, notes), *(table.text() for table in metric_tables)])
 
 
-def _ranked(tables: Tables) -> Iterator[tuple[Key, pd.DataFrame]]:
-    return by_method(tables())
+def _ranked(tables: Tables) -> Iterator[tuple[MethodKey, pd.DataFrame]]:
+    return group_by_method(tables())
 
 
 def evaluated_parts(
@@ -230,11 +230,11 @@ def _table(
 
 
 def _cell(estimate: Estimate | None) -> str:
-    return NOTHING if estimate is None or estimate.needs else figure(estimate)
+    return NOTHING if estimate is None or estimate.needs else format_estimate(estimate)
 
 
 def _published_rows(
-    config: ExamplesConfig, model: str, method: Key, metric: str, columns: Sequence[str]
+    config: ExamplesConfig, model: str, method: MethodKey, metric: str, columns: Sequence[str]
 ) -> list[list[str]]:
     """Returns the papers' values for this model and method, one row per source."""
     if config.papers is None or method == (BLIND, ""):
@@ -305,7 +305,7 @@ def _mean(parts: Mapping[str, Estimate], config: ExamplesConfig) -> Estimate:
 def _texts_key(name: str, config: ExamplesConfig) -> tuple[str, ...]:
     """Returns a key that is equal for parts about the same texts."""
     first, *values = name.split("/")
-    axes = list(chosen(config))
+    axes = list(choose_values(config))
     if len(axes) != len(values):  # the rows name their parts
         return (first,) if config.same_texts else (name,)
     pairs = zip(axes, values, strict=True)

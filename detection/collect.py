@@ -14,18 +14,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from contamination.core.artifacts import Built, beside, build, is_complete, locate, open_artifact
+from contamination.core.artifacts import (
+    Built,
+    build,
+    is_complete,
+    open_artifact,
+    run_folder,
+    shared_folder,
+)
 from contamination.core.errors import ArtifactError
 from contamination.data.examples import texts_digest
-from contamination.data.texts import Text, Texts, families, release
+from contamination.data.texts import Text, Texts, families_by_sha256, release_memory
 from contamination.detection.config import DetectionConfig
-from contamination.detection.models import model_of
+from contamination.detection.models import model_for_pass
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.pass_store import (
     KIND,
     PARTS,
-    ByText,
     PassRow,
+    StatsByText,
     StoredPass,
     is_intact,
     part_file,
@@ -68,14 +75,14 @@ class Collector:
         is_last = pc.not_equal(hashes[1:], hashes[:-1]).to_numpy(zero_copy_only=False)
         self.texts = ordered.take(np.append(is_last, len(ordered) > 0))
         self._loaded: dict[str, LoadedModel] = {}
-        self._passes: dict[Pass, ByText] = {}
+        self._passes: dict[Pass, StatsByText] = {}
 
-    def collect(self, passes: Iterable[Pass]) -> dict[Pass, ByText]:
+    def collect(self, passes: Iterable[Pass]) -> dict[Pass, StatsByText]:
         """Returns the statistics of each pass.
 
         If one pass contains the statistics of others, only that pass is run.
         """
-        covering = serving(set(passes))
+        covering = covering_passes(set(passes))
         for to_run in sorted(set(covering.values()), key=lambda p: p.key):
             self._pass(to_run)
         return {p: self._passes[covering_pass] for p, covering_pass in covering.items()}
@@ -88,24 +95,24 @@ class Collector:
         Returns:
             The number of parts written.
         """
-        to_run, written = {*serving(set(passes)).values()}, 0
+        to_run, written = {*covering_passes(set(passes)).values()}, 0
         to_run |= {Pass(p.model) for p in to_run if view_of(p).rewords}
         for wanted in sorted(to_run, key=lambda p: (view_of(p).rewords, p.key)):
             folder, config, _ = self._folder_config_inputs(wanted)
-            with beside(folder, config, f"slice-{number}-of-{of}") as unfinished:
+            with shared_folder(folder, config, f"slice-{number}-of-{of}") as unfinished:
                 if unfinished:
                     texts_by_path = [*self._parts(wanted, folder).items()]
                     start, end = (len(texts_by_path) * n // of for n in (number - 1, number))
                     written += self._add(wanted, dict(texts_by_path[start:end]))
         return written
 
-    def stored(self, passes: Iterable[Pass]) -> dict[Pass, ByText]:
+    def stored(self, passes: Iterable[Pass]) -> dict[Pass, StatsByText]:
         """Returns the statistics of the passes whose folders are finished, without running any.
 
         Raises:
             ArtifactError: a folder is damaged.
         """
-        covering = serving(set(passes))
+        covering = covering_passes(set(passes))
         folders = {p: self.folder(p) for p in set(covering.values())}
         stored_passes = {
             p: StoredPass(open_artifact(folder, KIND).path)
@@ -122,7 +129,7 @@ class Collector:
         """Returns the folder where the pass is, or will be, stored."""
         return self._folder_config_inputs(wanted)[0]
 
-    def _pass(self, wanted: Pass) -> ByText:
+    def _pass(self, wanted: Pass) -> StatsByText:
         if wanted not in self._passes:
             folder, config, inputs = self._folder_config_inputs(wanted)
             build(folder, config, inputs, partial(self._run, wanted), log_nearest=False)
@@ -131,13 +138,13 @@ class Collector:
 
     def _folder_config_inputs(self, wanted: Pass) -> tuple[Path, dict[str, Any], dict[str, str]]:
         """Returns the pass's folder, and the settings and digests that name it."""
-        model = model_of(wanted, self.models)
+        model = model_for_pass(wanted, self.models)
         # `config` has every setting that can change the numbers, `inputs` the digests of the inputs
         seed, digests = self.resources.identity(view_of(wanted).needs, self.texts)
         config = {"view": wanted.view_key, **seed, **self.settings.of_a_pass}
         inputs = {"model": model.digest, "tokenizer": model.tokenizer_digest}
         inputs |= {"texts": texts_digest(self.texts), **digests}
-        folder = locate(self.runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
+        folder = run_folder(self.runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
         return folder, config, inputs
 
     def _run(self, wanted: Pass, folder: Path) -> Built:
@@ -164,7 +171,7 @@ class Collector:
         """Returns the files of the pass's parts, each with its texts, in order."""
         return {
             folder / part_file(n): part_texts
-            for n, part_texts in enumerate(parts(self.texts, wanted))
+            for n, part_texts in enumerate(divide_texts(self.texts, wanted))
         }
 
     def _add(self, wanted: Pass, texts_by_path: Mapping[Path, Sequence[Text]]) -> int:
@@ -177,7 +184,9 @@ class Collector:
             self._write(wanted, missing, text_stats)
         return len(missing)
 
-    def _text_stats(self, wanted: Pass, texts_by_path: Mapping[Path, Sequence[Text]]) -> ByText:
+    def _text_stats(
+        self, wanted: Pass, texts_by_path: Mapping[Path, Sequence[Text]]
+    ) -> StatsByText:
         """Returns the statistics of the original texts, writing missing parts of their pass.
 
         Raises:
@@ -202,16 +211,21 @@ class Collector:
         return StoredPass(folder)
 
     def _write(
-        self, wanted: Pass, texts_by_path: Mapping[Path, Sequence[Text]], text_stats: ByText | None
+        self,
+        wanted: Pass,
+        texts_by_path: Mapping[Path, Sequence[Text]],
+        text_stats: StatsByText | None,
     ) -> None:
         """Writes these parts, except any that another process has written in the meantime."""
         model = self._load(wanted.model)
         if len(texts_by_path) > 1:  # reports a bad text before any text is scored
             for part_texts in texts_by_path.values():
                 model.tokenize(wanted, part_texts)
-                release()
+                release_memory()
         several = len(texts_by_path) > 1 and text_stats is None and view_of(wanted).shares
-        families_by_text = families(map(Texts.of, texts_by_path.values())) if several else {}
+        families_by_text = (
+            families_by_sha256(map(Texts.of, texts_by_path.values())) if several else {}
+        )
         rows_read: dict[str, list[PassRow]] = {}
         with children_kept_alive():
             for path, part_texts in texts_by_path.items():
@@ -220,7 +234,7 @@ class Collector:
                     write_rows(
                         path, [row for text in part_texts for row in rows_read.pop(text.sha256)]
                     )
-                    release()
+                    release_memory()
 
     def _counts(self, folder: Path, context: int | None) -> dict[str, int]:
         """Counts the contents of the pass. A windowed text has at least `context` statistics."""
@@ -249,7 +263,7 @@ def _read_ahead(
     model: LoadedModel,
     wanted: Pass,
     part_texts: Sequence[Text],
-    text_stats: ByText | None,
+    text_stats: StatsByText | None,
     families_by_text: dict[str, Texts],
     rows_read: dict[str, list[PassRow]],
 ) -> None:
@@ -264,7 +278,7 @@ def _read_ahead(
         rows_read[name] = [*text_rows]
 
 
-def serving(wanted: Collection[Pass]) -> dict[Pass, Pass]:
+def covering_passes(wanted: Collection[Pass]) -> dict[Pass, Pass]:
     """Returns, for each pass, the pass among them that contains its statistics."""
     return {
         p: view_of(p).serving(p, (o for o in wanted if (o.model, o.view) == (p.model, p.view)))
@@ -272,7 +286,7 @@ def serving(wanted: Collection[Pass]) -> dict[Pass, Pass]:
     }
 
 
-def parts(texts: Sequence[Text], wanted: Pass) -> Iterator[Sequence[Text]]:
+def divide_texts(texts: Sequence[Text], wanted: Pass) -> Iterator[Sequence[Text]]:
     """Yields the texts in parts of up to PART_CHARACTERS over all copies, or of one text."""
     copies = view_of(wanted).copies(wanted)
     start = characters = 0

@@ -15,8 +15,8 @@ from contamination.core.config import (
     Ranged,
     at_least,
     limited,
-    named_where_set,
     one_of,
+    part_of_name_unless_default,
     register,
     runtime,
 )
@@ -47,7 +47,7 @@ class DetectionConfig(Ranged, node="detection"):
     """A text with fewer scored tokens is flagged and not ranked. With fewer than 5, the papers'
     k = 0.2 is less than one token, so that the score would depend on a single token."""
 
-    scope: str = named_where_set(WHOLE, one_of(SCOPES))
+    scope: str = part_of_name_unless_default(WHOLE, one_of(SCOPES))
     """Which part of a text is scored: the `whole`, its `output` given its input, or its `input`."""
 
     device: str = runtime("auto", DEVICE)
@@ -143,7 +143,7 @@ class ReferenceConfig(ScoredModelConfig, node="reference"):
 
 
 @dataclass(frozen=True)
-class MaskedLMConfig:
+class NeighborModelConfig:
     """The masked language model that makes neighbours (node `masked_lm`)."""
 
     path: str | None = None
@@ -175,7 +175,7 @@ class DetectionStage:
     examples: ExamplesConfig = field(default_factory=ExamplesConfig)
     model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
-    masked_lm: MaskedLMConfig = field(default_factory=MaskedLMConfig)
+    masked_lm: NeighborModelConfig = field(default_factory=NeighborModelConfig)
     prefix: PrefixConfig = field(default_factory=PrefixConfig)
 
     method: dict[str, Any] = field(default_factory=dict)
@@ -211,7 +211,7 @@ def slice_of(field: str, words: str) -> tuple[int, int]:
 register("detection", DetectionConfig)
 register("scored_model", ScoredModelConfig)
 register("reference", ReferenceConfig)
-register("masked_lm", MaskedLMConfig)
+register("masked_lm", NeighborModelConfig)
 register("prefix", PrefixConfig)
 # `method=all` names every file of conf/method, so a new file there needs no other change
 NAMES: list[Any] = sorted(path.stem for path in METHODS.glob("*.yaml"))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Resample, Scores, resample
-from contamination.core.statistics.clusters import Clustered, Clusters
+from contamination.core.statistics.clusters import ClusterBootstrap, Clusters
 from contamination.core.statistics.estimates import (
     ALL,
     Estimate,
@@ -28,15 +28,15 @@ from contamination.core.statistics.estimates import (
     needs_over,
 )
 from contamination.core.statistics.metrics import AUROC, Metric, auroc_trials, chosen_metrics
-from contamination.data.texts import Text, Texts, clusters_of, sides
+from contamination.data.texts import Text, Texts, clusters_by_side, clusters_of
 from contamination.detection.baselines.blind import (
     BLIND,
     Baseline,
-    Blind,
+    BlindBaseline,
     blind_baseline,
-    obstacle,
-    texts_tell,
-    warning,
+    blind_obstacle,
+    describe_blind_baseline,
+    texts_warning,
 )
 from contamination.detection.baselines.matching import MATCHED, leftover, matched_by
 
@@ -45,8 +45,8 @@ DRAWS, CONFIDENCE, SEED = 1_000, 0.95, 0
 POOLED = "pooled over all texts"
 """Unlike the mean, it also compares members of one benchmark with non-members of another."""
 
-Key = tuple[str, str]
-ReadScores = Callable[[], Iterable[tuple[Key, pd.DataFrame]]]
+MethodKey = tuple[str, str]
+ReadScores = Callable[[], Iterable[tuple[MethodKey, pd.DataFrame]]]
 Estimates = dict[tuple[str, str], dict[str, Estimate]]
 """(method, variant) → metric → estimate."""
 
@@ -109,7 +109,7 @@ def estimate_groups(
     return [_mean(groups, examples, metrics, comparisons), *groups, pooled]
 
 
-def by_method(tables: Iterable[pd.DataFrame]) -> Iterator[tuple[Key, pd.DataFrame]]:
+def group_by_method(tables: Iterable[pd.DataFrame]) -> Iterator[tuple[MethodKey, pd.DataFrame]]:
     """Yields the ranked rows of each method and variant.
 
     Their columns are example_id, method, variant, score and ranked.
@@ -178,7 +178,7 @@ def _ends(metric_estimate: Estimate) -> tuple[float | None, float | None]:
 
 def estimate_group(
     name: str,
-    scores_of: Iterable[tuple[Key, pd.DataFrame]],
+    scores_of: Iterable[tuple[MethodKey, pd.DataFrame]],
     examples: Sequence[Text],
     blind: bool,
     metrics: Sequence[Metric],
@@ -202,7 +202,7 @@ def estimate_group(
     """
     texts, member = _labelled(examples)
     draws = _Draws(member, clusters_of([e for e in examples if e.label is not None]), name)
-    reason = obstacle(texts, member, draws.cluster)
+    reason = blind_obstacle(texts, member, draws.cluster)
     blind_row = None
     if blind and not reason:
         blind_row = baseline(texts, member, derive(SEED, BLIND, name), group=draws.cluster)
@@ -242,11 +242,11 @@ class _Draws:
     name: str
 
     @cached_property
-    def _clustered(self) -> Clustered | None:
+    def _clustered(self) -> ClusterBootstrap | None:
         if self.cluster is None or self.member.all() or not self.member.any():
             return None
-        clusters_by_side = sides(self.cluster, self.member)
-        return Clustered.of(*clusters_by_side, DRAWS, derive(SEED, self.name))
+        both_sides = clusters_by_side(self.cluster, self.member)
+        return ClusterBootstrap.of(*both_sides, DRAWS, derive(SEED, self.name))
 
     @property
     def clusters(self) -> tuple[int, int] | None:
@@ -264,7 +264,7 @@ class _Draws:
 
     def matched(
         self,
-        blind_row: Blind | None,
+        blind_row: BlindBaseline | None,
         members: Scores,
         nonmembers: Scores,
         plain: Mapping[str, Estimate],
@@ -297,12 +297,14 @@ def _notes(estimates: Estimates, reason: str | None, comparisons: int) -> list[s
         return [f"no blind row: {reason}"] if reason else []
     blind_auroc = estimates[BLIND, ""][AUROC.name]
     if (
-        warning(blind_auroc.value, *interval(blind_auroc, 1 - (1 - CONFIDENCE) / comparisons))
+        describe_blind_baseline(
+            blind_auroc.value, *interval(blind_auroc, 1 - (1 - CONFIDENCE) / comparisons)
+        )
         is None
     ):
         return []
     low, high = interval(blind_auroc, CONFIDENCE)
-    return [texts_tell(f"blind AUROC {blind_auroc.value:.2f} [{low:.2f}, {high:.2f}]")]
+    return [texts_warning(f"blind AUROC {blind_auroc.value:.2f} [{low:.2f}, {high:.2f}]")]
 
 
 def _labelled(examples: Sequence[Text]) -> tuple[list[str], NDArray[np.bool_]]:
@@ -333,5 +335,5 @@ def _mean(
                 m.name: mean_over({name: by_metric[m.name] for name, by_metric in by_name.items()})
                 for m in metrics
             }
-    notes = _notes(estimates, obstacle(*_labelled(examples)), comparisons)
+    notes = _notes(estimates, blind_obstacle(*_labelled(examples)), comparisons)
     return BenchmarkEstimates(ALL, members, nonmembers, estimates, "", notes)

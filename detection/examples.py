@@ -7,10 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from contamination.core.artifacts import check_folder, check_owner, is_complete
-from contamination.core.integrity import reading
+from contamination.core.integrity import naming_folders
 from contamination.data.benchmark_rows import benchmark_rows, check_sides
 from contamination.data.config import ExamplesConfig
-from contamination.data.examples import OUTPUT_START, _checked, _place, make_text, texts_of
+from contamination.data.examples import (
+    OUTPUT_START,
+    check_texts,
+    make_text,
+    parse_output_start,
+    texts_of_rows,
+)
 from contamination.data.readers.rows import Tally
 from contamination.data.rows import raw_rows
 from contamination.data.texts import Text, Texts
@@ -27,12 +33,12 @@ def open_examples(examples: ExamplesConfig) -> Texts:
     source = f"examples.path is {examples.path!r}"
     _check_run_folder(path)
     if examples.name is not None:
-        texts = texts_of(benchmark_rows(examples, tally), tally, source)
+        texts = texts_of_rows(benchmark_rows(examples, tally), tally, source)
         check_sides(examples, texts)
         return texts
     if is_complete(path) or (path / "examples.parquet").is_file():
-        return _checked(source, Texts.of(_corpus_rows(path)))
-    return texts_of(raw_rows(examples, tally), tally, source)
+        return check_texts(source, Texts.of(_corpus_rows(path)))
+    return texts_of_rows(raw_rows(examples, tally), tally, source)
 
 
 def _check_run_folder(path: Path) -> None:
@@ -54,7 +60,7 @@ def occurrences_of(path: str) -> Mapping[str, int]:
         return {}
     from contamination import injection
 
-    with reading(folder):
+    with naming_folders(folder):
         table = injection.open_corpus(folder).examples
         counts = table["occurrences"].map(int)
         return dict(zip(table["example_id"].astype(str), counts, strict=True))
@@ -63,10 +69,10 @@ def occurrences_of(path: str) -> Mapping[str, int]:
 def _corpus_rows(folder: Path) -> Iterator[Text]:
     from contamination import injection
 
-    with reading(folder):
+    with naming_folders(folder):
         for row in injection.open_corpus(folder).examples.itertuples():
             unexposed = row.member and row.occurrences == 0  # selected as a member, never inserted
             label = None if unexposed else bool(row.member)
-            start = _place(getattr(row, OUTPUT_START, None), row.text)
+            start = parse_output_start(getattr(row, OUTPUT_START, None), row.text)
             text = make_text(str(row.example_id), row.text, label, row.benchmark, start)
             yield replace(text, contamination=getattr(row, "contamination", ""))

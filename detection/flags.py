@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from contamination.data.text import is_blank
-from contamination.detection.passes import LEAST, ORIGINAL, Example, Pass
+from contamination.detection.passes import LOWEST_LOGPROB, ORIGINAL, Example, Pass
 from contamination.detection.views import view_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from contamination.data.texts import Texts
-    from contamination.detection.pass_store import ByText
+    from contamination.detection.pass_store import StatsByText
 
 SIDES = {True: "member", False: "non-member", None: "without label"}
 UPPER_BOUND = "_upper_bound"
@@ -27,17 +27,17 @@ UPPER_BOUND = "_upper_bound"
 COLUMNS = ("method", "variant", "flag", "texts", "of")
 
 
-def counting(passes: set[Pass]) -> set[Pass]:
+def with_token_counts(passes: set[Pass]) -> set[Pass]:
     """Returns the passes, with one that shows how many tokens of each text the target scores."""
     return passes if any(map(_counts_tokens, passes)) else {*passes, ORIGINAL}
 
 
-def token_count_pass(passes: Mapping[Pass, ByText]) -> ByText:
+def token_count_pass(passes: Mapping[Pass, StatsByText]) -> StatsByText:
     """Returns a pass whose first copy shows how many tokens of each text the target scores."""
     return passes[min(filter(_counts_tokens, passes), key=lambda wanted: wanted.key)]
 
 
-def unranked(text: str, scored: int, min_scored_tokens: int) -> str:
+def reason_unranked(text: str, scored: int, min_scored_tokens: int) -> str:
     """Returns why a text with `scored` scored tokens is not ranked; empty if it is ranked."""
     if is_blank(text):
         return "blank"
@@ -48,11 +48,11 @@ def zero_probability_flag(example: Example) -> str:
     """Returns a flag if a server assigned probability 0 to a token, whose log is not finite."""
     copies = (stats for copies_of_pass in example.copies.values() for stats in copies_of_pass)
     logprobs = (vars(stats)["logprob"] for stats in copies if "logprob" in vars(stats))
-    has_zero = any((logprob == LEAST).any() for logprob in logprobs)
+    has_zero = any((logprob == LOWEST_LOGPROB).any() for logprob in logprobs)
     return "a token of probability 0, taken as 2^-149" if has_zero else ""
 
 
-def counted(table: pd.DataFrame) -> pd.DataFrame:
+def count_flags(table: pd.DataFrame) -> pd.DataFrame:
     """Counts the texts of each flag; most texts have the empty flag.
 
     A text that is not ranked is so for every method. It is counted once, with an empty `method`.
@@ -76,7 +76,7 @@ def merge_flag_counts(counts: Iterable[pd.DataFrame]) -> pd.DataFrame:
     return merged.sort_values(list(COLUMNS[:3]), ignore_index=True)
 
 
-def said(counts: pd.DataFrame) -> Sequence[str]:
+def describe_flags(counts: pd.DataFrame) -> Sequence[str]:
     """Returns one line per flag, and one for each method that is an upper bound."""
     bounds = [name for name in counts["method"].unique() if name.endswith(UPPER_BOUND)]
     return [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contamination.core.errors import DataError
 from contamination.data.texts import Text
 from contamination.detection.forward.reader import Reader, Tokens
-from contamination.detection.pass_store import ByText, PassRow
+from contamination.detection.pass_store import PassRow, StatsByText
 from contamination.detection.passes import Copies, Pass
 from contamination.detection.views import render, view_of
 
@@ -21,7 +21,7 @@ class LoadedModel(Reader):
     """Tokenizes and checks all texts; the weights are loaded only once every text has passed."""
 
     def run(
-        self, wanted: Pass, texts: Sequence[Text], text_stats: ByText | None = None
+        self, wanted: Pass, texts: Sequence[Text], text_stats: StatsByText | None = None
     ) -> list[PassRow]:
         """Returns the rows of the pass, in the order of `texts`.
 
@@ -61,7 +61,7 @@ class LoadedModel(Reader):
         wanted: Pass,
         tokens: Sequence[Tokens],
         text_tokens: Sequence[Tokens],
-        text_stats: ByText,
+        text_stats: StatsByText,
     ) -> list[Copies]:
         """Returns the statistics of rewordings. Versions with equal tokens are read once.
 

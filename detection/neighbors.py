@@ -11,16 +11,16 @@ from typing import Any
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.benchmark_parts import parts_of, words
 from contamination.data.benchmark_rows import (
-    MissingError,
+    MissingPartError,
     benchmark_rows,
+    fill_place,
     is_file,
     place_rows,
-    placed,
 )
 from contamination.data.config import ExamplesConfig
-from contamination.data.examples import texts_of
+from contamination.data.examples import texts_of_rows
 from contamination.data.readers.rows import Tally
-from contamination.data.rows import folded
+from contamination.data.rows import fold_name
 from contamination.data.texts import Text
 
 
@@ -83,17 +83,19 @@ def _neighbors_by_text(examples: ExamplesConfig) -> Iterator[tuple[str, Sequence
             values: dict[str, Any] = {**part.values}
             source_examples = replace(examples, sources=[source], **values)
             try:
-                texts = texts_of(benchmark_rows(source_examples, tally), tally, str(examples.name))
-            except MissingError:  # reported when the texts were read
+                texts = texts_of_rows(
+                    benchmark_rows(source_examples, tally), tally, str(examples.name)
+                )
+            except MissingPartError:  # reported when the texts were read
                 continue
-            neighbors_place = placed(source.neighbors, source, part, examples)
-            column = folded(neighbors_place.column or examples.columns.get("text") or "text")
+            neighbors_place = fill_place(source.neighbors, source, part, examples)
+            column = fold_name(neighbors_place.column or examples.columns.get("text") or "text")
             subject = f"the neighbours of {words(part.values)}"
             try:
                 rows = [row.value for row in place_rows(neighbors_place, examples, tally)]
             except DataError as error:
                 raise DataError(f"{subject}: {error}") from error
-            folded_rows = [{folded(name): value for name, value in row.items()} for row in rows]
+            folded_rows = [{fold_name(name): value for name, value in row.items()} for row in rows]
             values_of_rows = [row.get(column, row.get("text")) for row in folded_rows]
             neighbors = _by_text(values_of_rows, len(texts), subject)
             yield from zip((text.sha256 for text in texts), neighbors, strict=True)

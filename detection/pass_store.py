@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from contamination.core.errors import ArtifactError
-from contamination.core.table_files import writing
+from contamination.core.table_files import parquet_writer
 from contamination.detection.passes import NUMBERS, Continuation, Copies, TokenStats
 
 KIND = "passes"
@@ -40,7 +40,7 @@ COLUMNS = {**LISTS, "ids": pa.list_(pa.int32()), "text": pa.string(), "scored": 
 BAD_CONTENT = (ValueError, LookupError, TypeError, AttributeError)
 DAMAGED = (*BAD_CONTENT, OSError, NotImplementedError, MemoryError)
 """The errors that pyarrow and the use of its results raise for a damaged Parquet file."""
-ByText = Mapping[str, Copies]
+StatsByText = Mapping[str, Copies]
 """The statistics of a pass by the text's SHA-256."""
 
 
@@ -69,7 +69,7 @@ def write_rows(path: Path, rows: Sequence[PassRow]) -> None:
     Equal rows give equal bytes.
     """
     schema = _schema([name for name in COLUMNS if name in vars(rows[0].stats)])
-    with writing(path, schema, keep=True) as writer:
+    with parquet_writer(path, schema, keep=True) as writer:
         for group in _groups(rows):
             writer.write_table(_table(group, schema))
 
@@ -92,7 +92,7 @@ def is_intact(path: Path, texts: Sequence[str]) -> bool:
     return stored_texts == list(texts)
 
 
-class StoredPass(ByText):
+class StoredPass(StatsByText):
     """The statistics of a pass, read from its folder when a text is looked up.
 
     The last row group is cached, so that texts looked up in order are each read once.
@@ -105,7 +105,7 @@ class StoredPass(ByText):
         self._parts = [_Part(path) for path in sorted(folder.glob(PARTS))]
         self._row_groups = [(p, group) for p in self._parts for group in range(len(p.firsts))]
         self._firsts = [first for p in self._parts for first in p.firsts]
-        self._last_read: tuple[int, ByText] = -1, {}
+        self._last_read: tuple[int, StatsByText] = -1, {}
 
     def __getitem__(self, sha256: str) -> Copies:
         return self._group(max(0, bisect_right(self._firsts, sha256) - 1))[sha256]
@@ -121,7 +121,7 @@ class StoredPass(ByText):
         """Returns the number of rows whose text was truncated."""
         return sum(part.truncated() for part in self._parts)
 
-    def _group(self, number: int) -> ByText:
+    def _group(self, number: int) -> StatsByText:
         if self._last_read[0] != number:
             part, group = self._row_groups[number]
             self._last_read = number, part.read(group)

@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 Ids = NDArray[np.int32]
 Parameter = str | int | float | bool
 
-LEAST = float(np.float32(-149 * np.log(2)))
+LOWEST_LOGPROB = float(np.float32(-149 * np.log(2)))
 """Nats: the log of the smallest float32, for a token to which a server assigns probability 0."""
 
 

@@ -41,9 +41,9 @@ def run_by_rank_0(stage: Callable[[], int]) -> int:
         ConfigError: the tasks of srun cannot find each other.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as `command` does, which only rank 0 runs
-    from contamination.core.distributed import asked_processes, leave
+    from contamination.core.distributed import exit_process, launched_processes
 
-    size = asked_processes()
+    size = launched_processes()
     if size == 1:
         return stage()
     from torch import distributed
@@ -55,7 +55,7 @@ def run_by_rank_0(stage: Callable[[], int]) -> int:
     except BaseException:
         distributed.destroy_process_group()
         raise
-    leave(status)
+    exit_process(status)
 
 
 def current_group() -> ProcessGroup | None:

@@ -11,7 +11,7 @@ from contamination.detection.config import DetectionStage
 from contamination.detection.flags import UPPER_BOUND
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.registry import build_methods, is_all
-from contamination.detection.models import model_of, open_model
+from contamination.detection.models import model_for_pass, open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.neighbors import Neighbors, has_neighbors
@@ -41,7 +41,7 @@ def needs_of(method: Method) -> set[str]:
     return roles.union(*(view_of(p).needs for p in method.passes))
 
 
-def used_by(methods: Methods) -> set[str]:
+def all_needs(methods: Methods) -> set[str]:
     """Returns what any of the methods needs; see `needs_of`."""
     return {need for method in methods.values() for need in needs_of(method)}
 
@@ -83,7 +83,7 @@ def choose_servable(
     Raises:
         ConfigError: a method chosen by name needs a number that its model does not provide.
     """
-    return _without_lack(chosen, methods, partial(lacking, models))
+    return _without_lack(chosen, methods, partial(missing_numbers, models))
 
 
 def _without_lack(
@@ -107,10 +107,10 @@ def _without_lack(
     return complete
 
 
-def lacking(models: Mapping[str, ModelHandle], method: Method) -> tuple[str, str] | None:
+def missing_numbers(models: Mapping[str, ModelHandle], method: Method) -> tuple[str, str] | None:
     """Returns what a model does not provide of the method's needs, without and with the remedy."""
     for wanted in method.passes:
-        model = model_of(wanted, models)
+        model = model_for_pass(wanted, models)
         if missing := {*method.numbers, *view_of(wanted).asks} - model.provides:
             numbers, provided = (
                 ", ".join(sorted(missing)),
@@ -122,7 +122,7 @@ def lacking(models: Mapping[str, ModelHandle], method: Method) -> tuple[str, str
     return None
 
 
-def named(methods: Methods, models: Mapping[str, ModelHandle]) -> Methods:
+def name_upper_bounds(methods: Methods, models: Mapping[str, ModelHandle]) -> Methods:
     """Returns the methods; those whose reference is the target's ancestor are named upper bounds.
 
     No attacker has the model that the target was trained from. A comparison with it shows only what

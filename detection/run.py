@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contamination.core.artifacts import Artifact, Built, build, is_complete, locate
+from contamination.core.artifacts import Artifact, Built, build, is_complete, run_folder
 from contamination.core.config import identity
 from contamination.core.disk import check_writable, disk_errors
 from contamination.core.errors import ConfigError
@@ -19,18 +19,23 @@ from contamination.data.texts import Texts
 from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionStage, slice_of
 from contamination.detection.examples import open_examples
-from contamination.detection.flags import counted, counting, merge_flag_counts, said
+from contamination.detection.flags import (
+    count_flags,
+    describe_flags,
+    merge_flag_counts,
+    with_token_counts,
+)
 from contamination.detection.methods.base import Method
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.passes import Pass
 from contamination.detection.requirements import (
     Methods,
+    all_needs,
     choose_methods,
     choose_servable,
-    named,
+    name_upper_bounds,
     open_models,
     open_resources,
-    used_by,
 )
 from contamination.detection.resources import Resources
 from contamination.detection.scope import outputs_of, scoped
@@ -75,13 +80,13 @@ def run(
     """
     if stage.out is not None:
         check_writable("out", stage.out)
-    methods, examples, models, resources = opened(stage, examples)
+    methods, examples, models, resources = open_stage(stage, examples)
     settings, inputs = _settings_and_inputs(stage, methods, examples, models, resources)
-    folder = locate(Path(stage.runs), KIND, models["target"].slug, settings, inputs)
+    folder = run_folder(Path(stage.runs), KIND, models["target"].slug, settings, inputs)
     if start is not None and not is_complete(folder):
         start(folder)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
-    inputs |= resources.shared(used_by(methods))
+    inputs |= resources.shared(all_needs(methods))
     make = partial(_write_scores, methods, examples, collector)
     artifact = build(folder, stage, inputs, make, named=settings)
     log.info("scores: %s", artifact.path)
@@ -93,11 +98,11 @@ def run(
     return artifact
 
 
-def place(stage: DetectionStage, examples: Texts) -> Path:
+def scores_folder(stage: DetectionStage, examples: Texts) -> Path:
     """Returns the folder of the scores that `run` makes or reuses, without making it."""
-    methods, examples, models, resources = opened(stage, examples)
+    methods, examples, models, resources = open_stage(stage, examples)
     settings, inputs = _settings_and_inputs(stage, methods, examples, models, resources)
-    return locate(Path(stage.runs), KIND, models["target"].slug, settings, inputs)
+    return run_folder(Path(stage.runs), KIND, models["target"].slug, settings, inputs)
 
 
 def run_slice(stage: DetectionStage, start: Callable[[Path | None], None] | None = None) -> None:
@@ -109,37 +114,42 @@ def run_slice(stage: DetectionStage, start: Callable[[Path | None], None] | None
         start(None)
         return
     number, of = slice_of("slice", str(stage.slice))
-    methods, examples, models, resources = opened(stage, None)
+    methods, examples, models, resources = open_stage(stage, None)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
-    written = collector.collect_slice(passes_of(methods), number, of)
+    written = collector.collect_slice(required_passes(methods), number, of)
     outcome = f"wrote {written} parts." if written else "nothing to do."
     log.info("slice %s: %s", stage.slice, outcome)
     log.info("A slice makes no scores: run the same command without slice to make them.")
 
 
-def opened(
+def open_stage(
     stage: DetectionStage, examples: Texts | None
 ) -> tuple[Methods, Texts, dict[str, ModelHandle], Resources]:
     """Returns the methods that the models can serve, the texts, the models and the resources."""
     methods = choose_methods(stage)
     examples = open_examples(stage.examples) if examples is None else examples
-    models = open_models(stage, used_by(methods))
+    models = open_models(stage, all_needs(methods))
     methods = choose_servable(stage.method, methods, models)
-    return named(methods, models), examples, models, open_resources(stage, used_by(methods))
+    return (
+        name_upper_bounds(methods, models),
+        examples,
+        models,
+        open_resources(stage, all_needs(methods)),
+    )
 
 
-def passes_of(methods: Methods) -> set[Pass]:
+def required_passes(methods: Methods) -> set[Pass]:
     """Returns all passes that the methods need, and one that counts the scored tokens."""
-    return counting({p for method in methods.values() for p in method.passes})
+    return with_token_counts({p for method in methods.values() for p in method.passes})
 
 
 def _write_scores(methods: Methods, texts: Texts, collector: Collector, folder: Path) -> Built:
     models, settings = collector.models, collector.settings
-    whole_passes = collector.collect(passes_of(methods))
+    whole_passes = collector.collect(required_passes(methods))
     texts, passes = scoped(settings.scope, texts, whole_passes, models)
     step, min_scored_tokens = models["target"].step, settings.min_scored_tokens
     write_tables(folder / FILE, score_tables(methods, texts, passes, step, min_scored_tokens))
-    for line in said(merge_flag_counts(map(counted, read_tables(folder / FILE)))):
+    for line in describe_flags(merge_flag_counts(map(count_flags, read_tables(folder / FILE)))):
         log.warning("%s", line)
     flagged = sum(int((table["flag"] != "").sum()) for table in read_tables(folder / FILE))
     rows = len(texts) * len(methods)
@@ -169,7 +179,7 @@ def _settings_and_inputs(
     resources: Resources,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns what names the folder of scores: settings, and digests of all that is read."""
-    seed, digests = resources.identity(sorted(used_by(methods)), examples)
+    seed, digests = resources.identity(sorted(all_needs(methods)), examples)
     inputs = {
         **{role: m.digest for role, m in models.items()},
         "examples": examples_digest(examples),

@@ -16,9 +16,9 @@ from contamination.data.examples import lines_digest
 from contamination.data.texts import Text, Texts
 from contamination.detection.config import INPUT, OUTPUT, WHOLE
 from contamination.detection.methods.base import Method
-from contamination.detection.models import model_of
+from contamination.detection.models import model_for_pass
 from contamination.detection.models.base import ModelHandle
-from contamination.detection.pass_store import ByText
+from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import Copies, Pass
 from contamination.detection.views import view_of
 from contamination.detection.views.base import View
@@ -39,7 +39,7 @@ class ScopedPass(Mapping[str, Copies]):
             special tokens.
     """
 
-    whole: ByText
+    whole: StatsByText
     view: View
     scope: str
     inputs: Mapping[str, tuple[str, int]]
@@ -81,15 +81,15 @@ def lack_of_scope(scope: str, method: Method) -> tuple[str, str] | None:
 
 
 def scoped(
-    scope: str, texts: Texts, passes: Mapping[Pass, ByText], models: Mapping[str, ModelHandle]
-) -> tuple[Texts, Mapping[Pass, ByText]]:
+    scope: str, texts: Texts, passes: Mapping[Pass, StatsByText], models: Mapping[str, ModelHandle]
+) -> tuple[Texts, Mapping[Pass, StatsByText]]:
     """Returns the texts and the statistics of the passes, both restricted to the scope.
 
     Both keep the SHA-256 of the whole text. Each text must have one output (`check_outputs`).
     """
     if scope == WHOLE:
         return texts, passes
-    inputs = {p.model: input_tokens(model_of(p, models).tokenizer(), texts) for p in passes}
+    inputs = {p.model: input_tokens(model_for_pass(p, models).tokenizer(), texts) for p in passes}
     scoped_passes = {
         p: ScopedPass(by_text, view_of(p), scope, inputs[p.model]) for p, by_text in passes.items()
     }

@@ -27,15 +27,15 @@ from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.config import identity
 from contamination.core.errors import ArtifactError, DataError
 from contamination.core.hashing import file_digest
-from contamination.core.integrity import parsing, reading
+from contamination.core.integrity import naming_file, naming_folders
 from contamination.core.stored_files import parse_json, typed
-from contamination.core.table_files import writing
+from contamination.core.table_files import parquet_writer
 from contamination.core.user_files import output_file
-from contamination.data.texts import Text, Texts, release
+from contamination.data.texts import Text, Texts, release_memory
 from contamination.detection.config import WHOLE, DetectionConfig
-from contamination.detection.flags import token_count_pass, unranked, zero_probability_flag
+from contamination.detection.flags import reason_unranked, token_count_pass, zero_probability_flag
 from contamination.detection.methods.base import Method
-from contamination.detection.pass_store import ByText
+from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import Example, Pass
 
 KIND = "scores"
@@ -99,7 +99,7 @@ def open_scores(path: Path | str) -> Scores:
 def score_tables(
     methods: Mapping[tuple[str, str], Method],
     examples: Sequence[Text],
-    passes: Mapping[Pass, ByText],
+    passes: Mapping[Pass, StatsByText],
     step: int,
     min_scored_tokens: int = 1,
 ) -> Iterator[pa.Table]:
@@ -124,11 +124,13 @@ def score_tables(
     texts = Texts.of(examples)
     indices = texts.order("sha256")
     for index, text in zip(indices, texts.take(indices), strict=True):
-        unranked_reason = unranked(
+        unranked_reason = reason_unranked(
             text.text, token_counts[text.sha256][0].scored_tokens(), min_scored_tokens
         )
         for key, column in judgements.items():
-            score, flag = judged(methods[key], seen(methods[key], text, passes), unranked_reason)
+            score, flag = score_and_flag(
+                methods[key], example_for(methods[key], text, passes), unranked_reason
+            )
             column[index] = score, flags.setdefault(flag, len(flags)), not unranked_reason
     flag_texts, order = pa.array([*flags], pa.string()), texts.order("example_id")
     ids = texts.take(order).column("example_id").combine_chunks()
@@ -157,13 +159,13 @@ def _check_finite(name: str, variant: str, ids: pa.Array, scores: np.ndarray) ->
         )
 
 
-def seen(method: Method, text: Text, passes: Mapping[Pass, ByText]) -> Example:
+def example_for(method: Method, text: Text, passes: Mapping[Pass, StatsByText]) -> Example:
     """Returns a text as the method sees it, with only the passes that it declares."""
     copies = {wanted: passes[wanted][text.sha256] for wanted in method.passes}
     return Example(text.example_id, text.text, copies)
 
 
-def judged(method: Method, example: Example, unranked_reason: str) -> tuple[float, str]:
+def score_and_flag(method: Method, example: Example, unranked_reason: str) -> tuple[float, str]:
     """Returns the score of an example and its flag.
 
     Args:
@@ -181,7 +183,7 @@ def read_table(path: Path) -> pd.DataFrame:
     Raises:
         ArtifactError: an earlier version wrote it, without one of the columns.
     """
-    with parsing(path):
+    with naming_file(path):
         table = pd.read_parquet(path, page_checksum_verification=True)
         _check_columns(path, table.columns)
         return table
@@ -203,15 +205,15 @@ def read_tables(path: Path) -> Iterator[pd.DataFrame]:
         ArtifactError: an earlier version wrote it, without one of the columns.
     """
     with ExitStack() as stack:
-        with parsing(path):
+        with naming_file(path):
             file = stack.enter_context(pq.ParquetFile(path, page_checksum_verification=True))
             _check_columns(path, file.schema_arrow.names)
         for group in range(file.metadata.num_row_groups):
-            with parsing(path):
+            with naming_file(path):
                 row_group = file.read_row_group(group, use_threads=False)
                 table = row_group.to_pandas(types_mapper=STRINGS)
             yield table
-            release()
+            release_memory()
 
 
 @dataclass(frozen=True)
@@ -222,9 +224,9 @@ class Origin:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def origin(artifact: Artifact) -> Origin:
+def scores_origin(artifact: Artifact) -> Origin:
     """Returns what a finished scores folder was made from."""
-    with reading(artifact.path):
+    with naming_folders(artifact.path):
         recorded = artifact.config().get("detection", {})
         return Origin(artifact.inputs, {n: recorded[n] for n in RECORDED if n in recorded})
 
@@ -258,11 +260,11 @@ def write_tables(
 
 
 def _write_parts(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
-    with writing(path, schema) as writer:
+    with parquet_writer(path, schema) as writer:
         for table in tables:
             table = table.replace_schema_metadata(schema.metadata)
             writer.write_table(table, row_group_size=max(1, len(table)))
-            release()
+            release_memory()
 
 
 def _hash_line(path: Path, name: str) -> str:
@@ -284,7 +286,7 @@ def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:
     """
     if is_complete(folder):
         scores = open_scores(folder)
-        return scores.table, origin(scores.artifact)
+        return scores.table, scores_origin(scores.artifact)
     file = folder / FILE
     if not file.is_file():
         raise DataError(f"scores is {str(folder)!r}: there is no {FILE} in it.")
@@ -294,7 +296,7 @@ def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:
             f"scores is {str(folder)!r}: its {FILE} is damaged (it is not what {HASH} says). Write "
             "both again by `python -m detection out=…`: the passes are stored, so no model is run."
         )
-    with parsing(file):
+    with naming_file(file):
         metadata = pq.read_schema(file).metadata or {}
         texts = (metadata.get(name.encode(), b"{}").decode() for name in (INPUTS, SETTINGS))
         inputs, settings = (typed(parse_json(text), dict[str, Any]) for text in texts)

@@ -17,26 +17,33 @@ import pyarrow.compute as pc
 from contamination.core.statistics.estimates import ALL, Estimate, interval
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
 from contamination.core.table_files import write_csv
-from contamination.core.terminal import fit
+from contamination.core.terminal import fit_columns
 from contamination.core.user_files import output_file
-from contamination.data.texts import Text, Texts, clusters_of, release
+from contamination.data.texts import Text, Texts, clusters_of, release_memory
 from contamination.detection.evaluation import (
     CONFIDENCE,
     METRICS,
     BenchmarkEstimates,
-    Key,
-    by_method,
+    MethodKey,
     estimate_groups,
+    group_by_method,
     ranked_texts,
     tidy_table,
 )
 from contamination.detection.flags import (
-    counted,
+    count_flags,
     describe_contamination,
+    describe_flags,
     merge_flag_counts,
-    said,
 )
-from contamination.detection.scores import COLUMNS, FILE, Scores, origin, to_arrow, write_tables
+from contamination.detection.scores import (
+    COLUMNS,
+    FILE,
+    Scores,
+    scores_origin,
+    to_arrow,
+    write_tables,
+)
 
 SHOWN = 5
 
@@ -80,17 +87,17 @@ def summary(
         return [scores] if isinstance(scores, pd.DataFrame) else scores()
 
     texts = ranked_texts(examples, next(iter(read())))
-    release()
-    flag_notes = said(merge_flag_counts(map(counted, read())))
+    release_memory()
+    flag_notes = describe_flags(merge_flag_counts(map(count_flags, read())))
     notes = [*notes, *flag_notes, *describe_contamination(texts)]
-    release()
+    release_memory()
     is_labelled = {True, False} <= set(texts.column("label").unique().to_pylist())
-    groups = estimate_groups(lambda: by_method(read()), texts, blind) if is_labelled else []
+    groups = estimate_groups(lambda: group_by_method(read()), texts, blind) if is_labelled else []
     blocks = [_estimates_text(group, len(groups)) for group in groups]
     if results is not None:
         _write_results(results, groups, notes)
     if not groups:
-        blocks = ["\n".join(_likeliest(by_method(read()), texts))]
+        blocks = ["\n".join(_likeliest(group_by_method(read()), texts))]
     return "".join(f"{line}\n" for line in notes) + "\n\n".join(blocks)
 
 
@@ -118,14 +125,14 @@ def _estimates_text(group: BenchmarkEstimates, groups: int) -> str:
     if not group.estimates:
         return f"{heading}: no metric without both"
     rows = [
-        [*method, *(figure(by_metric[m.name]) for m in METRICS)]
+        [*method, *(format_estimate(by_metric[m.name]) for m in METRICS)]
         for method, by_metric in group.estimates.items()
     ]
-    table = fit(["method", "variant", *(m.title for m in METRICS)], rows)
+    table = fit_columns(["method", "variant", *(m.title for m in METRICS)], rows)
     return "\n".join([f"{heading} (95% intervals)", *group.notes, *table.lines(left=2)])
 
 
-def figure(estimate: Estimate) -> str:
+def format_estimate(estimate: Estimate) -> str:
     """Formats the value with its 95% interval, or says what is missing for an estimate."""
     if estimate.needs:
         return f"needs {estimate.needs}"
@@ -133,7 +140,9 @@ def figure(estimate: Estimate) -> str:
     return f"{estimate.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _likeliest(scores_of: Iterable[tuple[Key, pd.DataFrame]], examples: Texts) -> Iterator[str]:
+def _likeliest(
+    scores_of: Iterable[tuple[MethodKey, pd.DataFrame]], examples: Texts
+) -> Iterator[str]:
     """Yields a list of the highest-scoring texts per method, for texts without labels."""
     ids = examples.column("example_id")
     unknown = examples.column("label").unique().to_pylist() == [None]
@@ -174,7 +183,7 @@ def write_exports(out: Path, scores: Scores, examples: Sequence[Text], texts: bo
     out.mkdir(parents=True, exist_ok=True)
     schema = pa.schema([*COLUMNS, *EXAMPLE_COLUMNS, *([("text", pa.string())] if texts else [])])
     parts = (to_arrow(table, schema) for table in tables())
-    write_tables(out / FILE, parts, origin(scores.artifact), schema)
+    write_tables(out / FILE, parts, scores_origin(scores.artifact), schema)
     with output_file(out / CSV) as part:
         for number, table in enumerate(tables()):
             write_csv(part, with_ranks(table), more=number > 0)

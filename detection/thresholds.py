@@ -15,11 +15,11 @@ import pandas as pd
 from contamination.core.errors import DataError, require
 from contamination.core.seeds import derive, unit_hash
 from contamination.core.statistics.bootstrap import Resample, Scores, resample
-from contamination.core.statistics.clusters import LEAST, Clustered, Clusters
+from contamination.core.statistics.clusters import FEWEST_CLUSTERS, ClusterBootstrap, Clusters
 from contamination.core.statistics.estimates import estimate, interval
 from contamination.core.statistics.metrics import AUROC, most_false_alarms
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
-from contamination.data.texts import Text, clusters_of, sides
+from contamination.data.texts import Text, clusters_by_side, clusters_of
 from contamination.detection.evaluation import CONFIDENCE, DRAWS, split_scores
 
 Sides = tuple[Scores, Scores]
@@ -71,7 +71,7 @@ class Threshold:
         return f"{self.method} {self.variant}".strip()
 
 
-def choose(members: Scores, nonmembers: Scores, rule: str, fpr: float = 0.05) -> float:
+def choose_threshold(members: Scores, nonmembers: Scores, rule: str, fpr: float = 0.05) -> float:
     """Chooses the best threshold on these scores.
 
     Args:
@@ -111,7 +111,7 @@ def calibrate(
     Raises:
         DataError: a split lacks members or non-members, or clusters of them.
     """
-    calibration, evaluation = halves(table, examples, share, seed)
+    calibration, evaluation = calibration_split(table, examples, share, seed)
     for name, texts in (("calibration", calibration), ("evaluation", evaluation)):
         labels = {e.label for e in texts}
         if not {True, False} <= labels:
@@ -127,7 +127,7 @@ def calibrate(
     ]
 
 
-def halves(
+def calibration_split(
     table: pd.DataFrame, examples: Sequence[Text], share: float, seed: int
 ) -> tuple[list[Text], list[Text]]:
     """Divides the labelled, ranked texts into a calibration and an evaluation split.
@@ -145,7 +145,7 @@ def halves(
     return calibration, [e for e in labelled if not is_calibration[e.example_id]]
 
 
-def apply(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
+def apply_thresholds(table: pd.DataFrame, thresholds: Sequence[Threshold]) -> pd.DataFrame:
     """Adds `member`, whether a score reaches its method's threshold, and `p_value`.
 
     Both are missing (<NA>, NaN) for a text that is not ranked.
@@ -182,13 +182,13 @@ def _calibrate(
     key: tuple[str, str],
     scores: pd.DataFrame,
     texts: tuple[Sequence[Text], Sequence[Text]],
-    resamples: Resample | Clustered,
+    resamples: Resample | ClusterBootstrap,
     rule: str,
     fpr: float,
     seed: int,
 ) -> Threshold:
     calibration, evaluation = (split_scores(scores, side_texts) for side_texts in texts)
-    value = choose(*calibration, rule, fpr)
+    value = choose_threshold(*calibration, rule, fpr)
     stability = _stability(calibration, rule, fpr, seed)
     order, clusters = np.argsort(calibration[1], kind="stable"), _sides(texts[0])
     null_clusters = [] if clusters is None else clusters[1][order].tolist()
@@ -200,10 +200,14 @@ def _calibrate(
 def _sides(texts: Sequence[Text]) -> tuple[Clusters, Clusters] | None:
     """Returns the clusters of the members and of the non-members, or None if there are none."""
     clusters = clusters_of(texts)
-    return None if clusters is None else sides(clusters, np.array([e.label for e in texts], bool))
+    return (
+        None
+        if clusters is None
+        else clusters_by_side(clusters, np.array([e.label for e in texts], bool))
+    )
 
 
-def _resamples(evaluation: Sequence[Text], seed: int) -> Resample | Clustered:
+def _resamples(evaluation: Sequence[Text], seed: int) -> Resample | ClusterBootstrap:
     """Resamples the evaluation split.
 
     Raises:
@@ -213,11 +217,12 @@ def _resamples(evaluation: Sequence[Text], seed: int) -> Resample | Clustered:
     if clusters is None:
         members = sum(e.label is True for e in evaluation)
         return resample(members, len(evaluation) - members, DRAWS, seed)
-    clustered = Clustered.of(*clusters, DRAWS, seed)
-    if min(clustered.members, clustered.nonmembers) < LEAST:
+    clustered = ClusterBootstrap.of(*clusters, DRAWS, seed)
+    if min(clustered.members, clustered.nonmembers) < FEWEST_CLUSTERS:
         raise DataError(
             f"the evaluation split has {clustered.members} clusters of members and "
-            f"{clustered.nonmembers} of non-members, and at least {LEAST} of each are needed to "
+            f"{clustered.nonmembers} of non-members, and at least {FEWEST_CLUSTERS} of each are "
+            "needed to "
             "estimate how much they differ: give texts of more clusters, or another share or seed."
         )
     return clustered
@@ -230,9 +235,9 @@ def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, fl
     return (tpr + 1 - fpr) / 2, f1, tpr, fpr
 
 
-def _auroc(evaluation: Sides, resamples: Resample | Clustered) -> tuple[float, float, float]:
+def _auroc(evaluation: Sides, resamples: Resample | ClusterBootstrap) -> tuple[float, float, float]:
     """Returns the AUROC on the evaluation split and the ends of its interval."""
-    if isinstance(resamples, Clustered):
+    if isinstance(resamples, ClusterBootstrap):
         auroc = resamples.estimate(*evaluation, [AUROC])[AUROC.name]
     else:
         auroc = estimate(*evaluation, resamples, [AUROC])[AUROC.name]
@@ -248,7 +253,7 @@ def _stability(calibration: Sides, rule: str, fpr: float, seed: int) -> tuple[fl
             subset = [
                 rng.choice(s, max(1, int(share * len(s))), replace=False) for s in calibration
             ]
-            thresholds.append(choose(subset[0], subset[1], rule, fpr))
+            thresholds.append(choose_threshold(subset[0], subset[1], rule, fpr))
     spread = float(np.std(thresholds))
     return spread, spread / (float(np.concatenate(calibration).std()) or 1.0)
 

@@ -90,7 +90,7 @@ def _on_gpu(settings: DetectionConfig, number: int) -> DetectionConfig:
     return replace(settings, device=f"cuda:{number % torch.cuda.device_count()}")
 
 
-def spread(settings: DetectionConfig) -> bool:
+def uses_several_processes(settings: DetectionConfig) -> bool:
     """Returns whether several processes share a pass, by `run_slices`.
 
     Raises:

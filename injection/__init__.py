@@ -22,9 +22,9 @@ def inject(*words: str) -> PackedCorpus:
     Raises:
         UserError: as the command does.
     """
-    from contamination.core.cli import made
+    from contamination.core.cli import run_stage
     from contamination.injection.config import InjectionStage
     from contamination.injection.corpus import open_corpus
     from contamination.injection.run import run
 
-    return open_corpus(made("injection", words, InjectionStage, run))
+    return open_corpus(run_stage("injection", words, InjectionStage, run))

@@ -6,9 +6,9 @@ import sys
 
 from omegaconf import DictConfig
 
-from contamination.core.cli import command, composed, said
+from contamination.core.cli import command, compose_stage, run_tool
 from contamination.core.config import convert
-from contamination.core.integrity import reading
+from contamination.core.integrity import naming_folders
 from contamination.injection.config import InjectionStage
 from contamination.injection.finetuning.config import FinetuningStage
 
@@ -61,8 +61,8 @@ def verify_command(folder: str, words: list[str]) -> int:
 
     formats = [word.removeprefix(FORMAT) for word in words if word.startswith(FORMAT)]
     overrides = [word for word in words if not word.startswith(FORMAT)]
-    stage = composed("injection", overrides, InjectionStage)
-    with reading(folder):
+    stage = compose_stage("injection", overrides, InjectionStage)
+    with naming_folders(folder):
         if is_export(folder):
             proof = reprove(folder, formats)
         elif isinstance(open_corpus(folder), FinetuningSet):
@@ -83,9 +83,9 @@ def main() -> int:
             del sys.argv[1]
             return command("finetuning", finetuning)
         case ["verify", folder, *words] if folder not in ("-h", "--help"):
-            return said(lambda: verify_command(folder, words))
+            return run_tool(lambda: verify_command(folder, words))
         case ["show", folder, example] if example.startswith("example_id="):
-            return said(lambda: show(folder, example.removeprefix("example_id=")))
+            return run_tool(lambda: show(folder, example.removeprefix("example_id=")))
         case ["verify" | "show", *_]:
             print(USAGE, file=sys.stderr)
             return 2

@@ -22,7 +22,7 @@ from contamination.core.artifacts import Artifact
 from contamination.injection.config import OWN
 from contamination.injection.decontamination import VERBATIM
 
-COLUMN = "contamination"
+CONTAMINATION_COLUMN = "contamination"
 """Column of the examples: the corpora that share text with them; empty for most."""
 log = logging.getLogger(__name__)
 
@@ -38,12 +38,12 @@ def with_flags(
 ) -> pd.DataFrame:
     """Return the examples with their flags added to the column COLUMN: see `flags_of_examples`."""
     new_flags = flags_of_examples(examples, matches, dropped=dropped)
-    old_flags = examples.get(COLUMN, [""] * len(examples))
-    flags = [both_flags(*pair) for pair in zip(old_flags, new_flags, strict=True)]
-    return examples.assign(**{COLUMN: flags})
+    old_flags = examples.get(CONTAMINATION_COLUMN, [""] * len(examples))
+    flags = [merge_flags(*pair) for pair in zip(old_flags, new_flags, strict=True)]
+    return examples.assign(**{CONTAMINATION_COLUMN: flags})
 
 
-def both_flags(first: str, second: str) -> str:
+def merge_flags(first: str, second: str) -> str:
     """Merge an example's flags from two sources, each flag once."""
     return ", ".join(dict.fromkeys(filter(None, [*first.split(", "), *second.split(", ")])))
 
@@ -77,7 +77,7 @@ def flags_of_examples(examples: pd.DataFrame, matches: pd.DataFrame, *, dropped:
 
 def flagged_counts(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
     """Count the flagged members and non-members of each benchmark that has flagged examples."""
-    flagged = examples[examples[COLUMN] != ""]
+    flagged = examples[examples[CONTAMINATION_COLUMN] != ""]
     members = flagged["member"].astype(bool)
     counts = members.groupby(flagged["benchmark"]).agg(["sum", "size"])
     return {
@@ -86,7 +86,7 @@ def flagged_counts(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
     }
 
 
-def in_words(counts: Mapping[str, Mapping[str, int]]) -> str:
+def describe_flagged_counts(counts: Mapping[str, Mapping[str, int]]) -> str:
     """Describe the counts of `flagged_counts`, such as "boolq (1 member, 3 non-members)"."""
     singular = {"members": "member", "nonmembers": "non-member"}
     descriptions = []
@@ -106,5 +106,9 @@ def warn_of_flags(artifact: Artifact) -> None:
         log.warning(
             "pool: examples share text with a corpus beside the copies: %s. The column %s of %s "
             "names these corpora; reports also give results without these examples.",
-            *(in_words(flagged), COLUMN, artifact.path / "examples.parquet"),
+            *(
+                describe_flagged_counts(flagged),
+                CONTAMINATION_COLUMN,
+                artifact.path / "examples.parquet",
+            ),
         )

@@ -26,9 +26,9 @@ import pandas as pd
 
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import ConfigError, DataError, near_names
-from contamination.core.integrity import read_manifest, reading
+from contamination.core.integrity import naming_folders, read_manifest
 from contamination.injection.config import OWN, InjectionConfig
-from contamination.injection.contamination import COLUMN, with_flags
+from contamination.injection.contamination import CONTAMINATION_COLUMN, with_flags
 from contamination.injection.token_stream import Ids, Tokenizer
 
 KIND = "corpus"
@@ -100,7 +100,7 @@ class PackedCorpus(Contaminated):
     def examples(self) -> pd.DataFrame:
         """See `Contaminated`; an older folder without flags has them made of its matches."""
         examples = super().examples
-        if COLUMN in examples or CONTAMINATION not in self.artifact.files:
+        if CONTAMINATION_COLUMN in examples or CONTAMINATION not in self.artifact.files:
             return examples
         matches = self.contamination
         matches = matches.assign(occurrences=matches.get("occurrences", 0), corpus=OWN)
@@ -124,7 +124,7 @@ class PackedCorpus(Contaminated):
         """The packed sequences, a `datasets.Dataset` with `input_ids` of equal length."""
         from contamination.injection.packing import open_sequences
 
-        with reading(self.artifact.path):
+        with naming_folders(self.artifact.path):
             return open_sequences(*self.parts)
 
     @property
@@ -142,13 +142,13 @@ class PackedCorpus(Contaminated):
     @property
     def sequence_tokens(self) -> int:
         """Tokens of one packed sequence."""
-        with reading(self.artifact.path):
+        with naming_folders(self.artifact.path):
             return len(self.sequences[0]["input_ids"])
 
     @property
     def window_tokens(self) -> tuple[int, int]:
         """First and last token (exclusive) of the packed corpus that copies could take."""
-        with reading(self.artifact.path):
+        with naming_folders(self.artifact.path):
             return InjectionConfig(**self.config["injection"]).window_tokens
 
     @property
@@ -186,7 +186,7 @@ def show(folder: Path | str, example_id: str) -> str:
         DataError: the corpus has no such example.
     """
     corpus = open_corpus(folder)
-    with reading(folder):
+    with naming_folders(folder):
         example = corpus.example(example_id)
         kind = "member" if example["member"] else "non-member"
         head = (
@@ -246,13 +246,13 @@ class FinetuningSet(PackedCorpus):
         """The sequences, a `datasets.Dataset` of arrays (see `injection.finetuning.layout`)."""
         from contamination.injection.packing import open_sequences
 
-        with reading(self.artifact.path):
+        with naming_folders(self.artifact.path):
             return open_sequences(*self.parts).with_format("numpy")
 
     @property
     def window_tokens(self) -> tuple[int, int]:
         """First and last token (exclusive) that copies could take: those of the whole set."""
-        with reading(self.artifact.path):
+        with naming_folders(self.artifact.path):
             return 0, int(self.artifact.counts["tokens"])
 
 

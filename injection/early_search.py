@@ -19,7 +19,7 @@ from contamination.injection.decontamination import PoolSearch
 from contamination.injection.pool import draw_pool
 from contamination.injection.run import check, select_documents
 from contamination.injection.token_stream import Tokenizer
-from contamination.injection.tokenization import Work, check_whole
+from contamination.injection.tokenization import TokenizationSettings, check_whole
 
 EXACT = "contamination.data.perturbation.word_edits.Exact"
 MAX_CHARACTERS = 20_000_000
@@ -44,7 +44,7 @@ def refuse_whole_texts(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     wanted_tokens = config.packed_tokens - make_copies(stage, examples, tokenizer).tokens
     pool = texts_by_example(examples)
     search = PoolSearch(pool, tokenizer.spelled, parts=False)
-    work = Work(Path(), Path(), pool, whole=True)
+    work = TokenizationSettings(Path(), Path(), pool, whole=True)
     characters, before = 0, list[str]()
     documents = select_documents(stage, create("corpus", stage.corpus))
     for group in group_by_size(documents, _size, config.shard_characters):

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, as_data, build, locate
+from contamination.core.artifacts import Artifact, Built, as_data, build, run_folder
 from contamination.core.config import create
 from contamination.core.errors import DataError, require
 from contamination.core.models import model_digest
@@ -50,7 +50,7 @@ from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_p
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
 from contamination.injection.tokenization import (
     TokenisedCorpus,
-    Work,
+    TokenizationSettings,
     check_whole,
     tokenize,
     with_skip_counts,
@@ -112,7 +112,7 @@ def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = Non
     for name, corpus in open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
     named = stage.named()
-    folder = locate(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
+    folder = run_folder(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
     make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, checked)
     artifact = build(folder, named, inputs, make)
     shutil.rmtree(folder / TOKENS, ignore_errors=True)  # needed until the manifest is written
@@ -329,14 +329,18 @@ def _hash_range(stage: InjectionStage) -> tuple[float, float]:
     }[config.part]
 
 
-def _tokenization_settings(stage: InjectionStage, examples: pd.DataFrame, folder: Path) -> Work:
+def _tokenization_settings(
+    stage: InjectionStage, examples: pd.DataFrame, folder: Path
+) -> TokenizationSettings:
     policy = stage.injection.decontamination
     pool = texts_by_example(examples)
-    return Work(folder / TOKENS, folder / "tokenizer", pool, policy == "drop", policy == "off")
+    return TokenizationSettings(
+        folder / TOKENS, folder / "tokenizer", pool, policy == "drop", policy == "off"
+    )
 
 
 def _search_compared_corpora(
-    stage: InjectionStage, work: Work, runner: Runner
+    stage: InjectionStage, work: TokenizationSettings, runner: Runner
 ) -> dict[str, pd.DataFrame]:
     """Search the corpora of `compared` for the pool; raises a DataError as `check_whole` does."""
     if not work.pool:
@@ -350,7 +354,11 @@ def _search_compared_corpora(
 
 
 def _tokenise(
-    stage: InjectionStage, source: Corpus, work: Work, clean_tokens: int, runner: Runner
+    stage: InjectionStage,
+    source: Corpus,
+    work: TokenizationSettings,
+    clean_tokens: int,
+    runner: Runner,
 ) -> TokenisedCorpus:
     size = stage.injection.shard_characters
     if stage.cluster.kind == "datatrove" and hasattr(source, "documents_in"):

@@ -129,7 +129,7 @@ class Tokenizer:
 
 
 @dataclass(frozen=True)
-class Shard:
+class TokenShard:
     """A part of the tokenised corpus: `<number>.ids` (int32) and `<number>.parquet` (documents)."""
 
     folder: Path
@@ -165,7 +165,7 @@ class TokenStream:
         tokens: the length of the stream; the shards may have more tokens.
     """
 
-    shards: Sequence[Shard]
+    shards: Sequence[TokenShard]
     tokens: int
 
     def __len__(self) -> int:
@@ -208,7 +208,7 @@ class TokenStream:
         row = int(np.searchsorted(starts, position - shard.start, side="left")) - 1
         return shard.document_id(row), shard.start + int(starts[row])
 
-    def _shard_at(self, position: int) -> Shard:
+    def _shard_at(self, position: int) -> TokenShard:
         return self.shards[int(np.searchsorted(self._starts, position, side="right")) - 1]
 
 

@@ -18,15 +18,15 @@ import pandas as pd
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.progress import progress
-from contamination.core.tasks import made_or_found, one_thread
+from contamination.core.tasks import one_thread, run_once
 from contamination.data.readers import Corpus, Document
 from contamination.data.readers.rows import group_by_size
 from contamination.injection.decontamination import DocumentMatch, PoolSearch
-from contamination.injection.token_stream import Ids, Shard, Tokenizer, TokenStream
+from contamination.injection.token_stream import Ids, Tokenizer, TokenShard, TokenStream
 
 
 @dataclass(frozen=True)
-class Work:
+class TokenizationSettings:
     """Where a worker writes shards, and what it does with each document."""
 
     folder: Path
@@ -40,7 +40,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Read:
+class SourceDocument:
     """A document, with what was counted when it was read."""
 
     document: Document
@@ -62,15 +62,15 @@ class TokenisedCorpus:
     """Input that was left out before the stream's last document: reason → number."""
 
 
-def with_skip_counts(documents: Iterable[Document], source: Corpus) -> Iterator[Read]:
+def with_skip_counts(documents: Iterable[Document], source: Corpus) -> Iterator[SourceDocument]:
     """Yield the documents of the source, each with the counts of what was left out before it."""
     for document in documents:
-        yield Read(document, json.dumps(source.skipped))
+        yield SourceDocument(document, json.dumps(source.skipped))
 
 
 def tokenize(
-    documents: Iterator[Read],
-    work: Work,
+    documents: Iterator[SourceDocument],
+    work: TokenizationSettings,
     wanted_tokens: int,
     num_proc: int,
     shard_characters: int,
@@ -85,7 +85,7 @@ def tokenize(
         DataError: see `check_whole`, as soon as the shard is tokenised.
     """
     work.folder.mkdir(parents=True, exist_ok=True)
-    shards: list[Shard] = []
+    shards: list[TokenShard] = []
     matches, total = [], 0
     finished = {path.name for path in work.folder.iterdir()}
     chunks = group_by_size(documents, size_of, shard_characters)
@@ -93,7 +93,7 @@ def tokenize(
     bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **units)
     with ExitStack() as stack, bar:
         for number, result in enumerate(_tokenized_shards(chunks, work, num_proc, stack)):
-            shard = Shard(work.folder, number, total, result["tokens"])
+            shard = TokenShard(work.folder, number, total, result["tokens"])
             shards.append(shard)
             used = min(shard.tokens, wanted_tokens - total)  # the last shard is cut
             total += shard.tokens
@@ -137,7 +137,9 @@ def check_enough(total: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]
     )
 
 
-def check_whole(matches: Sequence[Sequence[Any]], work: Work, corpus: str = "corpus") -> None:
+def check_whole(
+    matches: Sequence[Sequence[Any]], work: TokenizationSettings, corpus: str = "corpus"
+) -> None:
     """Raise a DataError if only whole texts are searched for and a document contains one.
 
     Finished shards are kept. `corpus` is the field that names the searched corpus.
@@ -165,7 +167,7 @@ class LastDocument:
     """Input that was left out before it: reason → number."""
 
 
-def last_used(shard: Shard, tokens: int) -> LastDocument:
+def last_used(shard: TokenShard, tokens: int) -> LastDocument:
     """Return the document of the last token if `tokens` tokens of the shard are used."""
     path = shard_files(shard.folder, shard.number)[2]
     table = read_table(path, ["kept", "start", "skipped"])
@@ -187,14 +189,14 @@ def match_table(matches: Sequence[Sequence[Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(MATCH_COLUMNS)).astype({"occurrences": np.int64})
 
 
-def size_of(document: Read) -> int:
+def size_of(document: SourceDocument) -> int:
     """Return a document's size in characters."""
     return len(document.document.text)
 
 
 def _tokenized_shards(
-    chunks: Iterator[list[Read]],
-    work: Work,
+    chunks: Iterator[list[SourceDocument]],
+    work: TokenizationSettings,
     num_proc: int,
     stack: ExitStack,
 ) -> Iterator[dict[str, Any]]:
@@ -214,10 +216,12 @@ def _tokenized_shards(
         yield ahead.popleft().result()
 
 
-def tokenize_shard(work: Work, number: int, documents: list[Read]) -> dict[str, Any]:
+def tokenize_shard(
+    work: TokenizationSettings, number: int, documents: list[SourceDocument]
+) -> dict[str, Any]:
     """Write a shard, or reuse it; `<number>.json` is written last and marks it complete."""
     done, *files = shard_files(work.folder, number)
-    return made_or_found(done, files, partial(write_shard, work, files, [documents]))
+    return run_once(done, files, partial(write_shard, work, files, [documents]))
 
 
 def shard_files(folder: Path, number: int) -> list[Path]:
@@ -226,9 +230,9 @@ def shard_files(folder: Path, number: int) -> list[Path]:
 
 
 def write_shard(
-    work: Work,
+    work: TokenizationSettings,
     files: Sequence[Path],
-    groups: Iterable[list[Read]],
+    groups: Iterable[list[SourceDocument]],
     enough: Callable[[Counter[str]], bool] = lambda _: False,
 ) -> dict[str, Any]:
     """Tokenise documents into one shard, a group at a time, until there are `enough`.
@@ -264,7 +268,7 @@ def write_shard(
 
 
 def _document_table(
-    group: list[Read], kept: list[bool], lengths: list[int], start: int
+    group: list[SourceDocument], kept: list[bool], lengths: list[int], start: int
 ) -> pd.DataFrame:
     """Return one row per document; those that are left out have no tokens."""
     names = [r.document.document_id if r.used else "" for r in group]
@@ -280,14 +284,18 @@ def _document_table(
     return pd.DataFrame(columns)
 
 
-def _encode_kept(work: Work, group: list[Read], kept: list[bool]) -> list[Ids]:
+def _encode_kept(
+    work: TokenizationSettings, group: list[SourceDocument], kept: list[bool]
+) -> list[Ids]:
     """Return each document's tokens, an empty array for one that is left out."""
     texts = [read.document.text for read, keep in zip(group, kept, strict=True) if keep]
     encoded = iter(_tokenizer(work.tokenizer).encode_documents(texts))
     return [np.asarray(next(encoded) if keep else (), np.int32) for keep in kept]
 
 
-def _search_documents(work: Work, group: list[Read]) -> list[list[DocumentMatch]]:
+def _search_documents(
+    work: TokenizationSettings, group: list[SourceDocument]
+) -> list[list[DocumentMatch]]:
     """Return what each document shares with the pool."""
     if not work.pool:
         return [[] for _ in group]

@@ -31,15 +31,15 @@ from contamination.data.readers.rows import group_by_size
 from contamination.injection.token_stream import (
     Ids,
     Places,
-    Shard,
+    TokenShard,
     TokenStream,
     read_documents,
     read_ids,
 )
 from contamination.injection.tokenization import (
-    Read,
+    SourceDocument,
     TokenisedCorpus,
-    Work,
+    TokenizationSettings,
     check_enough,
     check_whole,
     match_table,
@@ -101,7 +101,7 @@ class Lane:
 
 
 @dataclass
-class Order:
+class DocumentOrder:
     """The documents in the order of the stream, as far as the tokenised files show it."""
 
     lanes: Sequence[Lane]
@@ -109,7 +109,7 @@ class Order:
     """The folder of the files' tokens."""
     folder: Path
     """The folder for the tables of its shards."""
-    shards: list[Shard] = field(default_factory=list)
+    shards: list[TokenShard] = field(default_factory=list)
     tokens: int = 0
     behind: tuple[Lane, float] | None = None
     """The lane whose next document is unknown, and its key; None: there are enough tokens."""
@@ -181,7 +181,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Gathered(Shard):
+class Gathered(TokenShard):
     """A part of the stream: `<number>.npy` lists the places of its documents in the files."""
 
     sources: Path
@@ -226,7 +226,7 @@ MARGIN = 1.02  # files with this share of the bytes that are expected to be need
 class Files:
     """Tokenises files of the corpus, one piece per file."""
 
-    work: Work
+    work: TokenizationSettings
     source: ByFile
     share: tuple[float, float]
     """The range of hashes of the documents that are used."""
@@ -269,7 +269,9 @@ class Files:
             "skipped": self.source.skipped,
         }
 
-    def _reads(self, file: File, characters: Counter[str], stopped: list[str]) -> Iterator[Read]:
+    def _reads(
+        self, file: File, characters: Counter[str], stopped: list[str]
+    ) -> Iterator[SourceDocument]:
         """Yield all documents of a file: those that are not used count for the order, too."""
         low, high = self.share
         try:
@@ -277,7 +279,7 @@ class Files:
                 used = low <= unit_hash(document.document_id) < high
                 before = characters[document.subset]
                 characters[document.subset] += len(document.text)
-                yield Read(document, json.dumps(self.source.skipped), used, before)
+                yield SourceDocument(document, json.dumps(self.source.skipped), used, before)
         except DataError as error:  # it does not matter if the budget ends before it
             stopped.append(str(error))
 
@@ -304,7 +306,7 @@ def tokenize_files(task: Files, runner: Runner) -> TokenisedCorpus:
     task.work.folder.mkdir(parents=True, exist_ok=True)
     results: dict[int, dict[str, Any]] = {}
     for wave in count():
-        order = Order(task.lanes, task.work.folder, task.work.folder.with_name("order"))
+        order = DocumentOrder(task.lanes, task.work.folder, task.work.folder.with_name("order"))
         order.fill(results, task.wanted_tokens)
         check_whole(order.matches, task.work)
         if order.behind is None:

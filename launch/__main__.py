@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 
 import contamination.launch.config  # noqa: F401 (registers the nodes of the pipeline)
 from contamination.core import integrity
-from contamination.core.cli import command, said
+from contamination.core.cli import command, run_tool
 from contamination.core.errors import ArtifactError, ConfigError, near_names, require
 from contamination.core.signals import SIGNALS
 from contamination.launch.cells import Launch
@@ -37,8 +37,8 @@ def _report(folder: Path) -> int:
     if not (folder / "cells").is_dir():
         raise ArtifactError(f"{folder} is not a launch's folder: give one of runs/launches/.")
     launch = Launch(folder.resolve())
-    with integrity.reading(folder):
-        integrity.follow(launch.read_config().get("verify", integrity.CHANGED))
+    with integrity.naming_folders(folder):
+        integrity.set_policy(launch.read_config().get("verify", integrity.CHANGED))
         return report(launch)
 
 
@@ -47,7 +47,7 @@ def _status(words: Sequence[str]) -> str:
     if runs_word.startswith("-"):
         raise ConfigError(f"status {runs_word}: no such option. {near_names(runs_word, [COST])}")
     runs = Path(runs_word.removeprefix("runs="))
-    with integrity.reading(runs):
+    with integrity.naming_folders(runs):
         return status(runs, cost=COST in words)
 
 
@@ -121,7 +121,7 @@ def _launch() -> int:
         if "contamination.launch.run" in sys.modules and not interrupted:
             from contamination.launch.run import conclude
 
-            code = max(code, said(conclude))
+            code = max(code, run_tool(conclude))
     return code
 
 
@@ -132,20 +132,20 @@ def main() -> int:
             print(__doc__)
             return 0
         case ["status", *words] if len({*words} - {COST}) < 2:
-            return said(lambda: print(_status(words)))
+            return run_tool(lambda: print(_status(words)))
         case ["check", *words]:
-            return said(lambda: _check(words))
+            return run_tool(lambda: _check(words))
         case ["adopt", *words]:
-            return said(lambda: _adopt(words))
+            return run_tool(lambda: _adopt(words))
         case ["fetch", *words]:
             return _fetch(words)
         case ["report", folder]:
-            return said(lambda: _report(Path(folder)))
+            return run_tool(lambda: _report(Path(folder)))
         case ["status" | "report", *_]:
             print(__doc__, file=sys.stderr)
             return 2
         case [word, *_] if re.fullmatch("[a-z-]+", word) and word[0] != "-":
-            return said(lambda: _unknown(word))
+            return run_tool(lambda: _unknown(word))
     return _launch()
 
 

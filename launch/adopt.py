@@ -20,13 +20,13 @@ from pathlib import Path
 
 from contamination.core.artifacts import (
     CONFIG,
-    NAMED,
+    FOLDER_NAME,
     Artifact,
     Built,
     build,
     is_complete,
-    locate,
     open_artifact,
+    run_folder,
 )
 from contamination.core.config import runtime
 from contamination.core.disk import check_writable, disk_errors
@@ -34,7 +34,7 @@ from contamination.core.errors import ArtifactError, DataError, require
 from contamination.core.files import sync, write_text
 from contamination.core.hashing import digests, file_digests, files_digest
 from contamination.core.integrity import MANIFEST
-from contamination.core.lock import building
+from contamination.core.lock import exclusive_build
 from contamination.core.models import load_model, load_tokenizer
 from contamination.core.stored_files import read_text
 from contamination.training import trained_model
@@ -86,13 +86,13 @@ def adopt(kind: str, path: str, runs: str) -> Artifact:
 def _copied(source: Artifact, runs: Path) -> Artifact:
     """Copy a finished folder with its manifest, under its own name unless it was renamed."""
     name = source.path.name
-    if not NAMED.fullmatch(name):
+    if not FOLDER_NAME.fullmatch(name):
         name = f"{name}-{source.digest[:12]}"
     folder = runs / source.kind / name
     is_there = source.path.parent == folder.parent.resolve()
     remedy = "it is an artefact of this runs folder already: use it as it is."
     require(not is_there, "path", str(source.path), remedy)
-    with building(folder) as check, disk_errors(folder):
+    with exclusive_build(folder) as check, disk_errors(folder):
         if not is_complete(folder):
             _clear(folder)
             (folder / ADOPTING).touch()
@@ -136,7 +136,7 @@ def _new_model(source: Path, runs: Path) -> Artifact:
         return Built([f"{trained_model.HF}/{name}" for name in files], counts)
 
     inputs = {"model": files_digest(files)}
-    folder = locate(runs, trained_model.KIND, source.name, Adopted(), inputs)
+    folder = run_folder(runs, trained_model.KIND, source.name, Adopted(), inputs)
     return build(folder, Adopted(str(source)), inputs, make)
 
 

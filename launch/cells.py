@@ -40,7 +40,7 @@ from contamination.core import process_records
 from contamination.core.artifacts import file_name
 from contamination.core.errors import ArtifactError, StoppedError, UserError
 from contamination.core.files import read_sealed, sealed, write_text
-from contamination.core.signals import last_words, obeyed
+from contamination.core.signals import call_before_exit, stop_on_signals
 from contamination.core.stored_files import check_name, typed
 from contamination.launch.run_records import heartbeat, read_costs
 from contamination.launch.saved_config import load_config
@@ -168,12 +168,16 @@ class CellFolder:
         """Record that this process runs the cell, and the reason if it fails or is stopped."""
         job = os.environ.get("SLURM_JOB_ID")
         this_process = Running(socket.gethostname(), os.getpid(), job, stage, time.time())
-        process_records.forget(self.folder)
+        process_records.clear_records(self.folder)
         last_outcome = self.read_outcome()
         if last_outcome is not None and last_outcome.state != "done":
             (self.folder / "outcome.json").unlink(missing_ok=True)
-        process_records.leave_in(self.folder)
-        with obeyed(), self._signs_of_life(this_process), last_words(self.write_failure):
+        process_records.set_records_folder(self.folder)
+        with (
+            stop_on_signals(),
+            self._signs_of_life(this_process),
+            call_before_exit(self.write_failure),
+        ):
             try:
                 yield
             except (Exception, StoppedError) as error:
@@ -181,7 +185,7 @@ class CellFolder:
                     self.write_failure(error)
                 raise
             finally:
-                process_records.leave_in(None)
+                process_records.set_records_folder(None)
 
     @contextmanager
     def _signs_of_life(self, this_process: Running) -> Iterator[None]:

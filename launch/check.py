@@ -15,12 +15,18 @@ from typing import Any
 
 import psutil
 
-from contamination.core.artifacts import CONFIG, NAMED, is_complete
+from contamination.core.artifacts import CONFIG, FOLDER_NAME, is_complete
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.files import TEMPORARY_END
 from contamination.core.hashing import SHOWN_BYTES
-from contamination.core.integrity import ALWAYS, MANIFEST, SCHEMA, damages, read_manifest
-from contamination.core.lock import LOCKS, holder, if_free, lease_file, maker
+from contamination.core.integrity import ALWAYS, MANIFEST, SCHEMA, find_damages, read_manifest
+from contamination.core.lock import (
+    LOCKS,
+    describe_builder,
+    describe_lease_holder,
+    lease_file,
+    try_lease,
+)
 from contamination.core.progress import progress
 
 ARTIFACTS = (
@@ -97,8 +103,8 @@ def _removed(place: Path) -> str:
     """Remove it unless a process may be making it; return a line that says what happened."""
     folder = next((p for p in (place, *place.parents) if p.parent.name in ARTIFACTS), None)
     lease = place if place.parent.name == LOCKS else folder and lease_file(folder)
-    in_progress = folder is not None and maker(folder) is not None
-    with nullcontext(not in_progress) if in_progress or lease is None else if_free(lease) as free:
+    in_progress = folder is not None and describe_builder(folder) is not None
+    with nullcontext(not in_progress) if in_progress or lease is None else try_lease(lease) as free:
         if not free:
             return f"kept {place}: a process may make it now"
         try:
@@ -122,7 +128,7 @@ def _delete(place: Path) -> None:
 def _state(folder: Path) -> tuple[str, str]:
     """Return the state of an artefact's folder and a remark."""
     # the maker is read first: it may finish the folder meanwhile
-    has_stage_name, process = NAMED.fullmatch(folder.name), maker(folder)
+    has_stage_name, process = FOLDER_NAME.fullmatch(folder.name), describe_builder(folder)
     if not is_complete(folder):
         if process is not None:
             return RUNNING, f"{process} makes it"
@@ -137,13 +143,13 @@ def _state(folder: Path) -> tuple[str, str]:
         return DAMAGED, f"{MANIFEST} is not what was written ({error.__cause__})"
     if manifest["schema"] != SCHEMA:
         return OLDER, f"of schema {manifest['schema']}; this version's is {SCHEMA}"
-    problems = [*damages(folder, manifest, ALWAYS)]
+    problems = [*find_damages(folder, manifest, ALWAYS)]
     return DAMAGED if problems else WHOLE, "; ".join(problems)
 
 
 def _leases(runs: Path) -> Iterator[CheckedPath]:
     for file in (runs / LOCKS).glob("*.lease"):
-        if file.is_file() and holder(file) is None:
+        if file.is_file() and describe_lease_holder(file) is None:
             yield CheckedPath(file, ORPHANED, _bytes(file), "the lease of a process that is gone")
 
 
@@ -177,7 +183,7 @@ def _unused_checkpoints(paths: Sequence[CheckedPath]) -> Iterator[CheckedPath]:
     """Yield checkpoints that nothing resumes from: damaged ones, and those of finished folders."""
     for artifact in paths:
         unused = [*artifact.path.glob("checkpoints/damaged-*")]
-        if artifact.state == WHOLE and holder(lease_file(artifact.path)) is None:
+        if artifact.state == WHOLE and describe_lease_holder(lease_file(artifact.path)) is None:
             folders = (artifact.path / name for name in ("checkpoints", "tokens"))
             unused = [folder for folder in folders if folder.is_dir()]
         for path in unused:

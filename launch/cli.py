@@ -26,11 +26,11 @@ from pathlib import Path
 from hydra.utils import get_class
 
 from contamination.core.artifacts import version
-from contamination.core.cli import CONF, said
+from contamination.core.cli import CONF, run_tool
 from contamination.core.errors import ConfigError, near_names
 from contamination.core.startup import COMMAND
 from contamination.core.stored_files import read_yaml
-from contamination.core.terminal import beside
+from contamination.core.terminal import description_lines
 
 PACKAGES = {
     "inject": "injection",
@@ -65,9 +65,9 @@ def main() -> int:
             print(__doc__)
             return 0
         case ["--version"]:
-            return said(lambda: print(version()))
+            return run_tool(lambda: print(version()))
         case ["list", *kinds]:
-            return said(lambda: print(listing(kinds)))
+            return run_tool(lambda: print(listing(kinds)))
         case ["-sc", "install=bash"]:
             return _completion_script()
         case ["-sc", "query=bash"]:
@@ -80,7 +80,7 @@ def main() -> int:
             return _run("launch", [tool, *words])
         case [stage, *words] if stage in PACKAGES:
             return _run(PACKAGES[stage], overrides(words))
-    return said(lambda: _unknown(sys.argv[1]))
+    return run_tool(lambda: _unknown(sys.argv[1]))
 
 
 def overrides(words: list[str]) -> list[str]:
@@ -107,7 +107,7 @@ def listing(kinds: list[str]) -> str:
 def _choices(kind: str) -> list[str]:
     folder = CONF / GROUPS[kind]
     files = {str(f.relative_to(folder).with_suffix("")): f for f in sorted(folder.rglob("*.yaml"))}
-    return beside([*files], [_about(kind, file) for file in files.values()])
+    return description_lines([*files], [_about(kind, file) for file in files.values()])
 
 
 def _about(kind: str, file: Path) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-import contamination.analysis.config
 import contamination.detection.config  # noqa: F401 (registers nodes that the pipeline has too)
 from contamination.core.config import Range, Ranged, at_least, convert, limited, one_of, register
 from contamination.core.errors import require

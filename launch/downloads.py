@@ -12,10 +12,10 @@ from omegaconf import DictConfig
 from contamination.core import hub
 from contamination.core.errors import require
 from contamination.core.models import MODEL_FILES, resolve
-from contamination.core.terminal import fit
+from contamination.core.terminal import fit_columns
 from contamination.data.readers.hub import fetch_rows, hub_nodes, rows_are_kept
 from contamination.detection.methods.registry import build_methods
-from contamination.detection.requirements import used_by
+from contamination.detection.requirements import all_needs
 from contamination.injection.pool import source_name
 from contamination.launch.benchmark import is_benchmark
 from contamination.launch.plan import BASE, CellPlan, plan
@@ -31,7 +31,7 @@ class ModelFiles:
 
     def is_kept(self) -> bool:
         """Return whether its weights are in the hub's cache."""
-        folder = hub.kept(self.name)
+        folder = hub.cached_snapshot(self.name)
         return folder is not None and any(folder.glob("*.safetensors"))
 
     def fetch(self) -> None:
@@ -56,7 +56,7 @@ class DataSet:
 
     def fetch(self) -> None:
         """Download all rows of the splits into the cache; raise a UserError if that fails."""
-        commit = hub.commit(self.field, self.name, kind="dataset", revision=self.revision)
+        commit = hub.commit_on_hub(self.field, self.name, kind="dataset", revision=self.revision)
         for split in self.splits:
             fetch_rows(self.name, self.config, split, commit)
 
@@ -75,7 +75,7 @@ def described(listed: list[Download]) -> list[str]:
         return ["from the hub: nothing"]
     rows = [[f"  {d.field}", d.name, d.kind, "cached" if d.is_kept() else "-"] for d in listed]
     note = "from the hub (python -m launch fetch … brings all into the cache):"
-    return [note, *fit(["  for", "name", "is a", "here"], rows, least=("is a",)).lines()]
+    return [note, *fit_columns(["  for", "name", "is a", "here"], rows, least=("is a",)).lines()]
 
 
 def fetch(config: DictConfig) -> None:
@@ -96,7 +96,7 @@ def fetch(config: DictConfig) -> None:
 
 def _models(cell: CellPlan) -> Iterator[Download]:
     detection = cell.detection
-    roles = used_by(build_methods(detection.method))
+    roles = all_needs(build_methods(detection.method))
     paths = {
         "model.path": cell.training.model.path,
         "tokenizer.path": cell.injection.tokenizer.path,

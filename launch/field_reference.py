@@ -24,7 +24,7 @@ from typing import Any, get_args, get_type_hints
 from hydra.utils import get_class
 from omegaconf import MISSING
 
-from contamination.core.cli import CONF, said
+from contamination.core.cli import CONF, run_tool
 from contamination.core.config import Range
 from contamination.core.stored_files import read_yaml
 
@@ -388,4 +388,4 @@ def _anchor(kind: type) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(said(lambda: print(markdown(), end="")))
+    sys.exit(run_tool(lambda: print(markdown(), end="")))

@@ -16,10 +16,10 @@ from typing import Any
 
 from contamination.core.artifacts import is_complete, read_config
 from contamination.core.errors import ArtifactError
-from contamination.core.integrity import reading
+from contamination.core.integrity import naming_folders
 from contamination.core.models import is_gguf
 from contamination.core.stored_files import parse_json, read_text
-from contamination.core.terminal import duration, fit
+from contamination.core.terminal import duration, fit_columns
 from contamination.data.readers.hub import hub_nodes
 from contamination.detection.methods.registry import build_methods
 from contamination.injection.finetuning.config import FINETUNING
@@ -74,7 +74,7 @@ def _measured_flops_per_second(stage: TrainingStage, model: ModelCost) -> float 
     devices_by_folder = {Path(c.made): c.devices for c in costs if c.stage == "train" and c.made}
     speed_by_time: dict[float, float] = {}
     for folder, devices in devices_by_folder.items():
-        with suppress(ArtifactError), reading(folder):  # damaged folders are skipped
+        with suppress(ArtifactError), naming_folders(folder):  # damaged folders are skipped
             if is_complete(folder) and (speeds := _tokens_per_second(folder)):
                 config = read_config(folder)
                 if _is_similar(folder, config, stage, model):
@@ -149,7 +149,7 @@ def described(plan: CellPlan, stages: Stages) -> list[str]:
     basis = f"time at {MFU:.0%} of training.peak_tflops={peak}, or as earlier runs took"
     if peak is None:
         basis = "time as earlier runs took, else training.peak_tflops=989 (an H100's) gives it"
-    table = fit([*HEADER], [run.row() for run in forecasts], least=LEAST).lines(left=1)
+    table = fit_columns([*HEADER], [run.row() for run in forecasts], least=LEAST).lines(left=1)
     notes = [_second_stage_note(plan), _neighbours_note(plan), _generation_note(plan)]
     notes += [_time_limit_note(run, stages) for run in forecasts]
     return [f"estimated ({basis}):", *table, *filter(None, notes)]

@@ -12,9 +12,9 @@ from contamination.analysis.config import AnalysisConfig
 from contamination.core.config import convert, create
 from contamination.core.errors import ConfigError, require
 from contamination.core.models import resolve
-from contamination.detection.config import DetectionStage, MaskedLMConfig, PrefixConfig
+from contamination.detection.config import DetectionStage, NeighborModelConfig, PrefixConfig
 from contamination.detection.methods.registry import build_methods
-from contamination.detection.requirements import choose_methods, used_by
+from contamination.detection.requirements import all_needs, choose_methods
 from contamination.detection.resources import open_prefix
 from contamination.injection.config import InjectionConfig, InjectionStage
 from contamination.launch.config import LaunchSettings, SecondStage
@@ -58,13 +58,13 @@ class CellPlan:
     @property
     def makes_reference(self) -> bool:
         """Whether a reference model is trained: a method needs one, and the user names none."""
-        is_needed = "reference" in used_by(build_methods(self.detection.method))
+        is_needed = "reference" in all_needs(build_methods(self.detection.method))
         return self.made_here and is_needed and self.detection.reference.given is None
 
     @property
     def makes_masked_lm(self) -> bool:
         """Whether a masked language model is trained: a method needs one, and none is named."""
-        is_needed = "masked_lm" in used_by(build_methods(self.detection.method))
+        is_needed = "masked_lm" in all_needs(build_methods(self.detection.method))
         return self.pretraining is not None and is_needed and self.detection.masked_lm.path is None
 
     @property
@@ -162,7 +162,7 @@ def input_digests(plan: CellPlan) -> dict[str, str]:
     digests: dict[str, str] = {**inputs, **plan.benchmarks}
     if plan.pretraining:
         digests["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
-    roles = used_by(build_methods(detection.method))
+    roles = all_needs(build_methods(detection.method))
     models = {role: path for role, path in _named_models(detection).items() if role in roles}
     if plan.training.model.path is not None:
         models["model"] = plan.training.model.path
@@ -242,5 +242,5 @@ def with_models(
     return replace(
         stage,
         reference=replace(stage.reference, path=reference),
-        masked_lm=MaskedLMConfig(path=stage.masked_lm.path or masked_lm),
+        masked_lm=NeighborModelConfig(path=stage.masked_lm.path or masked_lm),
     )

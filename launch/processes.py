@@ -20,8 +20,8 @@ import psutil
 from contamination.core import process_records, signals
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import ConfigError, StoppedError, UserError
-from contamination.core.parent_process import tied
-from contamination.core.signals import deferred
+from contamination.core.parent_process import ended_with_parent
+from contamination.core.signals import defer_signals
 from contamination.core.user_files import open_to_read
 from contamination.launch import snapshot
 from contamination.launch.config import PACKAGES, ClusterConfig
@@ -104,7 +104,7 @@ class Processes:
         for retries_left in reversed(range(self.cluster.retries + 1)):
             log.info("%s: %s", self.config_folder(run).name, shlex.join(call))
             if self.cluster.node_rank == 0:
-                process_records.forget(self.folder)
+                process_records.clear_records(self.folder)
             status, stopped = _wait(call, self._environment(), self._ask_to_stop)
             if status == 0 and artifact is not None:
                 _await(artifact)
@@ -176,9 +176,9 @@ class Processes:
         failures = process_records.read_failures(self.folder)
         stops = [f for f in failures if f.stopped]
         if stopped and not stops:
-            return signals.stopped("before there was anything new to save.")
+            return signals.stopped_error("before there was anything new to save.")
         if stopped:  # whichever signal they then received
-            return signals.stopped(stops[0].message.partition(" came ")[2])
+            return signals.stopped_error(stops[0].message.partition(" came ")[2])
         if stops and stops == failures:
             return StoppedError(stops[0].message, stops[0].status)
         if not failures or failures[0].of_peers:
@@ -218,9 +218,9 @@ def _wait(
         if process is not None:
             ask_to_stop(process)
 
-    with deferred(on_signal) as stopped:
+    with defer_signals(on_signal) as stopped:
         # in a session of its own, so that Ctrl-C reaches it only through `ask_to_stop`
-        process = subprocess.Popen(tied(call), env=environment, start_new_session=True)
+        process = subprocess.Popen(ended_with_parent(call), env=environment, start_new_session=True)
         if stopped():
             ask_to_stop(process)
         try:

@@ -21,13 +21,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from contamination.core.artifacts import Artifact, is_complete
-from contamination.core.cli import combinations
+from contamination.core.cli import sweep_cells
 from contamination.core.config import convert
 from contamination.core.disk import disk_errors, writable
-from contamination.core.distributed import asked_processes
+from contamination.core.distributed import launched_processes
 from contamination.core.errors import ConfigError, StoppedError, UserError, require
 from contamination.core.lock import no_empty_folders
-from contamination.core.progress import CELL, within
+from contamination.core.progress import CELL, titles_below
 from contamination.launch import benchmark, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import ClusterConfig, LaunchSettings
@@ -60,7 +60,7 @@ class SweepCallback(Callback):
         if not config.launch.dry_run:
             try:
                 words = list(config.hydra.overrides.task)
-                SweepCallback.code = begin(config, words, combinations(config) or [])
+                SweepCallback.code = begin(config, words, sweep_cells(config) or [])
             except Exception as error:
                 SweepCallback.error = error
                 return
@@ -88,9 +88,10 @@ def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence
 def run(config: DictConfig) -> Artifact | None:
     """Run one cell: with a report of its own, as one of a sweep, or up to a stage as a job."""
     settings = convert(config, LaunchSettings)
-    if settings.cluster.kind != "torchrun" and asked_processes() > 1:  # with torchrun, its nodes
+    if settings.cluster.kind != "torchrun" and launched_processes() > 1:  # with torchrun, its nodes
         raise ConfigError(
-            f"{asked_processes()} processes run this at once: python -m launch is one, and starts "
+            f"{launched_processes()} processes run this at once: python -m launch is one, and "
+            "starts "
             "the others itself: see cluster=local, torchrun, deepspeed, slurm and datatrove."
         )
     check_savable(config)
@@ -166,7 +167,7 @@ def conclude() -> int:
     if settings.launch.dry_run:
         if settings.cluster.kind == "slurm":
             launch = Launch.named(config.runs, config.name, list(config.hydra.overrides.task))
-            cells = len(combinations(config) or [])
+            cells = len(sweep_cells(config) or [])
             code = launch.folder / "code-…"
             print(slurm.described(launch, code, settings.cluster, cells, settings.launch.stage))
         return 0
@@ -274,7 +275,7 @@ def _run_cell(
     """Run the cell in this process, up to the stage that is asked for."""
     cell, until = CellFolder(stages.folder), settings.launch.stage
     position = Launch(cell.folder.parents[1]).position(cell)
-    with cell.record_run(until), within(CELL, position):
+    with cell.record_run(until), titles_below(CELL, position):
         if benchmark.is_benchmark(config):
             cell.write_outcome(benchmark.run_cell(config, stages))
             return
@@ -297,7 +298,7 @@ def _run_slice(
     slice_folder = cell.slice_folder(fraction)
     position = Launch(cell.folder.parents[1]).position(cell)
     stages = Stages(settings.cluster, slice_folder.folder, snapshot.HOME, slice=fraction)
-    with slice_folder.record_run("detect"), within(CELL, position):
+    with slice_folder.record_run("detect"), titles_below(CELL, position):
         pipeline.run_cell(_check(config, settings, stages), stages)
         slice_folder.write_outcome(Outcome("done"))
 

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from contamination.core.artifacts import require_size
-from contamination.core.errors import ArtifactError, ConfigError, said
+from contamination.core.errors import ArtifactError, ConfigError, describe_error
 from contamination.core.files import write_text
 from contamination.core.stored_files import check_writable, check_yaml, literal, read_text
 
@@ -82,7 +82,8 @@ def load_config(folder: Path) -> DictConfig:
         raise
     except (OSError, ValueError, OmegaConfBaseException, YAMLError) as error:
         raise ArtifactError(
-            f"{file} is damaged, or an earlier version wrote it ({said(error)}). Give the launch's "
+            f"{file} is damaged, or an earlier version wrote it ({describe_error(error)}). "
+            "Give the launch's "
             "command again, which writes it."
         ) from error
     return config

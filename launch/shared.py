@@ -11,7 +11,7 @@ from typing import Any
 
 from contamination.core.artifacts import Artifact, is_complete
 from contamination.core.errors import ArtifactError, require
-from contamination.core.integrity import read_manifest, reading
+from contamination.core.integrity import naming_folders, read_manifest
 from contamination.core.seeds import derive
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.launch.stages import Stages
@@ -137,7 +137,7 @@ def corpora_read_by(model: str) -> dict[str, str]:
             )
         visited.add(folder.resolve())
         trained = open_checkpoint(folder)
-        with reading(folder):
+        with naming_folders(folder):
             corpus, path = _corpus_and_start_of(trained)
         if not corpus:  # an adopted model
             break

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import contamination
 from contamination.core.artifacts import REVISION, code_revision
-from contamination.core.files import temporary
+from contamination.core.files import temporary_path
 from contamination.core.startup import PACKAGES
 
 HOME = Path(__file__).resolve().parents[1]
@@ -31,7 +31,7 @@ def take(folder: Path) -> Path:
     if snapshot.is_dir() and _code(snapshot)[1] != digest:  # it is damaged
         shutil.rmtree(snapshot)
     if not snapshot.is_dir():
-        unfinished = temporary(snapshot)
+        unfinished = temporary_path(snapshot)
         try:
             _copy(files, unfinished)
             unfinished.rename(snapshot)

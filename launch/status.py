@@ -9,7 +9,7 @@ from pathlib import Path
 
 from contamination.core import process_records
 from contamination.core.errors import ConfigError
-from contamination.core.terminal import about, duration, fit, wrapped
+from contamination.core.terminal import approximate_duration, duration, fit_columns, wrapped
 from contamination.launch.cells import KIND, CellFolder, Launch, Outcome
 from contamination.launch.config import STAGES
 from contamination.launch.run_records import Cost, is_dead, read_costs
@@ -70,7 +70,9 @@ def _launch(launch: Launch, cost: bool) -> str:
             problems += [f"{name}: {_killed(run)}" for run in costs if run.killed]
     columns = [i for i in range(len(header)) if any(row[i] for row in rows)]
     header, rows = [header[i] for i in columns], [[row[i] for i in columns] for row in rows]
-    return "\n".join([head, *fit(header, rows, least=LEAST).lines(), *map(wrapped, problems)])
+    return "\n".join(
+        [head, *fit_columns(header, rows, least=LEAST).lines(), *map(wrapped, problems)]
+    )
 
 
 def _short(overrides: str) -> str:
@@ -88,7 +90,7 @@ def _sweep_left(running: Sequence[CellFolder]) -> str:
     """Return the time left of a sweep whose cells run one after another; empty if not known."""
     progress = [process_records.read_progress(cell.folder) for cell in running]
     left = [now.sweep_left for now in progress if now and now.sweep_left is not None]
-    return f"; {about(max(left))} left" if left else ""
+    return f"; {approximate_duration(max(left))} left" if left else ""
 
 
 def _killed(run: Cost) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 from contamination.core import hub
 from contamination.core.models import load_config, resolve
 from contamination.data.readers.hub import hub_nodes
-from contamination.detection.collect import serving
-from contamination.detection.flags import counting
+from contamination.detection.collect import covering_passes
+from contamination.detection.flags import with_token_counts
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.passes import Pass
 from contamination.detection.views import VIEWS
@@ -186,7 +186,7 @@ def _passes(plan: CellPlan) -> set[Pass]:
     """Return the passes that are run; if one contains the statistics of others, only that one."""
     methods = build_methods(plan.detection.method).values()
     needed = {scoring_pass for method in methods for scoring_pass in method.passes}
-    return set(serving(counting(needed)).values())
+    return set(covering_passes(with_token_counts(needed)).values())
 
 
 def _folder(field: str, path: str) -> str | None:
@@ -194,7 +194,7 @@ def _folder(field: str, path: str) -> str | None:
     path = resolve(field, path)
     if Path(path).exists():
         return path
-    cached = hub.kept(path)
+    cached = hub.cached_snapshot(path)
     return str(cached) if cached is not None and (cached / "config.json").is_file() else None
 
 

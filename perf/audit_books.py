@@ -35,7 +35,7 @@ import pandas as pd
 
 from contamination.audits.base import AuditStage
 from contamination.audits.run import run
-from contamination.core.cli import composed
+from contamination.core.cli import compose_stage
 from contamination.core.seeds import derive
 from contamination.data.readers.embedded import EmbeddedCorpus
 from contamination.injection import inject
@@ -159,7 +159,7 @@ def redraw(folder: Path, model: TrainedModel, books: Books, seed: int) -> pd.Dat
         (folder / f"{role}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     files = [f"audit.{role}={folder / role}.jsonl" for role in roles]
     words = [*AUDIT, *files, f"model.path={model.path}", f"runs={folder}/runs", f"seed={seed}"]
-    artifact = run(composed("audit", words, AuditStage))
+    artifact = run(compose_stage("audit", words, AuditStage))
     table = pd.read_parquet(artifact.path / "suspects.parquet")
     index = table["title"].str.removeprefix("Book ").astype(int)
     return table.assign(share=shares[index], redraw=seed, folder=str(artifact.path))

@@ -28,7 +28,7 @@ from contamination.audits.run import MARKDOWN
 from contamination.audits.run import run as audit
 from contamination.audits.unlearning.estimates import AuditUnits
 from contamination.audits.unlearning.forget_ratio import forget_ratio
-from contamination.core.cli import made
+from contamination.core.cli import run_stage
 from contamination.core.statistics.bootstrap import Scores
 from contamination.injection.corpus import open_corpus
 from contamination.injection.finetuning.config import FinetuningStage
@@ -74,7 +74,7 @@ def main(runs: str) -> None:
         *(*run_words, METHODS, "audit=unlearning", f"audit.unlearned={{{unlearned}}}"),
         *(f"audit.original={original}", f"audit.clean={clean}", f"audit.texts={corpus}"),
     ]
-    print((made("audit", words, AuditStage, audit) / MARKDOWN).read_text())
+    print((run_stage("audit", words, AuditStage, audit) / MARKDOWN).read_text())
 
 
 def _cell(words: Words) -> tuple[Path, Path]:
@@ -98,13 +98,13 @@ def _forgotten(runs: Words, corpus: Path) -> Path:
     width = open_corpus(corpus).sequence_tokens
     set_words = ("finetuning.format=text", f"finetuning.sequence_tokens={width}")
     words = (*runs, f"corpus_folder={corpus}", "instructions=[]", *set_words)
-    return made("finetuning", words, FinetuningStage, make_set)
+    return run_stage("finetuning", words, FinetuningStage, make_set)
 
 
 def _trained(runs: Words, model: Path, texts: Path, words: Words) -> Path:
     """The model trained further."""
     model_words = (f"model.path={model}", f"corpus_folder={texts}")
-    return made("training", (*runs, *RECIPE, *model_words, *words), TrainingStage, train)
+    return run_stage("training", (*runs, *RECIPE, *model_words, *words), TrainingStage, train)
 
 
 def _unlearned(runs: Words, model: Path, forget: Path, retained: Path) -> dict[str, Path]:

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from contamination.core.cli import composed
+from contamination.core.cli import compose_stage
 from contamination.core.tasks import Runner
 from contamination.detection.building import datasheet
 from contamination.detection.building.ngram_search import Search
@@ -46,7 +46,7 @@ def ours(dump: Path, number: int, blind: bool) -> Path:
     """Build a benchmark of so many texts a side."""
     with tempfile.TemporaryDirectory() as runs:
         own = ("source=wikipedia", f"source.paths={dump}", f"build.number={number}", f"runs={runs}")
-        stage = composed("build", [*own, *LINE], BuildStage)
+        stage = compose_stage("build", [*own, *LINE], BuildStage)
         if blind:
             return run(stage).path
         with patch.object(datasheet, "obstacle", lambda *_: "it is not timed"):

@@ -38,7 +38,7 @@ from contamination.analysis.statistics.controls import (
     with_p_values,
 )
 from contamination.analysis.statistics.results import blind_of
-from contamination.audits.books.rates import Rates, _reaching, rank_p_values
+from contamination.audits.books.rates import Rates, _probability_of_reaching, rank_p_values
 from contamination.core.statistics.bootstrap import Scores, resample
 from contamination.core.statistics.estimates import (
     ALL,
@@ -48,7 +48,7 @@ from contamination.core.statistics.estimates import (
     joint_intervals,
 )
 from contamination.core.statistics.metrics import AUROC
-from contamination.detection.baselines.blind import BLIND, NULLS, Blind
+from contamination.detection.baselines.blind import BLIND, NULLS, BlindBaseline
 
 METHODS = 6
 """Of a report; three quarters of a score's variance are the text's own, whatever the method."""
@@ -155,7 +155,7 @@ def clean_reports(rng: Rng, design: Design, reports: int) -> tuple[float, float]
     verdicts = []
     for seed in range(-(-reports // BATCH)):
         seed_cells = cells(rng, design, BATCH)
-        nothing = Blind(np.full((len(seed_cells[0].examples), 1 + NULLS), np.nan))
+        nothing = BlindBaseline(np.full((len(seed_cells[0].examples), 1 + NULLS), np.nan))
         by_report: dict[str, dict[ControlKey, Scores]] = defaultdict(dict)
         for key, aurocs in mean_control_aurocs(
             [control_aurocs(cell, nothing, seed) for cell in seed_cells]
@@ -275,7 +275,11 @@ def _p_values(
     counts: NDArray[Any] = np.full(len(shares), float(snippets))
     medians = rank_p_values(suspects[:, None], counts, negatives, fold)
     return [
-        (median, (1 + _reaching(np.full(number, rate), snippets, negatives).sum()) / (1 + number))
+        (
+            median,
+            (1 + _probability_of_reaching(np.full(number, rate), snippets, negatives).sum())
+            / (1 + number),
+        )
         for median, rate in zip(medians.tolist(), suspects, strict=True)
     ]
 

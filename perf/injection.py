@@ -33,7 +33,12 @@ from contamination.data.readers import Document
 from contamination.data.readers.embedded import EmbeddedCorpus
 from contamination.injection import packing, placement
 from contamination.injection.token_stream import Tokenizer
-from contamination.injection.tokenization import Read, Work, tokenize, tokenize_shard
+from contamination.injection.tokenization import (
+    SourceDocument,
+    TokenizationSettings,
+    tokenize,
+    tokenize_shard,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 TOKENIZER = ROOT / "tests/golden/target"
@@ -65,8 +70,8 @@ def ours(documents: list[Document], tokenizer: Tokenizer, tokens: int) -> float:
     """Seconds to tokenise in this process, lay out, pack and write."""
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        work = Work(Path(folder) / "tokens", TOKENIZER)
-        stream = tokenize(map(Read, documents), work, tokens, 1, 2_000_000).stream
+        work = TokenizationSettings(Path(folder) / "tokens", TOKENIZER)
+        stream = tokenize(map(SourceDocument, documents), work, tokens, 1, 2_000_000).stream
         clean = tokens // WIDTH * WIDTH - COPIES * EXAMPLE % WIDTH
         rng = np.random.default_rng(0)
         segments = [placement.Segment(0, c, 0, EXAMPLE, float(rng.random())) for c in range(COPIES)]
@@ -89,10 +94,10 @@ def peer(documents: list[Document], tokenizer: Tokenizer) -> tuple[float, int]:
 
 def workers(documents: list[Document], number: int) -> float:
     """Seconds of `number` warm workers over the documents' shards."""
-    reads = [Read(document) for document in documents]
+    reads = [SourceDocument(document) for document in documents]
     parts = [reads[i::8] for i in range(8)]
     with tempfile.TemporaryDirectory() as folder:
-        work = Work(Path(folder), TOKENIZER)
+        work = TokenizationSettings(Path(folder), TOKENIZER)
         with ProcessPoolExecutor(number, get_context("spawn")) as pool:
             list(pool.map(tokenize_shard, [work] * number, [100 + i for i in range(number)],
                           [reads[:20]] * number))  # fmt: skip

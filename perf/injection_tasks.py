@@ -40,8 +40,8 @@ from contamination.data.readers.rows import Tally
 from contamination.injection import packing, placement
 from contamination.injection.config import TokenizerConfig
 from contamination.injection.token_stream import Tokenizer, TokenStream, train_tokenizer
-from contamination.injection.tokenization import Work, shard_files
-from contamination.injection.tokenize_by_file import Files, Lane, Order
+from contamination.injection.tokenization import TokenizationSettings, shard_files
+from contamination.injection.tokenize_by_file import DocumentOrder, Files, Lane
 from contamination.injection.verification import Check
 
 TOKENS, WIDTH, COPIES = 1_200_000_000_000, 2048, 1_500
@@ -141,7 +141,7 @@ def tokenise(folder: Path, processes: int, characters: int) -> tuple[Files, dict
                 if name == "datatrove":
                     make = partial(by_datatrove, paths, tokenizer, out)
                 else:
-                    work = Work(out / "files", tokenizer, wanted[name])
+                    work = TokenizationSettings(out / "files", tokenizer, wanted[name])
                     task = Files(work, source, (0.0, 1.0), 10**15, 2_000_000, numbers)
                     make = partial(made_or_found, task)
                 times.append(sum(pools[name].map(partial(clocked, make), range(files))))
@@ -158,7 +158,7 @@ def tokenise(folder: Path, processes: int, characters: int) -> tuple[Files, dict
 def rest(folder: Path, task: Files) -> Iterator[tuple[str, float, str]]:
     """The other rates of one process: what, how much a second, of what."""
     results = {number: made_or_found(task, number) for number in task.numbers}
-    order = Order(task.lanes, task.work.folder, folder / "of")
+    order = DocumentOrder(task.lanes, task.work.folder, folder / "of")
     order.fill(results, sum(result["tokens"] for result in results.values()))
     yield "order of the documents", order_rate(folder / "order"), "tokens"
     tokenizer = Tokenizer(str(task.work.tokenizer))
@@ -199,7 +199,7 @@ def order_rate(folder: Path) -> float:
         results[number] = {"tokens": int(ends[-1]), "matches": [], "skipped": {}, "stopped": "",
                            "characters": {subset: 4 * int(ends[-1])}}  # fmt: skip
     lanes = [Lane(n, name, 1.0, [n, n + len(SUBSETS)]) for n, name in enumerate(SUBSETS)]
-    order = Order(lanes, folder, folder / "of")
+    order = DocumentOrder(lanes, folder, folder / "of")
     tokens = sum(result["tokens"] for result in results.values())
     return float(tokens / clocked(lambda _: order.fill(results, tokens), 0))
 

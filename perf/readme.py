@@ -22,7 +22,7 @@ import pandas as pd
 
 from contamination.analysis.report_folder import CHARTS, KIND, LATEST, Report, open_report
 from contamination.analysis.tables.estimates import by_occurrences
-from contamination.core.cli import said
+from contamination.core.cli import run_tool
 from contamination.core.errors import ArtifactError
 from contamination.core.files import write_text
 from contamination.core.statistics.estimates import ALL
@@ -125,7 +125,7 @@ def main() -> int:
     if words not in ([], ["check"]) or len(given) > 1:
         print(__doc__, file=sys.stderr)
         return 2
-    return said(lambda: _run(Path(*(given or ["runs"])), checks=bool(words)))
+    return run_tool(lambda: _run(Path(*(given or ["runs"])), checks=bool(words)))
 
 
 def _run(runs: Path, *, checks: bool) -> int:

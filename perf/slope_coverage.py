@@ -52,7 +52,7 @@ from contamination.core.statistics.bootstrap import (
     Resample,
     Scores,
     draw_named_counts,
-    joined,
+    join_sides,
     ranked_side,
 )
 from contamination.core.statistics.estimates import Estimate, estimate_ranked, mean
@@ -183,7 +183,7 @@ def _aurocs(sample: BenchmarkScores, seed: int) -> dict[float, Estimate]:
     for x in np.unique(sample.log_occurrences):
         scores = sample.members[sample.log_occurrences == x]
         drawn = bootstrap.draw_counts(len(scores), LEVEL_DRAWS, int(rng.integers(1 << 40)))
-        ranked = joined(ranked_side(scores, drawn), nonmembers)
+        ranked = join_sides(ranked_side(scores, drawn), nonmembers)
         aurocs[float(x)] = estimate_ranked(ranked, [AUROC])[AUROC.name]
     return aurocs
 

@@ -34,7 +34,7 @@ from datasets import Dataset, Features, Sequence, Value
 from torch.nn.utils import clip_grad_norm_
 from transformers import Trainer, TrainerCallback, TrainingArguments, get_scheduler
 
-from contamination.core.cli import quiet_libraries, silenced
+from contamination.core.cli import discard_output, quiet_libraries
 from contamination.core.distributed import World
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.data import SequenceOrder, read_batch
@@ -179,7 +179,7 @@ def elapsed(started: float) -> float:
 def train(model: Any, sequences: Dataset, turns: Turns, world: World) -> None:
     """Run all steps with transformers' Trainer, without files or logs."""
     settings = engine_config(CONFIG, engine_settings("zero0"), world)
-    with tempfile.TemporaryDirectory() as folder, silenced():
+    with tempfile.TemporaryDirectory() as folder, discard_output():
         options = TrainingArguments(
             folder, deepspeed={**settings, "gradient_clipping": CONFIG.clip_norm},
             per_device_train_batch_size=CONFIG.batch_sequences,

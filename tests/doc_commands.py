@@ -18,13 +18,7 @@ from contamination.audits.base import spelled_out
 from contamination.core.cli import CONF
 from contamination.core.stored_files import read_yaml
 from contamination.launch.cli import GROUPS, OTHERS, PACKAGES, TOOLS
-from contamination.launch.field_reference import (
-    COMMANDS,
-    Schema,
-    choices,
-    command_schema,
-    describe,
-)
+from contamination.launch.field_reference import COMMANDS, Schema, choices, command_schema, describe
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import contamination.launch.run  # noqa: F401 (every schema)
-from contamination.core.cli import composed
+from contamination.core.cli import compose_stage
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.launch.config import LaunchSettings
 from contamination.training.config import TrainingStage
@@ -55,7 +55,7 @@ def test_training_says_its_speed_and_losses(name):
 def test_the_study_is_one_that_a_launch_takes(shapes):
     """All that is checked of its words before any work."""
     for schema in (TrainingStage, LaunchSettings):
-        composed("pipeline", shapes.study, schema)
+        compose_stage("pipeline", shapes.study, schema)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from contamination.core.cli import command
-from contamination.core.secrets import check_overrides, hidden, without_given
+from contamination.core.secrets import check_overrides, without_given, without_key
 
 KEY = 'sk-a\\b"c<d&e/f+g=hij0123'
 
@@ -19,11 +19,11 @@ KEY = 'sk-a\\b"c<d&e/f+g=hij0123'
     f"{KEY[:12]}...", f"a {KEY}{KEY} b",
 ])  # fmt: skip
 def test_a_key_is_found_as_servers_quote_it(quoted):
-    said = hidden(f"Wrong key {quoted}, says the server.", KEY)
+    said = without_key(f"Wrong key {quoted}, says the server.", KEY)
     assert said.startswith("Wrong key ")
     assert "***" in said
     assert not any(KEY[i : i + 6] in said for i in range(len(KEY) - 5))
-    assert hidden("The words stay.", KEY) == "The words stay."
+    assert without_key("The words stay.", KEY) == "The words stay."
 
 
 GIVEN = [

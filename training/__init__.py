@@ -42,9 +42,9 @@ def train(*words: str) -> Checkpoint:
     Raises:
         UserError: an error that the command reports.
     """
-    from contamination.core.cli import made
+    from contamination.core.cli import run_stage
     from contamination.training.config import TrainingStage
     from contamination.training.run import run
     from contamination.training.trained_model import open_checkpoint
 
-    return open_checkpoint(made("training", words, TrainingStage, run))
+    return open_checkpoint(run_stage("training", words, TrainingStage, run))

@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from contamination.core.cli import command
 from contamination.core.config import convert
-from contamination.core.distributed import asked_processes, leave
+from contamination.core.distributed import exit_process, launched_processes
 from contamination.training.config import MemoryStage, TrainingStage
 
 
@@ -43,8 +43,8 @@ def main() -> int:
         status = command("training", train)
     except SystemExit as end:  # raised if a launcher that watches this process reports the error
         status = int(end.code or 0)
-    if asked_processes() > 1:
-        leave(status)
+    if launched_processes() > 1:
+        exit_process(status)
     return status
 
 

@@ -12,8 +12,8 @@ from contamination.core.config import (
     Ranged,
     at_least,
     limited,
-    named_where_set,
     one_of,
+    part_of_name_unless_default,
     register,
     runtime,
 )
@@ -129,19 +129,19 @@ class ModelConfig(Ranged, node="model"):
 class TrainingConfig(Recipe):
     """Epochs over a corpus or a fine-tuning set: the recipe, how it runs, what is kept."""
 
-    epochs: int = named_where_set(1, at_least(1))
+    epochs: int = part_of_name_unless_default(1, at_least(1))
     """How often each sequence is seen; each epoch has an order of its own."""
-    loss_on: str = named_where_set(ALL, one_of((ALL, OUTPUT)))
+    loss_on: str = part_of_name_unless_default(ALL, one_of((ALL, OUTPUT)))
     """Of a fine-tuning set's texts, what is learnt: `all` of them, or their `output` alone."""
-    objective: str = named_where_set(LIKELIHOOD, one_of(OBJECTIVES))
+    objective: str = part_of_name_unless_default(LIKELIHOOD, one_of(OBJECTIVES))
     """likelihood: learn the corpus. The others unlearn it: ascent, difference, npo, relabel."""
     retain_folder: str | None = runtime(None)
     """Clean text that an unlearner keeps: runs/corpus/… (difference needs it; npo, relabel may)."""
-    retain_weight: float = named_where_set(1.0, POSITIVE)
+    retain_weight: float = part_of_name_unless_default(1.0, POSITIVE)
     """λ, of the retained text's loss."""
-    npo_beta: float = named_where_set(0.1, POSITIVE)
+    npo_beta: float = part_of_name_unless_default(0.1, POSITIVE)
     """β of npo."""
-    relabel_strength: float = named_where_set(5.0, POSITIVE)
+    relabel_strength: float = part_of_name_unless_default(5.0, POSITIVE)
     """α of relabel."""
     reinforced_path: str | None = runtime(None)
     """For relabel: the start, trained further on the forget set; runs/model/…."""

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from contamination.core.cli import silenced
-from contamination.core.distributed import World, asked_processes
+from contamination.core.cli import discard_output
+from contamination.core.distributed import World, launched_processes
 from contamination.core.errors import ConfigError, require
 from contamination.core.files import TEMPORARY_END
 from contamination.core.models import whole_shape
@@ -225,11 +225,11 @@ def start_processes() -> World:
     """Join the launcher's process group, or create one with this process alone."""
     import torch
 
-    asked_processes()
+    launched_processes()
     launched = "RANK" in os.environ
     atexit.register(_leave)
     _prepare_environment()
-    with silenced():  # both print the output of a compiler that they try
+    with discard_output():  # both print the output of a compiler that they try
         import deepspeed
 
         avoid_compilation()

@@ -20,7 +20,7 @@ from contamination.training.config import LIKELIHOOD, TrainingConfig
 from contamination.training.data import PADDING, Rows, SequenceOrder, micro_batches, read_batch
 from contamination.training.engine import export
 from contamination.training.loss import token_losses
-from contamination.training.metrics import Record
+from contamination.training.metrics import TrainingRecord
 from contamination.training.objectives.base import Objective
 from contamination.training.objectives.likelihood import Likelihood
 from contamination.training.resources import utilization
@@ -228,7 +228,7 @@ class Loop:
     objective: Objective = Likelihood()
     retained: Retained | None = None
 
-    def train(self, first_step: int, record: Record | None) -> None:
+    def train(self, first_step: int, record: TrainingRecord | None) -> None:
         """Train from `first_step` to the end of the order.
 
         Args:
@@ -240,7 +240,7 @@ class Loop:
             StoppedError: SIGTERM or SIGINT came; a checkpoint was written.
         """
         exported = export_steps(self.config, self.order, self.width)
-        with signals.deferred() as stopped:
+        with signals.defer_signals() as stopped:
             if first_step == 0:
                 self._evaluate(0, record)
             for step in range(first_step + 1, self.order.steps + 1):
@@ -288,7 +288,7 @@ class Loop:
             return {}
         return dict(zip(("loss_forgotten", "loss_retained"), losses, strict=False))
 
-    def _evaluate(self, step: int, record: Record | None) -> None:
+    def _evaluate(self, step: int, record: TrainingRecord | None) -> None:
         every = self.config.evaluate_every_steps
         due = every is not None and (step % every == 0 or step == self.order.steps)
         if not due or not self.texts:
@@ -305,7 +305,7 @@ class Loop:
             saved = checkpoints.next_save(folder, step, self.world, self.identity)
             checkpoints.save(self.engine, folder, saved, self.config.keep_checkpoints, self.world)
         if stop:
-            raise signals.stopped(
+            raise signals.stopped_error(
                 f"at step {step} of {self.order.steps}. All of it is saved in "
                 f"{self.folder}: run the same command again to resume from here."
             )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contamination.core.distributed import World
-from contamination.core.errors import ConfigError, said
+from contamination.core.errors import ConfigError, describe_error
 from contamination.training.data import Batch, read_batch
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _losses(engine: Any, ids_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  #
         with torch.no_grad():
             return token_losses(engine, ids_BS, batch.positions_BS)
     except TypeError as error:
-        raise _refusal(engine, f"it takes no positions ({said(error)})") from error
+        raise _refusal(engine, f"it takes no positions ({describe_error(error)})") from error
 
 
 def _refusal(engine: Any, why: str) -> ConfigError:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.config import PART, POSITIVE, Ranged, limited
 from contamination.core.progress import progress
 from contamination.core.seeds import derive
@@ -59,7 +59,7 @@ def train_masked_lm(stage: MaskedLMStage) -> Artifact:
     """Train the model on every packed sequence once, or reuse a finished one."""
     corpus = open_corpus(stage.corpus_folder)
     inputs = {"corpus": corpus.artifact.digest}
-    folder = locate(Path(stage.runs), KIND, f"roberta-{corpus.slug}", stage.masked_lm, inputs)
+    folder = run_folder(Path(stage.runs), KIND, f"roberta-{corpus.slug}", stage.masked_lm, inputs)
     artifact = build(folder, stage.masked_lm, inputs, partial(_make, stage.masked_lm, corpus))
     log.info("masked language model: %s", artifact.path)
     return artifact

@@ -12,7 +12,7 @@ from typing import Any
 
 from contamination.core.errors import require
 from contamination.core.models import is_gguf
-from contamination.core.terminal import fit
+from contamination.core.terminal import fit_columns
 from contamination.training.config import MemoryStage
 from contamination.training.engine import zero_stage
 from contamination.training.resources import MemoryNeed, ModelShape, memory_need, shape_of
@@ -139,7 +139,7 @@ def plan(stage: MemoryStage) -> str:
         f"{recomputed} activation checkpointing, "
         f"{stage.memory.host_gigabytes_per_device:g} GB of host memory for each device"
     )
-    table = fit(*_table(shape, stage), between=3, edges=4)
+    table = fit_columns(*_table(shape, stage), between=3, edges=4)
     rule = ["---", *("---:" for _ in table.header[1:])]
     rows = ["| " + " | ".join(row) + " |" for row in (table.header, rule, *table.rows)]
     ways = [(machine.name, way_out(shape, stage, machine)) for machine in MACHINES]

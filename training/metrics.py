@@ -18,7 +18,7 @@ PRETRAIN, TRAIN = "pretrain", "train"
 """A run's job type in Weights & Biases: the pretraining of a base model, or a study's training."""
 
 
-class Record:
+class TrainingRecord:
     """Writes each step's numbers to `metrics.jsonl`, the progress bar and the mirror."""
 
     def __init__(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from contamination.core import models
-from contamination.core.errors import ConfigError, said
+from contamination.core.errors import ConfigError, describe_error
 from contamination.core.models import is_gguf, load_model, resolve
 from contamination.training.config import ModelConfig
 from contamination.training.engine import zero_stage
@@ -53,7 +53,8 @@ def make_config(config: ModelConfig, vocabulary: int) -> Any:
     except Exception as error:  # the model's code may raise anything for invalid numbers
         raise ConfigError(
             f"model.architecture is {config.architecture!r}: transformers refuses it "
-            f"({said(error)}). Give a model_type that it knows and fields of that model's "
+            f"({describe_error(error)}). Give a model_type that it knows and fields of that "
+            "model's "
             "config.json."
         ) from error
     return hf_config

@@ -11,13 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contamination.core.artifacts import Artifact, Built, begun, commit, is_complete, locate
+from contamination.core.artifacts import (
+    Artifact,
+    Built,
+    commit,
+    is_complete,
+    run_folder,
+    started_folder,
+)
 from contamination.core.config import identity
 from contamination.core.config_diff import say_nearest
-from contamination.core.distributed import World, asked_processes
+from contamination.core.distributed import World, launched_processes
 from contamination.core.errors import require
 from contamination.core.integrity import SCHEMA
-from contamination.core.lock import building
+from contamination.core.lock import exclusive_build
 from contamination.core.models import whole_shape
 from contamination.injection.corpus import (
     FinetuningSet,
@@ -41,7 +48,7 @@ from contamination.training.engine import (
 )
 from contamination.training.loop import Loop, Texts, evaluation_texts
 from contamination.training.loss import check_apart
-from contamination.training.metrics import Record
+from contamination.training.metrics import TrainingRecord
 from contamination.training.models import check_architecture, make_model, model_digest
 from contamination.training.objectives.choose import objective_of
 from contamination.training.resources import flops_per_token
@@ -67,16 +74,16 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
     stage = stage.resolved()
-    world = start_processes() if start is None and asked_processes() > 1 else None
+    world = start_processes() if start is None and launched_processes() > 1 else None
     find_inputs = partial(_inputs, stage)
     inputs = world.on_rank_0(find_inputs) if world else find_inputs()  # one process hashes files
     corpus = open_corpus(stage.corpus_folder)
     objective = [] if stage.training.objective == LIKELIHOOD else [stage.training.objective]
     rate = f"lr{stage.training.learning_rate:g}"
     slug = "-".join([stage.model.name, *objective, rate, corpus.slug])
-    folder = locate(Path(stage.runs), trained_model.KIND, slug, stage, inputs)
+    folder = run_folder(Path(stage.runs), trained_model.KIND, slug, stage, inputs)
     if not is_complete(folder):
-        _check(stage, corpus, asked_processes() if start is None else None)
+        _check(stage, corpus, launched_processes() if start is None else None)
     if start is None:
         artifact = _together(stage, corpus, folder, inputs, world)
     else:
@@ -126,7 +133,7 @@ def _together(
         checks: list[Callable[[], None]] = []
 
         def begin() -> bool:
-            checks.append(held.enter_context(building(folder)))
+            checks.append(held.enter_context(exclusive_build(folder)))
             say_nearest(folder, SCHEMA, named, inputs)
             return is_complete(folder)
 
@@ -135,7 +142,7 @@ def _together(
             commit(folder, inputs, built, named)
 
         if not world.on_rank_0(begin):
-            with begun(folder, stage) if world.is_rank_0 else nullcontext():
+            with started_folder(folder, stage) if world.is_rank_0 else nullcontext():
                 built = _make(stage, corpus, folder, inputs, world)
                 world.on_rank_0(partial(end, built))
     return world.on_rank_0(partial(_tidied, folder))
@@ -164,7 +171,7 @@ def _make(
     record = None
     if world.is_rank_0:
         done = loop.tokens(first)
-        record = Record(stage, folder, first, order.steps, inputs, first_tokens=done)
+        record = TrainingRecord(stage, folder, first, order.steps, inputs, first_tokens=done)
     try:
         loop.train(first, record)
         export(loop.engine, corpus.tokenizer_folder, folder / "hf", world)

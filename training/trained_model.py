@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import require
 from contamination.core.hashing import file_digest, file_digests, files_digest
-from contamination.core.integrity import MANIFEST, refusal
+from contamination.core.integrity import MANIFEST, damage_error
 from contamination.core.models import resolve
 from contamination.core.stored_files import typed
 
@@ -201,7 +201,7 @@ def _of(trained: Checkpoint, part: str) -> Ancestry:
         typed(before, list[str], f"counts.{PAST}")
         typed(whole, bool | None, f"counts.{WHOLE}")
     except ValueError as error:
-        raise refusal(artifact.path, f"in {MANIFEST} {error}") from error
+        raise damage_error(artifact.path, f"in {MANIFEST} {error}") from error
     exports = {f"{EXPORTS}/{path.name}" for path in trained.exports.values()}
     earlier = [export for export in exports if part == HF or export < part]
     artifact_name = {trained.digest} if part == HF else set()

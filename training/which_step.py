@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contamination.core.config import Ranged, at_least, limited
-from contamination.core.errors import DataError, require, said
-from contamination.core.integrity import reading
-from contamination.core.terminal import fit
+from contamination.core.errors import DataError, describe_error, require
+from contamination.core.integrity import naming_folders
+from contamination.core.terminal import fit_columns
 from contamination.injection.corpus import Contaminated, open_corpus
 from contamination.injection.export.run import is_export, open_export
 from contamination.training.data import PADDING
@@ -67,9 +67,9 @@ def which_step(stage: WhichStepStage) -> str:
         ConfigError: the order does not fit the corpus.
         DataError: there is no such example.
     """
-    with reading(*filter(None, (stage.model_folder, stage.corpus_folder))):
+    with naming_folders(*filter(None, (stage.model_folder, stage.corpus_folder))):
         rows, names, cut = _rows(stage)
-    table = fit([*rows.columns], rows.astype(str).to_numpy().tolist())
+    table = fit_columns([*rows.columns], rows.astype(str).to_numpy().tolist())
     unseen = sorted(names - {*rows["example_id"]})
     notes = [f"{name}: no step saw a copy" for name in unseen]
     if cut in {*rows["step"]}:
@@ -126,7 +126,9 @@ def _order(order: str, sequences: int) -> Any:
         else:
             numbers = np.array(Path(order).read_text().split(), dtype=np.int64)
     except (OSError, ValueError, OverflowError, EOFError) as error:
-        raise DataError(f"order is {order!r}: {said(error)}. Give corpus, or a file.") from error
+        raise DataError(
+            f"order is {order!r}: {describe_error(error)}. Give corpus, or a file."
+        ) from error
     fits = numbers.ndim == 1 and numbers.dtype.kind in "iu" and len(numbers) > 0
     remedy = (
         f"its numbers must be of the {sequences:,} sequences, from 0; {PADDING} stands for none."

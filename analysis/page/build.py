@@ -18,13 +18,13 @@ from contamination.analysis.provenance import CellRecord, Facts
 from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.summary import reading_guide
 from contamination.core.report.html import (
-    facts_list,
-    filled,
+    bold_markup,
+    definition_list,
+    fill_template,
     html_table,
-    marked,
+    keep_intervals_together,
     script_json,
     stylesheet,
-    unbroken,
 )
 
 SCRIPTS = ("rows.js", "lines.js", "charts.js", "page.js")
@@ -43,9 +43,10 @@ def page(findings: Findings, written: Facts) -> str:
     parts = {
         "title": html.escape(findings.title),
         "headline": "\n".join(
-            f'<p class="answer">{unbroken(marked(sentence))}</p>' for sentence in findings.headline
+            f'<p class="answer">{keep_intervals_together(bold_markup(sentence))}</p>'
+            for sentence in findings.headline
         ),
-        "controls": marked(findings.controls),
+        "controls": bold_markup(findings.controls),
         "guide": re.sub("`(.+?)`", r"<code>\1</code>", guide),
         "css": stylesheet() + _file("page.css"),
         "summary": _summary_html(findings),
@@ -54,12 +55,12 @@ def page(findings: Findings, written: Facts) -> str:
         "ledger": _ledger_html(findings.records),
         "glossary": _glossary_html(findings.glossary),
         "config": _settings_html(findings),
-        "run": facts_list(written),
+        "run": definition_list(written),
         "plotly": get_plotlyjs(),
         "data": script_json(page_data(findings)),
         "js": "\n".join(map(_file, SCRIPTS)),
     }
-    return filled(_file("page.html"), parts)
+    return fill_template(_file("page.html"), parts)
 
 
 def _file(name: str) -> str:
@@ -71,7 +72,7 @@ def _summary_html(findings: Findings) -> str:
     parts = []
     for condition, rows in findings.conditions.items():
         warning = control_warning(rows)
-        items = "".join(f"<li>{marked(text)}</li>" for text in findings.rest(condition))
+        items = "".join(f"<li>{bold_markup(text)}</li>" for text in findings.rest(condition))
         parts.append(_collapsible(condition, f"<ul>{items}</ul>", len(findings.conditions) == 1))
         parts += (
             [f'<p class="off">{html.escape(condition)}: {html.escape(warning)}</p>']

@@ -35,7 +35,7 @@ from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
-from contamination.detection.baselines.blind import BLIND, Blind, texts_tell
+from contamination.detection.baselines.blind import BLIND, BlindBaseline, texts_warning
 
 RELABELINGS = 999
 LEVEL = 0.05
@@ -57,7 +57,7 @@ ControlAurocs = Mapping[ControlKey, Scores]
 
 
 def control_aurocs(
-    cell: Cell, blind: Blind, seed: int, ids: Mapping[str, ExampleIds] | None = None
+    cell: Cell, blind: BlindBaseline, seed: int, ids: Mapping[str, ExampleIds] | None = None
 ) -> ControlAurocs:
     """The AUROCs of a cell's clean model and of its blind baseline, also with relabelled examples.
 
@@ -192,7 +192,7 @@ def control_warning(results: pd.DataFrame) -> str | None:
             "themselves."
         )
     if BLIND in rows_by_control:
-        warnings.append(texts_tell(f"blind AUROC, {worst_in_words(rows_by_control[BLIND])}"))
+        warnings.append(texts_warning(f"blind AUROC, {worst_in_words(rows_by_control[BLIND])}"))
     return " ".join(["CONTROL OFF:", *warnings]) if warnings else None
 
 

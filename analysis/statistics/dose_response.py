@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contamination.core.statistics.bootstrap import Resample, Scores
-from contamination.core.statistics.estimates import Estimate, not_carried
+from contamination.core.statistics.estimates import Estimate, estimate_without_value
 
 FEWEST = 5
 """Fewest members among the non-members, at doses above and at doses below the mean."""
@@ -143,7 +143,7 @@ def dose_response(samples: Sequence[BenchmarkScores], confidence: float) -> Dose
     fit = None if needs else _solve(*zip(*log_occurrences, strict=True))
     levels = np.full((1 + draws, len(samples)), np.nan)
     if fit is None:
-        slope = not_carried((members, nonmembers), draws, needs or SEPARATED)
+        slope = estimate_without_value((members, nonmembers), draws, needs or SEPARATED)
         return DoseResponse(slope, levels, doses)
     levels[:] = [np.inf if p.mean() > 0.5 else -np.inf for p in placements]
     curves = _with_draws([samples[i] for i in overlapping], fit, confidence)

@@ -26,10 +26,10 @@ from contamination.analysis.methods import label, methods_of
 from contamination.analysis.statistics import pooled, results
 from contamination.analysis.statistics.groups import ANY, ComparedGroup, lacking
 from contamination.analysis.statistics.results import Estimates
-from contamination.core.statistics.estimates import ALL, Estimate, not_carried
+from contamination.core.statistics.estimates import ALL, Estimate, estimate_without_value
 from contamination.core.statistics.metrics import AUROC
-from contamination.detection.flags import said
-from contamination.injection.contamination import COLUMN, in_words
+from contamination.detection.flags import describe_flags
+from contamination.injection.contamination import CONTAMINATION_COLUMN, describe_flagged_counts
 
 COUNTS = ("flagged_members", "flagged_nonmembers")
 COLUMNS = (*pooled.COLUMNS[1:], *COUNTS)
@@ -40,7 +40,7 @@ def unflagged_rows(
     cells: Sequence[Cell], config: AnalysisConfig, seed: int
 ) -> Iterator[dict[str, Any]]:
     """The rows of one condition."""
-    if not any((cell.examples[COLUMN] != "").any() for cell in cells):
+    if not any((cell.examples[CONTAMINATION_COLUMN] != "").any() for cell in cells):
         return
     without_flagged, only_auroc = (
         [_without_flagged(cell) for cell in cells],
@@ -76,7 +76,8 @@ def unflagged_sentence(
         for row in unflagged[unflagged["condition"] == condition].itertuples()
         if row.benchmark != ALL and row.flagged_members + row.flagged_nonmembers
     }
-    head = f"Examples that share text with a corpus beside their copies: {in_words(counts)}."
+    flagged = describe_flagged_counts(counts)
+    head = f"Examples that share text with a corpus beside their copies: {flagged}."
     all_examples = _default_aurocs(with_all, condition)
     if all_examples.empty:
         return [f"{head} No AUROC is known with or without them."]
@@ -119,7 +120,7 @@ def _without_flagged(cell: Cell) -> Cell:
     They stay in the table as members that were never inserted: a benchmark without any other
     example is then known to be lacking.
     """
-    flagged = cell.examples[COLUMN] != ""
+    flagged = cell.examples[CONTAMINATION_COLUMN] != ""
     examples = cell.examples.assign(
         member=cell.examples["member"].astype(bool) | flagged,
         occurrences=cell.examples["occurrences"].clip(upper=1).where(~flagged, 0),
@@ -138,12 +139,14 @@ def _with_lacking_benchmarks(cell: Cell, estimates: Estimates, draws: int) -> Es
 
 
 def _auroc_without_value(group: ComparedGroup, draws: int) -> Estimate:
-    return not_carried(group.sizes, draws, AUROC.needs(*group.sizes))
+    return estimate_without_value(group.sizes, draws, AUROC.needs(*group.sizes))
 
 
 def _flagged_counts(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
     """By benchmark, and over ALL, the different flagged members and non-members of the cells."""
-    examples = pd.concat([cell.examples[cell.examples[COLUMN] != ""] for cell in cells])
+    examples = pd.concat(
+        [cell.examples[cell.examples[CONTAMINATION_COLUMN] != ""] for cell in cells]
+    )
     flagged = examples.drop_duplicates(["benchmark", "example_id", "member"])
     members = flagged["member"].astype(bool)
     counts = {
@@ -168,4 +171,4 @@ def notes(flags: pd.DataFrame, condition: str) -> Sequence[str]:
     rows = flags[(flags["condition"] == condition) & (flags["checkpoint"] == CONTAMINATED)]
     sizes = rows.groupby("cell")["of"].first()
     texts = rows.groupby(["method", "variant", "flag"])["texts"].sum()
-    return said(texts.reset_index().assign(of=sizes.sum()))
+    return describe_flags(texts.reset_index().assign(of=sizes.sum()))

@@ -57,19 +57,25 @@ from contamination.core.statistics.bootstrap import (
     Resample,
     Scores,
     draw_named_counts,
-    joined,
+    join_sides,
     ranked_side,
 )
 from contamination.core.statistics.estimates import (
     ALL,
     Estimate,
     estimate_ranked,
+    estimate_without_value,
     intervals,
     mean_over,
-    not_carried,
 )
 from contamination.core.statistics.metrics import Metric, chosen_metrics
-from contamination.detection.baselines.blind import BLIND, NULLS, Blind, blind_baseline, obstacle
+from contamination.detection.baselines.blind import (
+    BLIND,
+    NULLS,
+    BlindBaseline,
+    blind_baseline,
+    blind_obstacle,
+)
 
 log = logging.getLogger(__name__)
 
@@ -111,9 +117,9 @@ class BlindBaselines:
 
     def __init__(self, folds: int, seed: int, ids: Mapping[str, ExampleIds] | None = None) -> None:
         self._folds, self._seed, self._ids = folds, seed, ids
-        self._by_members: dict[str, Blind] = {}
+        self._by_members: dict[str, BlindBaseline] = {}
 
-    def __call__(self, cell: Cell) -> Blind:
+    def __call__(self, cell: Cell) -> BlindBaseline:
         """Returns one row per example of the cell."""
         key = cell.membership_digest
         if key not in self._by_members:
@@ -140,7 +146,7 @@ def blind_of(
     folds: int,
     seed: int,
     shuffles: Mapping[str, Permutations] | None = None,
-) -> Blind:
+) -> BlindBaseline:
     """Returns the blind baseline's rows in the order of `examples`.
 
     They are NaN where a benchmark has too few examples to learn from.
@@ -159,7 +165,7 @@ def blind_of(
             benchmark_examples["text"].tolist(),
             benchmark_examples["member"].to_numpy(bool),
         )
-        problem = obstacle(texts, member)
+        problem = blind_obstacle(texts, member)
         if problem:
             log.warning("%s: %s; it is left out.", benchmark, problem)
             continue
@@ -168,7 +174,7 @@ def blind_of(
         placed[rows] = blind_baseline(
             texts, member, benchmark_seed, folds, shuffles=shuffled
         ).placed
-    return Blind(placed)
+    return BlindBaseline(placed)
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
@@ -182,7 +188,9 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataF
     return pd.DataFrame(rows, columns=list(columns))
 
 
-def estimates(cell: Cell, blind: Blind | None, config: AnalysisConfig, seed: int) -> Estimates:
+def estimates(
+    cell: Cell, blind: BlindBaseline | None, config: AnalysisConfig, seed: int
+) -> Estimates:
     """All estimates of one cell with their draws, benchmark by benchmark and on average.
 
     Without `blind` there is no blind baseline among them.
@@ -235,11 +243,11 @@ def _by_occurrences(
     nonmembers = ranked_side(scores[first.nonmembers], resample.nonmembers)
     for group, resample in drawn:
         members = ranked_side(scores[group.members], resample.members)
-        yield group.occurrences, estimate_ranked(joined(members, nonmembers), metrics)
+        yield group.occurrences, estimate_ranked(join_sides(members, nonmembers), metrics)
 
 
 def _blind_by_occurrences(
-    blind: Blind,
+    blind: BlindBaseline,
     drawn: Sequence[tuple[ComparedGroup, Resample]],
     metrics: Sequence[Metric],
     draws: int,
@@ -287,7 +295,7 @@ def _with_mean(
             metric = metrics[measure.metric]
             lacking_groups = [group for group in short if group.occurrences == measure.occurrences]
             missing = {
-                g.benchmark: not_carried(g.sizes, draws, metric.needs(*g.sizes))
+                g.benchmark: estimate_without_value(g.sizes, draws, metric.needs(*g.sizes))
                 for g in lacking_groups
             }
             by_benchmark[ALL] = mean_over({**by_benchmark, **missing})

@@ -15,7 +15,13 @@ from contamination.analysis.statistics.controls import LEVEL, control_rows, test
 from contamination.analysis.statistics.groups import ANY, occurrences_order
 from contamination.analysis.sweeps import Sweep, short
 from contamination.analysis.tables.paper_tables import method_tables
-from contamination.core.report.tables import ESTIMATE, NOTHING, Table, estimate_text, with_interval
+from contamination.core.report.tables import (
+    ESTIMATE_COLUMNS,
+    NO_VALUE,
+    Table,
+    format_estimate,
+    format_interval,
+)
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC, title
 from contamination.detection.baselines.blind import BLIND
@@ -46,7 +52,7 @@ def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
         ]
         return [
             *texts_by_number,
-            NOTHING if method == BLIND else texts[CLEAN, method, variant, ALL, ANY],
+            NO_VALUE if method == BLIND else texts[CLEAN, method, variant, ALL, ANY],
         ]
 
     return Table(
@@ -92,7 +98,7 @@ def controls(results: pd.DataFrame) -> Table:
         values = [texts[CLEAN, method, variant, benchmark, ANY] for benchmark in benchmarks]
         p_value = p_values.get((method, variant))
         if p_value is None:
-            return [*values, NOTHING, NOTHING]
+            return [*values, NO_VALUE, NO_VALUE]
         return [*values, f"{p_value:.3f}", "**OFF**" if p_value <= LEVEL else "within chance"]
 
     return Table(
@@ -107,8 +113,8 @@ def controls(results: pd.DataFrame) -> Table:
 def _texts(results: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
     """(checkpoint, method, variant, benchmark, occurrences) → the estimate in words."""
     columns = ["checkpoint", "method", "variant", "benchmark", "occurrences"]
-    estimates = results[[*columns, *ESTIMATE]].itertuples(index=False, name=None)
-    return defaultdict(lambda: NOTHING, {row[:5]: estimate_text(*row[5:]) for row in estimates})
+    estimates = results[[*columns, *ESTIMATE_COLUMNS]].itertuples(index=False, name=None)
+    return defaultdict(lambda: NO_VALUE, {row[:5]: format_estimate(*row[5:]) for row in estimates})
 
 
 def _lines(rows: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:
@@ -136,10 +142,10 @@ def sweep_table(sweep: Sweep) -> Table:
     for pair in methods:
         values = sweep.line(*pair).set_index(sweep.factor.column).to_dict("index")
         texts = [
-            _value_text(values[at]) if at in values else none.get(at, NOTHING) for at in levels
+            _value_text(values[at]) if at in values else none.get(at, NO_VALUE) for at in levels
         ]
         beside = [
-            _slope_text(slopes[pair]) if pair in slopes else NOTHING,
+            _slope_text(slopes[pair]) if pair in slopes else NO_VALUE,
             _clean_text(sweep, pair),
         ]
         lines.append([label(*pair, methods), *texts, *beside])
@@ -154,19 +160,19 @@ def sweep_table(sweep: Sweep) -> Table:
 
 
 def _value_text(row: Mapping[Any, Any]) -> str:
-    return with_interval(row["value"], row["ci_low"], row["ci_high"])
+    return format_interval(row["value"], row["ci_low"], row["ci_high"])
 
 
 def _slope_text(row: Mapping[Any, Any]) -> str:
     if math.isnan(row["slope"]):
         return str(row["note"])
-    return with_interval(row["slope"], row["slope_low"], row["slope_high"])
+    return format_interval(row["slope"], row["slope_low"], row["slope_high"])
 
 
 def _clean_text(sweep: Sweep, pair: tuple[str, str]) -> str:
     """The clean model's AUROC; the range of its values where conditions differ in it."""
     if pair[0] == BLIND:
-        return NOTHING
+        return NO_VALUE
     rows = control_rows(sweep.rows)
     of_method = rows[(rows["method"] == pair[0]) & (rows["variant"] == pair[1])]
     if of_method["value"].nunique() == 1:
@@ -174,4 +180,4 @@ def _clean_text(sweep: Sweep, pair: tuple[str, str]) -> str:
     ends = dict.fromkeys(
         f"{end:.2f}" for end in (of_method["value"].min(), of_method["value"].max())
     )
-    return " to ".join(ends) if len(of_method) else NOTHING
+    return " to ".join(ends) if len(of_method) else NO_VALUE

@@ -16,7 +16,7 @@ import pandas as pd
 from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.methods import label, methods_of
 from contamination.analysis.statistics.groups import ANY
-from contamination.core.report.tables import ESTIMATE, NOTHING, Table, estimate_text
+from contamination.core.report.tables import ESTIMATE_COLUMNS, NO_VALUE, Table, format_estimate
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC, title, tpr_at_fpr
 
@@ -135,9 +135,9 @@ def _shared_benchmarks(rows: pd.DataFrame, paper: PaperTable) -> list[str]:
 
 
 def _estimate_texts(rows: pd.DataFrame, benchmarks: list[str]) -> list[str]:
-    estimates = rows[["benchmark", *ESTIMATE]].itertuples(index=False)
-    texts = {benchmark: estimate_text(*estimate) for benchmark, *estimate in estimates}
-    return [texts.get(name, NOTHING) for name in benchmarks]
+    estimates = rows[["benchmark", *ESTIMATE_COLUMNS]].itertuples(index=False)
+    texts = {benchmark: format_estimate(*estimate) for benchmark, *estimate in estimates}
+    return [texts.get(name, NO_VALUE) for name in benchmarks]
 
 
 def _printed_texts(row: pd.Series[Any], benchmarks: list[str]) -> list[str]:

@@ -13,7 +13,13 @@ from contamination.analysis.statistics.flagged import COUNTS
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.statistics.tidy_tables import Statistics
 from contamination.analysis.statistics.trends import OCCURRENCES, ONE_DOSE
-from contamination.core.report.tables import ESTIMATE, NOTHING, Table, estimate_text, with_interval
+from contamination.core.report.tables import (
+    ESTIMATE_COLUMNS,
+    NO_VALUE,
+    Table,
+    format_estimate,
+    format_interval,
+)
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
 
@@ -40,8 +46,8 @@ def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: st
         return None
     kinds = {"all examples": pooled, "without the flagged": unflagged}
     texts = {
-        (kind, row["checkpoint"], row["method"], row["variant"]): estimate_text(
-            *(row[name] for name in ESTIMATE)
+        (kind, row["checkpoint"], row["method"], row["variant"]): format_estimate(
+            *(row[name] for name in ESTIMATE_COLUMNS)
         )
         for kind, table in kinds.items()
         for row in table[_is_over_all(table, condition)].to_dict("records")
@@ -49,7 +55,7 @@ def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: st
     columns = [(kind, checkpoint) for checkpoint in (CONTAMINATED, CLEAN) for kind in kinds]
     methods = methods_of(rows)
     lines = [
-        [label(*pair, methods), *(texts.get((*column, *pair), NOTHING) for column in columns)]
+        [label(*pair, methods), *(texts.get((*column, *pair), NO_VALUE) for column in columns)]
         for pair in methods
     ]
     header = ["method", *(f"{kind}, {checkpoint} model" for kind, checkpoint in columns)]
@@ -126,7 +132,7 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     }
     methods = list(dict.fromkeys((method, variant) for method, variant, _ in texts))
     lines = [
-        [label(*pair, methods), *(texts.get((*pair, number), NOTHING) for number in numbers)]
+        [label(*pair, methods), *(texts.get((*pair, number), NO_VALUE) for number in numbers)]
         for pair in methods
     ]
     title = (
@@ -161,22 +167,22 @@ def _difference_line(row: dict[Any, Any], best: str) -> list[str]:
         other, value, low, high = row["method_a"], -value, -high, -low
     return [
         other,
-        with_interval(value, low, high),
+        format_interval(value, low, high),
         _p_text(row["p_value"]),
         _p_text(row["p_max_t"]),
     ]
 
 
 def _trend_line(row: dict[Any, Any], methods: Methods) -> list[str]:
-    reached = NOTHING if math.isnan(row["reaches"]) else f"{row['reaches']:.3g}"
-    slope = with_interval(row["slope"], row["slope_low"], row["slope_high"])
-    slope = NOTHING if math.isnan(row["slope"]) else slope
-    tau = NOTHING if math.isnan(row["tau"]) else f"{row['tau']:.2f}"
+    reached = NO_VALUE if math.isnan(row["reaches"]) else f"{row['reaches']:.3g}"
+    slope = format_interval(row["slope"], row["slope_low"], row["slope_high"])
+    slope = NO_VALUE if math.isnan(row["slope"]) else slope
+    tau = NO_VALUE if math.isnan(row["tau"]) else f"{row['tau']:.2f}"
     name = label(row["method"], row["variant"], methods)
     return [name, tau, slope, _p_text(row["p_value"]), reached, row["note"]]
 
 
 def _p_text(value: float) -> str:
     if math.isnan(value):
-        return NOTHING
+        return NO_VALUE
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -24,7 +24,7 @@ from contamination.analysis.statistics.trends import OCCURRENCES
 from contamination.analysis.tables.estimates import cell_tables
 from contamination.analysis.tables.paper_tables import learning_rate_table
 from contamination.analysis.wandb.keys import rows_of
-from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.errors import DataError, require
 from contamination.core.files import write_text
 from contamination.core.report.tables import write_tables
@@ -128,7 +128,7 @@ def write_wandb_report(stage: WandbReport) -> Artifact:
     results = read_results(stage)
     digest = hashlib.sha256(results.to_csv(index=False).encode()).hexdigest()
     name = f"wandb-{stage.experiment or stage.project or 'local'}"
-    folder = locate(Path(stage.runs), KIND, name, stage, {"results": digest})
+    folder = run_folder(Path(stage.runs), KIND, name, stage, {"results": digest})
     return build(
         folder, stage, {"results": digest}, lambda folder: _write_report(folder, name, results)
     )

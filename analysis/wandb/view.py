@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from contamination.analysis.factors import BY_COLUMN, FACTORS, Factor
-from contamination.core.errors import ConfigError, require, said
+from contamination.core.errors import ConfigError, describe_error, require
 from contamination.core.statistics.estimates import ALL
 
 NAME = "Contamination"
@@ -46,7 +46,8 @@ def save_view(config: WandbViewConfig) -> str:
         return str(build_view(config, entity).save().url)
     except (ValueError, wandb.errors.Error) as error:
         raise ConfigError(
-            f"project is {config.project!r} (entity {entity}): {said(error)}. Send runs first: "
+            f"project is {config.project!r} (entity {entity}): {describe_error(error)}. "
+            "Send runs first: "
             "wandb sync runs/wandb/offline-run-*"
         ) from error
 

@@ -38,7 +38,7 @@ from contamination.core.statistics.estimates import interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.data.texts import Texts
 from contamination.detection.baselines.blind import FOLDS, blind_baseline
-from contamination.detection.evaluation import CONFIDENCE, DRAWS, Key, by_method
+from contamination.detection.evaluation import CONFIDENCE, DRAWS, MethodKey, group_by_method
 from contamination.detection.models import open_model
 from contamination.detection.scores import open_scores
 
@@ -163,9 +163,9 @@ class Books(Audit):
         return report(result, audited_books)
 
 
-def _candidate_scores(scores: Artifact) -> tuple[list[Key], pd.DataFrame]:
+def _candidate_scores(scores: Artifact) -> tuple[list[MethodKey], pd.DataFrame]:
     """The candidates, and their scores: a row per ranked snippet, a column per candidate."""
-    tables = dict(by_method(open_scores(scores.path).tables()))
+    tables = dict(group_by_method(open_scores(scores.path).tables()))
     columns = [rows.set_index("example_id")["score"] for rows in tables.values()]
     return [*tables], pd.concat(columns, axis=1, keys=range(len(tables)))
 

@@ -153,7 +153,8 @@ def rank_p_values(
     """
     rates_and_snippets = zip(suspects[:, fold], snippets, strict=True)
     counts = [
-        _median_count(_reaching(rates, number, negatives)) for rates, number in rates_and_snippets
+        _median_count(_probability_of_reaching(rates, number, negatives))
+        for rates, number in rates_and_snippets
     ]
     p_values: Scores = (1 + np.array(counts)) / (1 + len(fold))
     return p_values
@@ -167,7 +168,7 @@ def _median_count(probabilities: Scores) -> int:
     return int(np.searchsorted(np.cumsum(distribution), 0.5 - 1e-9))
 
 
-def _reaching(rates: Scores, snippets: float, negatives: Rates) -> Scores:
+def _probability_of_reaching(rates: Scores, snippets: float, negatives: Rates) -> Scores:
     """The probability that each negative reaches the rate with so many of its snippets, shape (n,).
 
     A negative with fewer snippets uses all of them. A required number of snippets between two

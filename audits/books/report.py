@@ -25,8 +25,8 @@ from contamination.core.report.charts import (
     svg_element,
 )
 from contamination.core.report.document import ReportContent
-from contamination.core.report.tables import NOTHING, Table, with_interval
-from contamination.detection.baselines.blind import warning
+from contamination.core.report.tables import NO_VALUE, Table, format_interval
+from contamination.detection.baselines.blind import describe_blind_baseline
 
 ALPHA = 0.05
 ROUNDING = 1 + 1e-9
@@ -176,7 +176,7 @@ def _decision_rule(result: BooksResult) -> str:
 
 
 def _warnings(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
-    if blind_warning := warning(*books.blind):
+    if blind_warning := describe_blind_baseline(*books.blind):
         yield blind_warning
     if not result.separated:
         yield (
@@ -243,7 +243,7 @@ def _suspect_table(result: BooksResult) -> Table:
 
 def _suspect_line(rank: int, suspect: Suspect) -> list[str]:
     share = suspect.corrected
-    corrected, ends = "can't be told", NOTHING
+    corrected, ends = "can't be told", NO_VALUE
     if share is not None:
         corrected = _percent(share.value)
         ends = f"{_percent(share.low)} to {_percent(share.high)}"
@@ -267,7 +267,7 @@ def _candidate_table(result: BooksResult, blind: tuple[float, float, float]) -> 
         ["method", "AUROC", "accuracy", "TPR", "FPR", "threshold"],
         [
             *(_candidate_line(row, row is result.chosen) for row in result.accuracies),
-            ["blind (no model)", with_interval(*blind), *[NOTHING] * 4],
+            ["blind (no model)", format_interval(*blind), *[NO_VALUE] * 4],
         ],
         pd.DataFrame(rows),
         note="AUROC is over snippets, with an interval that resamples books and is corrected for "
@@ -281,7 +281,7 @@ def _candidate_table(result: BooksResult, blind: tuple[float, float, float]) -> 
 def _candidate_line(row: CandidateAccuracy, chosen: bool) -> list[str]:
     return [
         _candidate_name(row.candidate) + (" (chosen)" if chosen else ""),
-        with_interval(row.auroc, row.low, row.high),
+        format_interval(row.auroc, row.low, row.high),
         *(f"{value:.2f}" for value in (row.accuracy, row.tpr, row.fpr)),
         f"{row.threshold:.4g}",
     ]

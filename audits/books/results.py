@@ -26,7 +26,7 @@ from contamination.audits.books.selection import (
 )
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores
-from contamination.detection.evaluation import Key
+from contamination.detection.evaluation import MethodKey
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class BooksResult:
         lowest_p: each suspect's p if all its snippets were above the threshold.
     """
 
-    candidates: Sequence[Key]
+    candidates: Sequence[MethodKey]
     rule: SnippetRule
     accuracies: Sequence[CandidateAccuracy]
     positives: Rates
@@ -107,7 +107,7 @@ class BooksResult:
 
 
 def audit_books(
-    candidates: Sequence[Key],
+    candidates: Sequence[MethodKey],
     positives: Sequence[BookScores],
     negatives: Sequence[BookScores],
     suspects: Sequence[BookScores],

@@ -19,8 +19,8 @@ from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores, resample
 from contamination.core.statistics.estimates import Estimate, joint_intervals
 from contamination.core.statistics.metrics import AUROC, auroc_value
-from contamination.detection.evaluation import CONFIDENCE, DRAWS, Key
-from contamination.detection.thresholds import choose
+from contamination.detection.evaluation import CONFIDENCE, DRAWS, MethodKey
+from contamination.detection.thresholds import choose_threshold
 
 FOLDS = 5
 Folds = NDArray[np.intp]
@@ -84,7 +84,7 @@ class CandidateAccuracy:
         fpr: the same of the false positive rate.
     """
 
-    candidate: Key
+    candidate: MethodKey
     threshold: float
     auroc: float
     low: float
@@ -106,7 +106,7 @@ class ValidationScores:
 
     def __init__(
         self,
-        candidates: Sequence[Key],
+        candidates: Sequence[MethodKey],
         positives: Sequence[Scores],
         negatives: Sequence[Scores],
         seed: int,
@@ -127,7 +127,9 @@ class ValidationScores:
         if (candidate, left_out) not in self._thresholds:
             positives = self.positives.scores(candidate, left_out)
             negatives = self.negatives.scores(candidate, left_out)
-            self._thresholds[candidate, left_out] = choose(positives, negatives, "accuracy")
+            self._thresholds[candidate, left_out] = choose_threshold(
+                positives, negatives, "accuracy"
+            )
         return self._thresholds[candidate, left_out]
 
     def choose_rule(self, without: Iterable[int] = ()) -> SnippetRule:

@@ -21,7 +21,7 @@ from contamination.audits.unlearning.text_similarity import rouge_l
 from contamination.core.artifacts import is_complete
 from contamination.core.statistics.bootstrap import Scores
 from contamination.data.examples import make_text
-from contamination.data.text import halves
+from contamination.data.text import split_at_share
 from contamination.data.texts import Text, Texts
 from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig
@@ -73,7 +73,7 @@ class CompletionPlan:
 
     def true_continuation(self, text: str) -> str:
         """The text after the prompt; empty if the prompt is all of it."""
-        return halves(text, self.share, self.words)[1].strip()
+        return split_at_share(text, self.share, self.words)[1].strip()
 
 
 def true_continuations(

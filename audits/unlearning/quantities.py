@@ -24,7 +24,7 @@ from contamination.core.artifacts import is_complete
 from contamination.core.errors import DataError, near_names
 from contamination.core.statistics.bootstrap import Scores
 from contamination.data.config import ExamplesConfig
-from contamination.data.examples import lines_digest, texts_of
+from contamination.data.examples import lines_digest, texts_of_rows
 from contamination.data.readers.rows import Row, Tally
 from contamination.data.rows import raw_rows
 from contamination.data.text import is_blank
@@ -33,8 +33,8 @@ from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks import accuracy, extraction
 from contamination.detection.tasks.accuracy import prompt_tokens
-from contamination.detection.tasks.extraction import QUESTION, Target, written
-from contamination.detection.tasks.questions import Asked, ask
+from contamination.detection.tasks.extraction import QUESTION, Target, greedy_continuations
+from contamination.detection.tasks.questions import QuestionSet, ask_questions
 from contamination.injection.corpus import open_corpus
 
 log = logging.getLogger(__name__)
@@ -118,17 +118,17 @@ def screened_score(scores: Sequence[Quantity], method: str) -> Quantity:
     return score_by_method[method]
 
 
-def corpus_questions(path: str) -> Asked | None:
+def corpus_questions(path: str) -> QuestionSet | None:
     """The questions of a corpus folder; None if it is not one, or has no questions."""
     folder = Path(path).expanduser()
     if not is_complete(folder):
         return None
-    asked = ask(open_corpus(folder), {})
+    asked = ask_questions(open_corpus(folder), {})
     return asked if asked.questions else None
 
 
 def answer_quantities(
-    stage: AuditStage, models: AuditedModels, path: str, asked: Asked, seed: int
+    stage: AuditStage, models: AuditedModels, path: str, asked: QuestionSet, seed: int
 ) -> list[Quantity]:
     """Accuracy, and how much of each right answer the models write after its question."""
     accuracies = {model.name: _accuracy(stage, model, path) for model in models}
@@ -149,7 +149,7 @@ def _accuracy(stage: AuditStage, model: AuditedModel, path: str) -> pd.DataFrame
 
 
 def _answer_recalls(
-    stage: AuditStage, model: AuditedModel, path: str, asked: Asked
+    stage: AuditStage, model: AuditedModel, path: str, asked: QuestionSet
 ) -> pd.DataFrame:
     """ROUGE-L's recall of the right answers (Shi et al. 2024, section 7.2) in greedy decoding."""
     extraction_stage = extraction.ExtractionStage(
@@ -223,7 +223,7 @@ def read_questions(path: str) -> QuestionFile:
             for row, pair in zip(rows, pairs, strict=True)
         )
         source = f"{FIELD} is {path!r}"
-        texts = texts_of(joined, Tally("stop", FIELD), source)
+        texts = texts_of_rows(joined, Tally("stop", FIELD), source)
     return QuestionFile([q for q, _ in pairs], [a for _, a in pairs], texts)
 
 
@@ -238,7 +238,7 @@ def answer_recall(
 
 def _recalls(stage: AuditStage, model: AuditedModel, questions: QuestionFile) -> list[float]:
     loaded = LoadedModel(model.source, stage.detection)
-    written_ids = written(loaded, _targets(loaded, questions))
+    written_ids = greedy_continuations(loaded, _targets(loaded, questions))
     written_answers = [
         loaded.tokenizer.decode(ids, skip_special_tokens=True) for ids in written_ids
     ]

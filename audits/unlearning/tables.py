@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from contamination.audits.unlearning.forget_ratio import SAME
-from contamination.core.report.tables import NOTHING, Table
+from contamination.core.report.tables import NO_VALUE, Table
 
 Row = Mapping[Any, Any]
 CANT_BE_TOLD = "can't be told"
@@ -16,7 +16,7 @@ CANT_BE_TOLD = "can't be told"
 
 def decimals(value: float) -> str:
     """The value with three decimals; a dash if it is missing."""
-    return NOTHING if pd.isna(value) else f"{value:.3f}"
+    return NO_VALUE if pd.isna(value) else f"{value:.3f}"
 
 
 def estimate_in(row: Row, name: str) -> str:

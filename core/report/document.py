@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from contamination.core.report.charts import InlineChart
 from contamination.core.report.html import render, stylesheet
-from contamination.core.report.tables import Table, escaped
+from contamination.core.report.tables import Table, markdown_text
 
 LIMITS_TITLE, FACTS_TITLE = "What this can't prove", "What it is based on"
 TEMPLATE = """\
@@ -82,21 +82,22 @@ def markdown_document(content: ReportContent) -> str:
 
 
 def _paragraphs(content: ReportContent) -> Iterator[str]:
-    yield f"# {escaped(content.title)}"
-    yield from map(escaped, content.conclusions)
-    yield from (f"**{escaped(warning)}**" for warning in content.warnings)
+    yield f"# {markdown_text(content.title)}"
+    yield from map(markdown_text, content.conclusions)
+    yield from (f"**{markdown_text(warning)}**" for warning in content.warnings)
     for table in content.tables:
-        yield f"## {escaped(table.title)}"
+        yield f"## {markdown_text(table.title)}"
         yield table.markdown()
         if table.note:
-            yield escaped(table.note)
+            yield markdown_text(table.note)
     if content.limits:
         yield f"## {LIMITS_TITLE}"
-        yield "\n".join(f"- {escaped(limit)}" for limit in content.limits)
+        yield "\n".join(f"- {markdown_text(limit)}" for limit in content.limits)
     if content.facts:
         yield f"## {FACTS_TITLE}"
         yield "\n".join(
-            f"- {escaped(name)}: {escaped(fact)}" for name, fact in content.facts.items()
+            f"- {markdown_text(name)}: {markdown_text(fact)}"
+            for name, fact in content.facts.items()
         )
 
 

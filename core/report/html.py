@@ -82,12 +82,12 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.globals["LONG"] = LONG
-    environment.filters["bold"] = lambda text: Markup(marked(text))
-    environment.filters["keep_intervals"] = unbroken
+    environment.filters["bold"] = lambda text: Markup(bold_markup(text))
+    environment.filters["keep_intervals"] = keep_intervals_together
     return environment
 
 
-def filled(template: str, parts: Mapping[str, str]) -> str:
+def fill_template(template: str, parts: Mapping[str, str]) -> str:
     """The template with each `{{name}}` replaced by the part of that name, which is HTML."""
     return render(template, {name: Markup(part) for name, part in parts.items()})
 
@@ -103,13 +103,13 @@ def stylesheet(name: str = "page.css") -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def marked(text: str) -> str:
+def bold_markup(text: str) -> str:
     """The escaped text, in which Markdown's **bold** is bold; no other Markdown is read."""
     parts = html.escape(text).split("**")
     return "".join(f"<strong>{part}</strong>" if i % 2 else part for i, part in enumerate(parts))
 
 
-def unbroken(text: str) -> str:
+def keep_intervals_together(text: str) -> str:
     """The text with non-breaking spaces that keep an estimate and its interval on one line."""
     return re.sub(r" \[([-+.%\d]+), ", "\u00a0[\\1,\u00a0", text)
 
@@ -119,7 +119,7 @@ def html_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return str(_elements().table(header, lines))
 
 
-def facts_list(facts: Mapping[str, str]) -> str:
+def definition_list(facts: Mapping[str, str]) -> str:
     """A list of facts: each name as a term, with the fact as its definition."""
     return str(_elements().facts(facts))
 

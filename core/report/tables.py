@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from contamination.core.table_files import write_csv
-from contamination.core.terminal import columns, fit
+from contamination.core.terminal import columns, fit_columns
 
 LATEX_CHARACTERS = {
     "\\": r"\textbackslash{}",
@@ -32,13 +32,13 @@ LATEX_CHARACTERS = {
 """LaTeX of the characters that it reads as commands or that its default fonts lack."""
 
 
-def escape(text: str) -> str:
+def latex_text(text: str) -> str:
     """The text escaped for LaTeX; Markdown's **bold** stays bold."""
     latex_text = "".join(LATEX_CHARACTERS.get(character, character) for character in text)
     return re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", latex_text)
 
 
-def latex(
+def latex_table(
     name: str,
     title: str,
     header: Sequence[str],
@@ -61,7 +61,7 @@ def latex(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{escape(caption)}}}",
+            rf"\caption{{{latex_text(caption)}}}",
             rf"\label{{tab:{label}}}",
             rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
             r"\toprule",
@@ -77,12 +77,12 @@ def latex(
 
 def _latex_row(texts: Sequence[str]) -> str:
     # A row that begins with a bracket would be read as an argument of the `\\` before it.
-    return " & ".join(re.sub(r"^\[", "{[}", escape(text)) for text in texts) + r" \\"
+    return " & ".join(re.sub(r"^\[", "{[}", latex_text(text)) for text in texts) + r" \\"
 
 
 def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table with padded columns, so that it reads well as plain text too."""
-    head, *rows = [[escaped(text) for text in row] for row in (header, *lines)]
+    head, *rows = [[markdown_text(text) for text in row] for row in (header, *lines)]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     rule = ["-" * width for width in widths]
     padded_rows = [
@@ -92,14 +92,14 @@ def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str
     return "\n".join(f"| {' | '.join(row)} |" for row in padded_rows)
 
 
-def escaped(text: str) -> str:
+def markdown_text(text: str) -> str:
     """The text on one line, escaped for a cell of a Markdown table; **bold** is left as it is."""
     return re.sub("<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
 
 
-NOTHING = "–"
+NO_VALUE = "–"
 """The text of a cell without a value."""
-ESTIMATE = ("value", "ci_low", "ci_high", "needs")
+ESTIMATE_COLUMNS = ("value", "ci_low", "ci_high", "needs")
 """The columns of results whose values `estimate_text` takes, in order."""
 
 
@@ -132,7 +132,7 @@ class Table:
         """
         if columns() is None:
             return self.markdown()
-        return "\n".join(fit(self.header, self.lines, least=self.least).lines())
+        return "\n".join(fit_columns(self.header, self.lines, least=self.least).lines())
 
     def markdown(self) -> str:
         """The table in Markdown, without its title and note."""
@@ -140,7 +140,7 @@ class Table:
 
     def latex(self, condition: str = "") -> str:
         """The table for a paper; the condition is added to its caption and its label."""
-        return latex(self.name, self.title, self.header, self.lines, condition)
+        return latex_table(self.name, self.title, self.header, self.lines, condition)
 
 
 def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Path]:
@@ -173,7 +173,7 @@ def _section(condition: str, table: Table) -> str:
     return f"{heading}{table.title}\n\n{table.markdown()}\n"
 
 
-def estimate_text(value: float, low: float, high: float, needs: str) -> str:
+def format_estimate(value: float, low: float, high: float, needs: str) -> str:
     """An estimate with its interval, such as "0.91 [0.88, 0.93]", or what it needs to be made.
 
     Args:
@@ -182,9 +182,9 @@ def estimate_text(value: float, low: float, high: float, needs: str) -> str:
         high: the upper end.
         needs: what the examples lack for an estimate, such as "20 non-members"; "" if nothing.
     """
-    return f"needs {needs}" if needs else with_interval(value, low, high)
+    return f"needs {needs}" if needs else format_interval(value, low, high)
 
 
-def with_interval(value: float, low: float, high: float) -> str:
+def format_interval(value: float, low: float, high: float) -> str:
     """A value with its interval, such as "0.91 [0.88, 0.93]"."""
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"

@@ -139,10 +139,12 @@ def ranked_side(scores: Scores, drawn: Counts) -> RankedSide:
 
 def rank(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
     """Sorts one method's scores and accumulates the draws' counts in that order."""
-    return joined(ranked_side(members, drawn.members), ranked_side(nonmembers, drawn.nonmembers))
+    return join_sides(
+        ranked_side(members, drawn.members), ranked_side(nonmembers, drawn.nonmembers)
+    )
 
 
-def joined(members: RankedSide, nonmembers: RankedSide) -> Ranked:
+def join_sides(members: RankedSide, nonmembers: RankedSide) -> Ranked:
     """Returns both sides together; members of different doses share the non-members' side."""
     return Ranked(members.scores, nonmembers.scores, members.sums, nonmembers.sums)
 

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from contamination.core.seeds import derive
 from contamination.core.statistics import bootstrap
 from contamination.core.statistics.bootstrap import Counts, Resample, Scores
-from contamination.core.statistics.estimates import Estimate, estimate, not_carried
+from contamination.core.statistics.estimates import Estimate, estimate, estimate_without_value
 from contamination.core.statistics.metrics import Metric
 
 Clusters = NDArray[np.intp]
 """Each example's cluster, numbered from 0 without gaps."""
-LEAST = 2
+FEWEST_CLUSTERS = 2
 """The fewest clusters per side that show how much clusters differ."""
 TINY = 1e-12
 """A smaller variance of draws is rounding."""
@@ -47,7 +47,7 @@ def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:
 
 
 @dataclass(frozen=True)
-class Clustered:
+class ClusterBootstrap:
     """Draws of the clusters of both sides, and of single examples to compare them with."""
 
     members: int
@@ -58,7 +58,7 @@ class Clustered:
     single: Resample
 
     @classmethod
-    def of(cls, members: Clusters, nonmembers: Clusters, draws: int, seed: int) -> Clustered:
+    def of(cls, members: Clusters, nonmembers: Clusters, draws: int, seed: int) -> ClusterBootstrap:
         """Draw `draws` times from examples of these clusters."""
         whole = Resample(
             draw_cluster_counts(members, draws, derive(seed, "clusters of members")),
@@ -79,7 +79,7 @@ class Clustered:
     def widened(self, clustered: Estimate) -> Estimate:
         """Returns the estimate with draws widened for the small number of clusters."""
         if needs := self._needs():
-            return not_carried(
+            return estimate_without_value(
                 (clustered.n_members, clustered.n_nonmembers), len(clustered.draws), needs
             )
         if clustered.needs:
@@ -105,7 +105,11 @@ class Clustered:
 
     def _needs(self) -> str:
         sides = {"members": self.members, "non-members": self.nonmembers}
-        few = [f"≥ {LEAST} clusters of {side}" for side, number in sides.items() if number < LEAST]
+        few = [
+            f"≥ {FEWEST_CLUSTERS} clusters of {side}"
+            for side, number in sides.items()
+            if number < FEWEST_CLUSTERS
+        ]
         return " and ".join(few)
 
 

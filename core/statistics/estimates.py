@@ -60,14 +60,14 @@ def estimate_ranked(ranked: Ranked, wanted: Sequence[Metric]) -> dict[str, Estim
 def _estimate(ranked: Ranked, metric: Metric) -> Estimate:
     sizes = len(ranked.members), len(ranked.nonmembers)
     if needs := metric.needs(*sizes):
-        return not_carried(sizes, len(ranked.hits), needs)
+        return estimate_without_value(sizes, len(ranked.hits), needs)
     value = metric.value(ranked.members, ranked.nonmembers)
     trials = metric.trials(*sizes) if metric.trials else None
     steps = (metric.steps(ranked) or (value, value)) if metric.steps else None
     return Estimate(*sizes, value, metric.draws(ranked), trials, steps)
 
 
-def not_carried(sizes: tuple[int, int], draws: int, needs: str) -> Estimate:
+def estimate_without_value(sizes: tuple[int, int], draws: int, needs: str) -> Estimate:
     """Returns an estimate without a number."""
     return Estimate(*sizes, np.nan, np.full(draws, np.nan), needs=needs)
 

@@ -11,7 +11,7 @@ DIGITS = 9
 """Of a sum of shares: whole clusters count as whole numbers, so that the least p is 1/(K+1)."""
 
 
-def relabelled(members: Scores, nonmembers: Scores, draws: int, seed: int) -> Scores:
+def relabelled_differences(members: Scores, nonmembers: Scores, draws: int, seed: int) -> Scores:
     """Returns differences of the means under random relabellings (draws).
 
     Membership is drawn at random, so these are what the difference would be without an effect

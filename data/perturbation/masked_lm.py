@@ -9,7 +9,7 @@ from typing import Any
 
 from contamination.core.config import DEVICE, FRACTION, Ranged, at_least, limited, runtime
 from contamination.core.errors import ConfigError, require
-from contamination.core.models import LOADING, check_whole, load, load_tokenizer, resolve
+from contamination.core.models import LOADING, check_loaded_weights, load, load_tokenizer, resolve
 from contamination.core.seeds import derive
 from contamination.data.perturbation.masking import (
     Around,
@@ -41,7 +41,7 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
     _require(tokenizer.mask_token_id is not None, path, "its tokenizer has no mask token")
     options = {"dtype": torch.float32, "use_safetensors": True, **LOADING}
     model, loaded = load(AutoModelForMaskedLM, FIELD, path, **options)
-    check_whole(
+    check_loaded_weights(
         FIELD, path, model, {**loaded, "unexpected_keys": _weights_of_more_layers(model, loaded)}
     )
     fits = len(tokenizer) <= model.get_input_embeddings().num_embeddings

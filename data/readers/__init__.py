@@ -58,7 +58,7 @@ class ByFile(Corpus, Protocol):
         ...
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """A source of a benchmark's raw rows, always in the same order."""
 
     def rows(self, tally: Tally) -> Iterator[Row]:

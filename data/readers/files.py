@@ -19,7 +19,7 @@ from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.hashing import digests, files_digest
 from contamination.data.readers import Document
 from contamination.data.readers.mixture import check_weights, interleave
-from contamination.data.readers.rows import READERS, Reading, Row, Shard, Tally, read
+from contamination.data.readers.rows import READERS, ReadOptions, Row, Shard, Tally, read_file
 from contamination.data.text import is_blank
 
 ENCODING_ERRORS = ("strict", "replace", "ignore")
@@ -216,22 +216,22 @@ class FilesCorpus(StreamedCorpus):
     def documents_in(self, shard: Shard) -> Iterator[Document]:
         """Yield a file's documents; with `weights`, only those of its subsets."""
         self._tallies[:] = [tally := Tally(self.on_error, "corpus.on_error")]
-        return self._documents(read(shard, self._reading(tally)), tally, self.weights)
+        return self._documents(read_file(shard, self._reading(tally)), tally, self.weights)
 
     @property
     def _disjoint(self) -> bool:
         return self.subset == FOLDER
 
-    def _reading(self, tally: Tally) -> Reading:
+    def _reading(self, tally: Tally) -> ReadOptions:
         paths = [p for p in (self.text, self.subset, self.id) if p is not None]
         columns = dict.fromkeys(column for p in paths for column in (p, p.split(".")[0]))
-        return Reading(tally, tuple(columns), self.encoding_errors)
+        return ReadOptions(tally, tuple(columns), self.encoding_errors)
 
     def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
         reading = self._reading(tally)
         for shard in self.shards:
             if only is None or not self._disjoint or (shard.folder or self.name) == only:
-                yield from read(shard, reading)
+                yield from read_file(shard, reading)
 
     def _subset(self, row: Row, tally: Tally) -> str | None:
         if self.subset == FOLDER:
@@ -268,7 +268,7 @@ class FileRows:
     def rows(self, tally: Tally) -> Iterator[Row]:
         """Yield the rows in file order."""
         for shard in self.shards:
-            yield from read(shard, Reading(tally))
+            yield from read_file(shard, ReadOptions(tally))
 
 
 def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> list[Shard]:

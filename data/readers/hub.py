@@ -12,7 +12,7 @@ from typing import Any
 
 from contamination.core.errors import DataError
 from contamination.core.hashing import folder_digest
-from contamination.core.hub import commit, not_asked, prepare_hub
+from contamination.core.hub import commit_on_hub, offline_hint, prepare_hub
 from contamination.data.readers.files import StreamedCorpus
 from contamination.data.readers.rows import Row, Shard, Tally
 
@@ -52,7 +52,7 @@ class HubCorpus(StreamedCorpus):
         """The commit that is read, resolved once; None if `path` is a local folder."""
         if Path(self.path).is_dir():
             return None
-        return commit("corpus.path", self.path, kind="dataset", revision=self.revision)
+        return commit_on_hub("corpus.path", self.path, kind="dataset", revision=self.revision)
 
     def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
         shard = Shard(Path(self.path), self.split, "hub")
@@ -128,5 +128,5 @@ def _hub_errors(path: str, config: str | None, split: str, revision: str | None)
             f"The hub's data set {path!r} (config {config!r}, split {split!r}, revision "
             f"{revision!r}) can't be read: {reason} Check these names and the connection. Without "
             "a hub, use corpus=embedded and injection.benchmark_source=embedded."
-            f"{not_asked(path, 'dataset')}"
+            f"{offline_hint(path, 'dataset')}"
         ) from error

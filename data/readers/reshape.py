@@ -9,7 +9,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from contamination.core.errors import ConfigError
-from contamination.data.readers import Rows
+from contamination.data.readers import RowSource
 from contamination.data.readers.files import value_at
 from contamination.data.readers.rows import Row, Tally
 from contamination.data.text import is_blank
@@ -19,7 +19,7 @@ from contamination.data.text import is_blank
 class Chain:
     """Reads several sources, one after another."""
 
-    sources: Sequence[Rows]
+    sources: Sequence[RowSource]
 
     def rows(self, tally: Tally) -> Iterator[Row]:
         """Yield the rows."""
@@ -31,7 +31,7 @@ class Chain:
 class Extract:
     """Adds the named groups of a regular expression that is matched in one field."""
 
-    source: Rows
+    source: RowSource
     field: str
     pattern: str
 
@@ -60,7 +60,7 @@ class Extract:
 class MultipleChoice:
     """Adds `options` (lines such as "A. bank") and `answer` ("A. bank") from a list and its key."""
 
-    source: Rows
+    source: RowSource
     choices: str
     """Field path of the list of choices."""
     gold: str
@@ -85,7 +85,7 @@ class MultipleChoice:
 class Alternatives:
     """Adds `options`, one per line: the first right answer, then the wrong ones."""
 
-    source: Rows
+    source: RowSource
     right: str
     """Field path of the list of right answers."""
     wrong: str

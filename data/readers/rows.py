@@ -103,7 +103,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How to read files.
 
     Attributes:
@@ -145,7 +145,7 @@ class Reading:
         return self.decode(raw, where)
 
 
-def read(shard: Shard, reading: Reading) -> Iterator[Row]:
+def read_file(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
     """Yield the rows of one file; the tally decides on what can't be read."""
     try:
         yield from READERS[shard.format](shard, reading)
@@ -154,7 +154,7 @@ def read(shard: Shard, reading: Reading) -> Iterator[Row]:
         reading.tally.bad("unreadable shard", f"{shard.path}", reason)
 
 
-def _json_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
+def _json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
     for number, raw in enumerate(_lines(shard.path, reading.max_line_bytes), 1):
         row = Row(shard, number, {})
         line = reading.line(raw, row.where)
@@ -174,7 +174,7 @@ def _json_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
             reading.tally.bad("line is not an object", row.where, detail)
 
 
-def _csv_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
+def _csv_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
     csv.field_size_limit(CSV_FIELD_CHARACTERS)
     raws = enumerate(_lines(shard.path, reading.max_line_bytes), 1)
     decoded = (reading.line(raw, f"{shard.path}, line {n}") for n, raw in raws)
@@ -204,7 +204,7 @@ def _csv_table(lines: Iterator[str], mark: str) -> csv.DictReader[str]:
     return csv.DictReader(all_lines, delimiter=mark, strict=True, skipinitialspace=spaced)
 
 
-def _parquet_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
+def _parquet_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
     number = 0
     with pq.ParquetFile(shard.path, pre_buffer=False) as file:
         names = file.schema_arrow.names
@@ -234,7 +234,7 @@ def _batch_values(batch: Any) -> Iterator[Mapping[str, Any] | None]:
         yield value
 
 
-def _text_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
+def _text_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
     """Yield the file as one row, with the first of the needed columns."""
     row = Row(shard, 1, {})
     text = reading.decode(b"".join(_blocks(shard.path)), row.where)
@@ -242,7 +242,7 @@ def _text_rows(shard: Shard, reading: Reading) -> Iterator[Row]:
         yield row._replace(value={(reading.columns or ("text",))[0]: text})
 
 
-READERS: Mapping[str, Callable[[Shard, Reading], Iterator[Row]]] = {
+READERS: Mapping[str, Callable[[Shard, ReadOptions], Iterator[Row]]] = {
     "jsonl": _json_rows,
     "csv": _csv_rows,
     "tsv": _csv_rows,

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import Estimate, not_carried
+from contamination.core.statistics.estimates import Estimate, estimate_without_value
 from contamination.core.statistics.metrics import AUROC, Metric
 from contamination.data.texts import CHARACTERS
 from contamination.detection.baselines.classifiers import (
@@ -53,7 +53,7 @@ LEAST = 10
 
 
 @dataclass(frozen=True)
-class Blind:
+class BlindBaseline:
     """The blind scores of texts, as percentiles among the non-members of their fold.
 
     Attributes:
@@ -85,14 +85,14 @@ class Blind:
         return {metric.name: around_null(values[metric], sizes, metric, draws) for metric in wanted}
 
 
-def warning(value: float, low: float, high: float) -> str | None:
+def describe_blind_baseline(value: float, low: float, high: float) -> str | None:
     """Returns a warning for results on texts with this blind AUROC and interval, or None."""
     if low <= 0.5 <= high:
         return None
-    return texts_tell(f"blind AUROC {value:.2f} [{low:.2f}, {high:.2f}]")
+    return texts_warning(f"blind AUROC {value:.2f} [{low:.2f}, {high:.2f}]")
 
 
-def texts_tell(measured: str) -> str:
+def texts_warning(measured: str) -> str:
     """Returns a warning that results may measure the texts; `measured` is the blind result."""
     return (
         f"The texts alone tell members from non-members ({measured}): "
@@ -100,7 +100,7 @@ def texts_tell(measured: str) -> str:
     )
 
 
-def obstacle(
+def blind_obstacle(
     texts: Sequence[str], member: NDArray[np.bool_], group: Rows | None = None
 ) -> str | None:
     """Returns why there is no blind baseline of these texts (in these groups), or None."""
@@ -128,7 +128,7 @@ def blind_baseline(
     group: Rows | None = None,
     repeats: int = REPEATS,
     shuffles: Sequence[Rows] | NDArray[np.intp] | None = None,
-) -> Blind:
+) -> BlindBaseline:
     """Scores each text by a classifier that never saw it.
 
     Args:
@@ -162,8 +162,8 @@ def blind_baseline(
     np.put_along_axis(percentiles, roles, np.mean(percentiles_by_order, axis=0), axis=0)
     kernels = [candidate.kernel for candidate in candidates if isinstance(candidate, Ridge)]
     if not kernels:
-        return Blind(percentiles)
-    return Blind(
+        return BlindBaseline(percentiles)
+    return BlindBaseline(
         percentiles, Style(np.mean(kernels, axis=0), member[roles], learners, orders, folds)
     )
 
@@ -178,7 +178,7 @@ class Baseline(Protocol):
         seed: int,
         *,
         group: Rows | None = None,
-    ) -> Blind:
+    ) -> BlindBaseline:
         """See `blind_baseline`."""
 
 
@@ -186,7 +186,9 @@ def cached_baseline() -> Baseline:
     """Returns a `blind_baseline` with a cache, because the baseline is the same for all models."""
 
     @cache
-    def cached(texts: tuple[str, ...], member: bytes, seed: int, group: bytes | None) -> Blind:
+    def cached(
+        texts: tuple[str, ...], member: bytes, seed: int, group: bytes | None
+    ) -> BlindBaseline:
         group_rows = None if group is None else np.frombuffer(group, np.intp)
         return blind_baseline(texts, np.frombuffer(member, np.bool_), seed, group=group_rows)
 
@@ -196,7 +198,7 @@ def cached_baseline() -> Baseline:
         seed: int,
         *,
         group: Rows | None = None,
-    ) -> Blind:
+    ) -> BlindBaseline:
         group_rows = None if group is None else group.tobytes()
         return cached(tuple(texts), member.tobytes(), seed, group_rows)
 
@@ -319,7 +321,7 @@ def _percentiles_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
 def around_null(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) -> Estimate:
     """Returns the estimate of a metric from its value (first) and its null (the rest)."""
     if needs := metric.needs(*sizes):
-        return not_carried(sizes, draws, needs)
+        return estimate_without_value(sizes, draws, needs)
     value, null = values[0], values[1:]
     chance = null.mean()
     chance_variance = chance * (1 - chance)  # a rate v has a variance proportional to v (1 - v)

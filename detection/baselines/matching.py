@@ -26,10 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from contamination.core.statistics.bootstrap import Counts, Resample, Scores, joined, ranked_side
-from contamination.core.statistics.estimates import Estimate, not_carried
+from contamination.core.statistics.bootstrap import (
+    Counts,
+    Resample,
+    Scores,
+    join_sides,
+    ranked_side,
+)
+from contamination.core.statistics.estimates import Estimate, estimate_without_value
 from contamination.core.statistics.metrics import AUROC, Metric
-from contamination.detection.baselines.blind import Blind, around_null
+from contamination.detection.baselines.blind import BlindBaseline, around_null
 from contamination.detection.baselines.classifiers import Numbers, Style
 
 STEPS, MORE_STEPS = 15, 2
@@ -63,20 +69,22 @@ def matched(
     """
     sizes, draws = (len(members), len(nonmembers)), len(drawn.members)
     if covariates is None:
-        return not_carried(sizes, draws, "a blind row")
+        return estimate_without_value(sizes, draws, "a blind row")
     member = np.repeat([True, False], sizes)
     counts = np.hstack([drawn.members, drawn.nonmembers])
     weights = np.hstack([*_weights_of_draws(np.concatenate(covariates), member, counts)])
     overlap = float(weights[member, 0].sum())
     if overlap < LEAST:
-        return not_carried(sizes, draws, "texts of both kinds that the texts alone tell not apart")
+        return estimate_without_value(
+            sizes, draws, "texts of both kinds that the texts alone tell not apart"
+        )
     aurocs = _weighted_aurocs(members, nonmembers, weights[member].T, weights[~member].T)
     trials = 8 * overlap  # as `auroc_trials`, of the sizes that the weights leave
     return Estimate(*sizes, float(aurocs[0]), aurocs[1:], trials)
 
 
 def matched_by(
-    blind: Blind | None,
+    blind: BlindBaseline | None,
     member: NDArray[np.bool_],
     members: Scores,
     nonmembers: Scores,
@@ -188,7 +196,7 @@ def _weighted_aurocs(
 ) -> Scores:
     """Returns A for each row of the weights of members and of non-members."""
     sides = (members, of_members), (nonmembers, of_nonmembers)
-    ranked = joined(*(ranked_side(s, np.asarray(w, np.float32)) for s, w in sides))
+    ranked = join_sides(*(ranked_side(s, np.asarray(w, np.float32)) for s, w in sides))
     pairs = ranked.hits[:, -1].astype(np.float64) * ranked.alarms[:, -1]
     won = AUROC.draws(ranked) * len(members) * len(nonmembers)
     aurocs = np.where(pairs > 0, won / np.maximum(pairs, 1e-9), 0.5)

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import yaml
 
-from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.hashing import digests
 from contamination.core.progress import progress
 from contamination.core.seeds import derive
 from contamination.core.statistics.clusters import Clusters
 from contamination.core.statistics.estimates import interval
 from contamination.core.statistics.metrics import AUROC
-from contamination.data.texts import numbered
+from contamination.data.texts import number_clusters
 from contamination.detection.baselines.blind import (
     BLIND,
     REPEATS,
     blind_baseline,
-    obstacle,
-    warning,
+    blind_obstacle,
+    describe_blind_baseline,
 )
 from contamination.detection.evaluation import CONFIDENCE, DRAWS, SEED
 
@@ -46,7 +46,7 @@ def blind_row(
         group: the clusters of the texts, if they have any.
     """
     member = np.array(labels, bool)
-    if problem := obstacle(texts, member, group):
+    if problem := blind_obstacle(texts, member, group):
         return {"needs": problem}
     repeats = 1 if len(texts) >= SINGLE_DRAW_TEXTS else REPEATS
     baseline = blind_baseline(texts, member, derive(SEED, BLIND), group=group, repeats=repeats)
@@ -54,7 +54,7 @@ def blind_row(
     estimate = baseline.estimates(*sides, [AUROC], DRAWS)[AUROC.name]
     low, high = interval(estimate, CONFIDENCE)
     auroc, low_4, high_4 = (round(float(number), 4) for number in (estimate.value, low, high))
-    note = warning(estimate.value, low, high)
+    note = describe_blind_baseline(estimate.value, low, high)
     return {"auroc": auroc, "low": low_4, "high": high_4, "warning": note}
 
 
@@ -82,7 +82,7 @@ def write(folder: Path, sheet: Mapping[str, Any], sets: Mapping[str, Rows], lice
 
 def _set_line(name: str, rows: Rows, digest: str) -> dict[str, Any]:
     texts, labels = ([row[column] for row in rows] for column in ("text", "label"))
-    group = numbered([(str(row["benchmark"]), str(row.get("cluster", ""))) for row in rows])
+    group = number_clusters([(str(row["benchmark"]), str(row.get("cluster", ""))) for row in rows])
     return {
         "set": name,
         "members": sum(labels),
@@ -178,7 +178,7 @@ def build_benchmark(
         inputs: the digests of the inputs by name, which also name the folder.
         make: builds the content, from the folder and the folder of intermediate results.
     """
-    folder = locate(Path(runs), KIND, name, named, inputs)
+    folder = run_folder(Path(runs), KIND, name, named, inputs)
     notes = folder / NOTES
 
     def with_notes(folder: Path) -> Built:

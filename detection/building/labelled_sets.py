@@ -11,7 +11,7 @@ from contamination.core.errors import DataError
 from contamination.core.progress import progress
 from contamination.data.near_duplicates import Item, Keys, across
 from contamination.data.perturbation.base import Rewording
-from contamination.data.text import first_words, has_words, spaced
+from contamination.data.text import first_words, has_words, separate_words
 from contamination.detection.building.candidates import Keyed
 from contamination.detection.building.dates import MEMBER, NONMEMBER, CutOffs, Dated
 from contamination.detection.building.sources import Source, needed
@@ -119,7 +119,7 @@ def near_duplicates(selected: Groups) -> tuple[list[SelectedDocument], list[Sele
     """
     documents = [document for group in selected.values() for document in group]
     members = [document.member for document in documents]
-    items = [Item([spaced(document.longest)], [document.longest]) for document in documents]
+    items = [Item([separate_words(document.longest)], [document.longest]) for document in documents]
     keys = Keys(items)
     near = across(items, members, keys)
     with_templates = across(items, members, Keys()) if keys.has_templates else near

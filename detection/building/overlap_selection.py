@@ -21,9 +21,9 @@ from contamination.core.config import SHARE, Ranged, at_least, create, limited, 
 from contamination.core.errors import DataError, require
 from contamination.core.tasks import Runner
 from contamination.data.config import ExamplesConfig
-from contamination.data.examples import FIELDS, id_of, lines_digest
+from contamination.data.examples import FIELDS, lines_digest, row_id
 from contamination.data.readers.rows import Tally
-from contamination.data.rows import folded, raw_rows
+from contamination.data.rows import fold_name, raw_rows
 from contamination.data.texts import Text, Texts, clusters_of
 from contamination.detection.building.datasheet import blind_row, build_benchmark, hashed, write
 from contamination.detection.building.ngram_search import (
@@ -195,7 +195,8 @@ def _extras(examples: ExamplesConfig) -> dict[str, Mapping[str, Any]]:
         return {}
     rows = raw_rows(examples, Tally("skip", "examples.on_error"))
     return {
-        id_of(row): {k: v for k, v in row.value.items() if folded(k) not in FIELDS} for row in rows
+        row_id(row): {k: v for k, v in row.value.items() if fold_name(k) not in FIELDS}
+        for row in rows
     }
 
 

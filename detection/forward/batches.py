@@ -12,7 +12,7 @@ import torch
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.progress import progress as progress_bar
-from contamination.detection.models.base import LanguageModel, Tell
+from contamination.detection.models.base import LanguageModel, ProgressCallback
 from contamination.detection.passes import Copies, TokenStats
 
 S = TypeVar("S", bound=Sized)
@@ -42,7 +42,7 @@ def run_sequences(
     """
 
     def score(
-        batch: list[Sequence[int]], batch_names: list[str], _: int, tell: Tell
+        batch: list[Sequence[int]], batch_names: list[str], _: int, tell: ProgressCallback
     ) -> list[TokenStats]:
         stats = model.score(batch, tell)
         check_finite(stats, batch_names)

@@ -24,7 +24,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from contamination.core.errors import DataError
 from contamination.detection.forward.batches import check_finite, run_batches, run_groups
-from contamination.detection.models.base import Tell, tell_nobody
+from contamination.detection.models.base import ProgressCallback, ignore_progress
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.passes import FLOATS, Copies, Parameter, TokenStats
 
@@ -177,7 +177,7 @@ def run_branches(
     names: Sequence[str],
     batch_tokens: int,
     future: Parameter,
-    tell: Tell = tell_nobody,
+    tell: ProgressCallback = ignore_progress,
 ) -> list[Copies]:
     """Returns the texts' copies, from a forward and from their branches over cached prefixes."""
     cache = DynamicCache()  # of whole layers, even if the model's own cache would drop tokens
@@ -198,7 +198,7 @@ def run_naive(
     names: Sequence[str],
     batch_tokens: int,
     future: Parameter,
-    tell: Tell = tell_nobody,
+    tell: ProgressCallback = ignore_progress,
 ) -> list[Copies]:
     """Returns what `run_branches` does, for models without a cache or 4-D masks.
 
@@ -215,7 +215,7 @@ def _all_copies(
     future: Parameter,
     text_stats: Sequence[TokenStats],
     states: Callable[[Sequence[Branches]], Iterator[tuple[list[Branches], Tensor]]],
-    tell: Tell,
+    tell: ProgressCallback,
 ) -> list[Copies]:
     """Returns the texts' copies from their own statistics and the `states` of their branches."""
     check_finite(text_stats, names)

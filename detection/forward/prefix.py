@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from contamination.detection.forward.batches import run_groups, run_sequences
-from contamination.detection.forward.reader import leading_special
-from contamination.detection.models.base import LanguageModel, Tell, tell_nobody
+from contamination.detection.forward.reader import count_leading_special
+from contamination.detection.models.base import LanguageModel, ProgressCallback, ignore_progress
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.passes import Copies, TokenStats
 
@@ -40,7 +40,7 @@ class AfterPrefix(LanguageModel):
         self.last_11X = states[:, -1:]
 
     def score(
-        self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
+        self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns the statistics of each sequence's tokens after the first, after the prefix."""
         return self.model.score(sequences, hidden=self.hidden)
@@ -62,7 +62,7 @@ class WithPrefix(LanguageModel):
         self.batches_itself = model.batches_itself
 
     def score(
-        self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
+        self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns the statistics of each sequence's tokens after the first, after the prefix.
 
@@ -98,7 +98,7 @@ class Shots:
     """
 
     def __init__(self, tokenizer: Any, shots: Sequence[str]) -> None:
-        self.special = tokenizer("a")["input_ids"][: leading_special(tokenizer)]
+        self.special = tokenizer("a")["input_ids"][: count_leading_special(tokenizer)]
         joined = ["".join(s + SEPARATOR for s in shots[:n]) for n in range(len(shots) + 1)]
         rows = tokenizer(joined, add_special_tokens=False, verbose=False)["input_ids"]
         self.ids = [[*self.special, *row] for row in rows]

@@ -16,10 +16,10 @@ from contamination.core.errors import DataError
 from contamination.core.seeds import derive
 from contamination.data.texts import Text
 from contamination.detection.config import DetectionConfig
-from contamination.detection.models.base import LanguageModel, ModelHandle, Prompt, Tell
+from contamination.detection.models.base import LanguageModel, ModelHandle, ProgressCallback, Prompt
 from contamination.detection.passes import Copies, TokenStats
 from contamination.detection.resources import Resources
-from contamination.detection.workers import Task, run_slices, spread
+from contamination.detection.workers import Task, run_slices, uses_several_processes
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class Reader:
         context = self.source.context
         if not tokens or context is None:
             return []
-        special = leading_special(self.tokenizer)
+        special = count_leading_special(self.tokenizer)
         windows_by_text = [split(t.ids, context, special) for t in tokens]
         windows = [
             replace(text, ids=ids)
@@ -124,14 +124,14 @@ class Reader:
             return []
         ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
         bar_title = self.source.titled(title)
-        if spread(self.settings):
+        if uses_several_processes(self.settings):
             return run_slices(
                 task, self.source, self.settings, ids, names, *columns, title=bar_title
             )
         return task(self.model, ids, names, *columns, progress=bar_title)
 
 
-def leading_special(tokenizer: Any) -> int:
+def count_leading_special(tokenizer: Any) -> int:
     """Returns the number of special tokens that the tokenizer puts before a text."""
     first = tokenizer("a", add_special_tokens=False)["input_ids"][0]
     with_special: list[int] = tokenizer("a")["input_ids"]
@@ -172,7 +172,7 @@ def merge_copies(windows: Sequence[Copies], context: int) -> Copies:
     return tuple(merge(copy_windows, context, j) for j, copy_windows in enumerate(windows_by_copy))
 
 
-def run_written(
+def run_continuations(
     model: LanguageModel,
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
@@ -211,7 +211,7 @@ def run_written(
     prompt_names = [name for name in names for _ in range(n)]
 
     def score(
-        batch: Sequence[Prompt], batch_names: Sequence[str], _: int, tell: Tell
+        batch: Sequence[Prompt], batch_names: Sequence[str], _: int, tell: ProgressCallback
     ) -> list[list[int]]:
         try:
             return model.generate(batch, temperature, tell)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contamination.core.config import PART, POSITIVE, SHARE, at_least, limited
-from contamination.data.text import halves
+from contamination.data.text import split_at_share
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import Example, Ids, Pass
 
@@ -62,7 +62,7 @@ class Cdd(Method):
     def flag(self, example: Example) -> str:
         """Returns a flag if there is nothing to compare."""
         (greedy,) = example.continuations(self.passes[0])
-        if not halves(example.text, self.share)[1].strip():
+        if not split_at_share(example.text, self.share)[1].strip():
             return "no word after the prompt"
         return "" if len(greedy) else "the model ends the text after the prompt"
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from contamination.core.config import PART, POSITIVE, at_least, limited
-from contamination.data.text import halves
+from contamination.data.text import split_at_share
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import Example, Pass
 
@@ -56,13 +56,13 @@ class Samia(Method):
     def score(self, example: Example) -> float:
         """Returns the mean over the continuations, or 0 if the rest has no N-gram."""
         (wanted,) = self.passes
-        rest = self._grams(halves(example.text, self.share)[1])
+        rest = self._grams(split_at_share(example.text, self.share)[1])
         sampled = [continuation.text for continuation in example.continuations(wanted)[: self.n]]
         return float(np.mean([self._rouge(text, rest) for text in sampled])) if rest else 0.0
 
     def flag(self, example: Example) -> str:
         """Returns a flag if the text has too few words."""
-        rest = self._grams(halves(example.text, self.share)[1])
+        rest = self._grams(split_at_share(example.text, self.share)[1])
         return "" if rest else f"fewer than {self.gram} words after the prompt, scored 0"
 
     def _rouge(self, text: str, rest: Counter[tuple[str, ...]]) -> float:

@@ -45,7 +45,7 @@ def open_model(name: str, config: ScoredModelConfig, runs: str) -> ModelHandle:
     raise ConfigError(f"{name}.path is {config.path!r}: give a model, or a server's url.")
 
 
-def model_of(wanted: Pass, models: Mapping[str, ModelHandle]) -> ModelHandle:
+def model_for_pass(wanted: Pass, models: Mapping[str, ModelHandle]) -> ModelHandle:
     """Returns the model that a pass is run on, by the pass's role.
 
     Raises:

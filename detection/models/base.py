@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from contamination.training.trained_model import Ancestry
 
 UNKNOWN_STEP = -1
-SERVED = "+served"  # the end of a digest that is computed from a server's answers, not from weights
+SERVED_SUFFIX = (
+    "+served"  # the end of a digest that is computed from a server's answers, not from weights
+)
 
 
 class ModelHandle(ABC):
@@ -110,11 +112,11 @@ class ModelHandle(ABC):
         return None
 
 
-Tell = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Called with the number of finished rows of a batch, and the number of all its rows."""
 
 
-def tell_nobody(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     """Ignores the progress of a batch."""
 
 
@@ -145,7 +147,7 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def score(
-        self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
+        self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns the statistics of each sequence's tokens after the first, for one batch.
 
@@ -155,7 +157,10 @@ class LanguageModel(ABC):
         """
 
     def generate(
-        self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
+        self,
+        prompts: Sequence[Prompt],
+        temperature: float,
+        tell: ProgressCallback = ignore_progress,
     ) -> list[list[int]]:
         """Returns the generated token ids after each prompt, without the end-of-text token.
 

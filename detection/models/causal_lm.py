@@ -21,7 +21,12 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
 from contamination.detection.config import DetectionConfig
-from contamination.detection.models.base import LanguageModel, Prompt, Tell, tell_nobody
+from contamination.detection.models.base import (
+    LanguageModel,
+    ProgressCallback,
+    Prompt,
+    ignore_progress,
+)
 from contamination.detection.models.head import HALF, head_of
 from contamination.detection.models.kernel import statistics_of
 from contamination.detection.passes import TokenStats
@@ -138,7 +143,7 @@ class CausalLM(LanguageModel):
     def score(
         self,
         sequences: Sequence[Sequence[int]],
-        tell: Tell = tell_nobody,
+        tell: ProgressCallback = ignore_progress,
         hidden: Callable[[Tensor], Tensor] | None = None,
     ) -> list[TokenStats]:
         """Returns each sequence's statistics from one forward pass, padded on the right.
@@ -157,7 +162,10 @@ class CausalLM(LanguageModel):
         return self.stats_of(torch.cat(states), [np.array(sequence[1:]) for sequence in sequences])
 
     def generate(
-        self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
+        self,
+        prompts: Sequence[Prompt],
+        temperature: float,
+        tell: ProgressCallback = ignore_progress,
     ) -> list[list[int]]:
         """Returns each prompt's continuation; prompts of one length share a batch, unpadded."""
         shapes = [(len(prompt.ids), prompt.tokens) for prompt in prompts]

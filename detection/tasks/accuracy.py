@@ -25,9 +25,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.errors import DataError
-from contamination.core.integrity import reading
+from contamination.core.integrity import naming_folders
 from contamination.core.models import resolve
 from contamination.data.config import BenchmarkConfig, ExamplesConfig
 from contamination.data.examples import examples_digest
@@ -38,14 +38,14 @@ from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.tasks.questions import (
-    Asked,
     Question,
-    ask,
+    QuestionSet,
+    ask_questions,
     make_table,
     questions_digest,
     shared_start,
 )
-from contamination.detection.workers import run_slices, spread
+from contamination.detection.workers import run_slices, uses_several_processes
 from contamination.injection.corpus import open_corpus
 
 KIND = "accuracy"
@@ -107,11 +107,11 @@ def run(stage: AccuracyStage) -> Artifact:
         "questions": questions_digest(asked.questions),
     }
     settings = {"detection": stage.detection.of_a_pass}
-    folder = locate(Path(stage.runs), KIND, handle.slug, settings, inputs)
+    folder = run_folder(Path(stage.runs), KIND, handle.slug, settings, inputs)
     return build(folder, stage, inputs, partial(_make, stage, handle, asked), named=settings)
 
 
-def ask_corpus(stage: AccuracyStage) -> Asked:
+def ask_corpus(stage: AccuracyStage) -> QuestionSet:
     """Returns the examples' questions.
 
     Raises:
@@ -123,8 +123,8 @@ def ask_corpus(stage: AccuracyStage) -> Asked:
             f"examples.path is {stage.examples.path!r}: accuracy needs the questions and answers "
             "that a corpus keeps with its examples. Give a folder of runs/corpus/."
         )
-    with reading(path):
-        asked = ask(open_corpus(path), stage.benchmark)
+    with naming_folders(path):
+        asked = ask_questions(open_corpus(path), stage.benchmark)
     if not asked.questions:
         reasons = "; ".join(f"{b}: {reason} ({n})" for (b, reason), n in asked.left_out.items())
         raise DataError(
@@ -135,7 +135,7 @@ def ask_corpus(stage: AccuracyStage) -> Asked:
 
 
 def tokenize(
-    loaded: LoadedModel, asked: Asked
+    loaded: LoadedModel, asked: QuestionSet
 ) -> tuple[list[TokenizedQuestion], Counter[tuple[str, str]]]:
     """Returns the tokenized questions, and the numbers left out by (benchmark, reason)."""
     tokenized: list[TokenizedQuestion] = []
@@ -170,7 +170,7 @@ def likelihoods(
         for n in range(len(tokenized.ids))
     ]
     task, title = partial(run_sequences, batch_tokens=settings.batch_tokens), handle.titled(KIND)
-    if spread(settings):
+    if uses_several_processes(settings):
         stats = run_slices(task, handle, settings, ids, names, title=title)
     else:
         stats = task(handle.load(settings), ids, names, progress=title)
@@ -181,7 +181,7 @@ def likelihoods(
     ]
 
 
-def _make(stage: AccuracyStage, handle: ModelHandle, asked: Asked, folder: Path) -> Built:
+def _make(stage: AccuracyStage, handle: ModelHandle, asked: QuestionSet, folder: Path) -> Built:
     questions, unscored = tokenize(LoadedModel(handle, stage.detection), asked)
     left_out = asked.left_out + unscored
     if not questions:

@@ -18,9 +18,9 @@ from contamination.core.artifacts import Artifact
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores, resample
 from contamination.core.statistics.estimates import Estimate, mean
-from contamination.core.statistics.significance import holm, p_value, relabelled
+from contamination.core.statistics.significance import holm, p_value, relabelled_differences
 from contamination.data.config import CHOSEN_BY
-from contamination.detection.summary import figure
+from contamination.detection.summary import format_estimate
 
 DRAWS, SEED = 1_000, 0
 RELABELINGS = 9_999
@@ -35,7 +35,7 @@ def p_values(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
     testable = {name: (m, n) for name, (m, n) in sides.items() if len(m) and len(n)}
     differences = {name: float(m.mean() - n.mean()) for name, (m, n) in testable.items()}
     nulls = {
-        name: relabelled(m, n, RELABELINGS, derive(SEED, "relabelings", name))
+        name: relabelled_differences(m, n, RELABELINGS, derive(SEED, "relabelings", name))
         for name, (m, n) in testable.items()
     }
     uncorrected = np.array([p_value(differences[name], nulls[name]) for name in testable])
@@ -253,7 +253,7 @@ def cell(estimate: Estimate | None, kind: str = "") -> str:
 
 
 def _share(estimate: Estimate | None) -> str:
-    return "-" if estimate is None else figure(estimate)
+    return "-" if estimate is None else format_estimate(estimate)
 
 
 def p_words(value: float | None) -> str:

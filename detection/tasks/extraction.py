@@ -24,15 +24,15 @@ from typing import Any
 
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.config import Range, Ranged, at_least, limited, one_of
 from contamination.core.errors import DataError
 from contamination.core.statistics.estimates import Estimate
-from contamination.core.terminal import fit
+from contamination.core.terminal import fit_columns
 from contamination.data.examples import lines_digest
 from contamination.data.texts import Text
 from contamination.detection.examples import occurrences_of, open_examples
-from contamination.detection.forward.reader import Tokens, leading_special, run_written
+from contamination.detection.forward.reader import Tokens, count_leading_special, run_continuations
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
@@ -44,7 +44,7 @@ from contamination.detection.tasks.accuracy_summary import (
     p_values,
     p_words,
 )
-from contamination.detection.tasks.questions import Asked, questions_digest
+from contamination.detection.tasks.questions import QuestionSet, questions_digest
 
 QUESTION = "question"
 UNLABELLED = "no label, or never inserted"
@@ -100,7 +100,7 @@ def text_targets(
     The tokens to extract are the same for every context, so that only the context differs.
     """
     result, context = Targets(), loaded.source.context
-    special_ids = loaded.tokenizer("a")["input_ids"][: leading_special(loaded.tokenizer)]
+    special_ids = loaded.tokenizer("a")["input_ids"][: count_leading_special(loaded.tokenizer)]
     for text in texts:
         if text.label is None:
             result.left_out[text.benchmark, UNLABELLED] += 1
@@ -118,7 +118,7 @@ def text_targets(
     return result
 
 
-def answer_targets(loaded: LoadedModel, texts: Sequence[Text], asked: Asked) -> Targets:
+def answer_targets(loaded: LoadedModel, texts: Sequence[Text], asked: QuestionSet) -> Targets:
     """Returns each question's answer, after the example's text before it."""
     questions, unscored = tokenize(loaded, asked)
     result = Targets(left_out=asked.left_out + unscored)
@@ -180,7 +180,7 @@ def run(stage: ExtractionStage) -> Artifact:
         **({"questions": questions_digest(asked.questions)} if asked else {}),
     }
     settings = {"extraction": stage.extraction, "detection": stage.detection.of_a_pass}
-    folder = locate(Path(stage.runs), KIND, model.slug, settings, inputs)
+    folder = run_folder(Path(stage.runs), KIND, model.slug, settings, inputs)
     make = partial(_make, stage, model, texts, asked)
     return build(folder, stage, inputs, make, named=settings)
 
@@ -189,7 +189,7 @@ def _make(
     stage: ExtractionStage,
     model: ModelHandle,
     texts: Sequence[Text],
-    asked: Asked | None,
+    asked: QuestionSet | None,
     folder: Path,
 ) -> Built:
     loaded, config = LoadedModel(model, stage.detection), stage.extraction
@@ -199,7 +199,7 @@ def _make(
         occurrences = occurrences_of(stage.examples.path)
         result = text_targets(loaded, texts, occurrences, config.tokens, config.prefix_tokens)
     _check(stage, result)
-    continuations = written(loaded, result.targets)
+    continuations = greedy_continuations(loaded, result.targets)
     table = pd.DataFrame(map(partial(_row, loaded), result.targets, continuations))
     table.astype({"occurrences": "Int64"}).to_parquet(folder / FILE, index=False)
     counts = [
@@ -209,10 +209,10 @@ def _make(
     return Built([FILE], {"rows": len(table), "left_out": counts})
 
 
-def written(loaded: LoadedModel, targets: Sequence[Target]) -> list[list[int]]:
+def greedy_continuations(loaded: LoadedModel, targets: Sequence[Target]) -> list[list[int]]:
     """Returns greedy continuations of the prompts, at most as long as the targets."""
     budget = loaded.settings.batch_tokens
-    task = partial(run_written, n=1, temperature=0.0, batch_tokens=budget)
+    task = partial(run_continuations, n=1, temperature=0.0, batch_tokens=budget)
     lengths, seeds = [len(target.ids) for target in targets], [0] * len(targets)
     prompts = [target.tokens for target in targets]
     samples = loaded.spread(task, KIND, prompts, lengths, seeds)
@@ -283,7 +283,7 @@ def _section(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
             cells = [cell(model_shares[group].get(name)) for model_shares in shares.values()]
             p = p_by_benchmark.get(name, (None, None)) if group == MEMBERS else (None, None)
             rows.append([name, group, *cells, *map(p_words, p)])
-    yield from fit(["benchmark", "occurrences", *tables, "p", "p Holm"], rows).lines(left=2)
+    yield from fit_columns(["benchmark", "occurrences", *tables, "p", "p Holm"], rows).lines(left=2)
 
 
 def _with_values(table: pd.DataFrame) -> pd.DataFrame:

@@ -26,13 +26,13 @@ from contamination.data.texts import Text
 from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.examples import open_examples
-from contamination.detection.flags import unranked
+from contamination.detection.flags import reason_unranked
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.models import open_model
 from contamination.detection.passes import ORIGINAL, Example, TokenStats
 from contamination.detection.requirements import choose_servable
-from contamination.detection.scores import judged
+from contamination.detection.scores import score_and_flag
 
 SEPARATOR = "\n\n"
 
@@ -168,8 +168,8 @@ def _scores(
     for (name, variant), method in methods.items():
         for text, stats in windows:
             example = Example(text.example_id, text.text, {ORIGINAL: (stats,)})
-            reason = unranked(text.text, len(stats), 1)
-            score, flag = judged(method, example, reason)
+            reason = reason_unranked(text.text, len(stats), 1)
+            score, flag = score_and_flag(method, example, reason)
             rows.append([text.example_id, name, variant, score, flag, not reason])
     columns = ["example_id", "method", "variant", "score", "flag", "ranked"]
     return pd.DataFrame(rows, columns=columns)

@@ -9,8 +9,8 @@ from typing import Any
 
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import ConfigError
-from contamination.core.terminal import fit
-from contamination.detection.collect import Collector, parts, serving
+from contamination.core.terminal import fit_columns
+from contamination.detection.collect import Collector, covering_passes, divide_texts
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.registry import build_methods
@@ -21,8 +21,8 @@ from contamination.detection.models.served.logprob_strategies import STRATEGIES
 from contamination.detection.models.served.logprob_tracking import LogprobStrategy
 from contamination.detection.models.served.served_model import ServedModel
 from contamination.detection.passes import Pass
-from contamination.detection.requirements import lacking
-from contamination.detection.run import opened, passes_of
+from contamination.detection.requirements import missing_numbers
+from contamination.detection.run import open_stage, required_passes
 from contamination.detection.views import view_of
 
 PROBE_HEADER = ("", "served", "error in nats", "requests", "")
@@ -58,7 +58,7 @@ def run(stage: ProbeStage) -> str:
     context = f"{model.context} tokens" if model.context else "not stated"
     return "\n".join([
         f"{model.path}: takes {model.probe.dialect}; context: {context}",
-        *fit(PROBE_HEADER, [prompt_row, *_strategy_rows(completions)]).lines(),
+        *fit_columns(PROBE_HEADER, [prompt_row, *_strategy_rows(completions)]).lines(),
         str(model.fingerprint),
         *_method_lines(stage, model),
     ])  # fmt: skip
@@ -87,7 +87,7 @@ def _method_lines(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
     lacks = {}
     for name, node in stage.method.items():
         variants = build_methods({name: node})
-        lacks[name] = lacking(models, next(iter(variants.values())))
+        lacks[name] = missing_numbers(models, next(iter(variants.values())))
     served = [name for name, lack in lacks.items() if lack is None]
     yield f"methods: {', '.join(served) or 'none'}, by {model.probe.strategy}"
     yield from (f"{name} needs {lack[0]}" for name, lack in lacks.items() if lack is not None)
@@ -99,9 +99,9 @@ def plan_requests(stage: DetectionStage) -> str:
     Raises:
         UserError: what a run would raise before its first request.
     """
-    methods, examples, models, resources = opened(stage, None)
+    methods, examples, models, resources = open_stage(stage, None)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
-    passes = {*serving(passes_of(methods)).values()}
+    passes = {*covering_passes(required_passes(methods)).values()}
     passes |= {Pass(p.model) for p in passes if view_of(p).rewords}
     counters: dict[str, RequestCounter | None] = {}  # by role
     rows = []
@@ -124,7 +124,7 @@ def plan_requests(stage: DetectionStage) -> str:
     totals = sum(c.requests for c in served), sum(c.tokens for c in served)
     rows.append(["all", *(f"{total:,.0f}" for total in totals)])
     qualifier = "about" if any(counter.is_estimate for counter in served) else "at most"
-    return "\n".join(fit([title.format(qualifier) for title in PLAN_HEADER], rows).lines(1))
+    return "\n".join(fit_columns([title.format(qualifier) for title in PLAN_HEADER], rows).lines(1))
 
 
 def _count(
@@ -132,7 +132,7 @@ def _count(
 ) -> None:
     """Runs the pass on its texts with the model replaced by a counter."""
     vars(loaded)["model"] = counter
-    for texts in parts(collector.texts, wanted):
+    for texts in divide_texts(collector.texts, wanted):
         original_stats = None
         if view_of(wanted).rewords:
             rows = loaded.run(Pass(wanted.model), texts)

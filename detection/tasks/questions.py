@@ -59,14 +59,14 @@ class Question:
 
 
 @dataclass
-class Asked:
+class QuestionSet:
     """The questions, and the number of examples without one by (benchmark, reason)."""
 
     questions: list[Question]
     left_out: Counter[tuple[str, str]]
 
 
-def ask(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig]) -> Asked:
+def ask_questions(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig]) -> QuestionSet:
     """Returns the corpus's examples as questions, in its order.
 
     Args:
@@ -76,7 +76,7 @@ def ask(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig]) -> Asked
     Raises:
         ConfigError: a benchmark's answer_field is no field of its examples.
     """
-    asked = Asked([], Counter())
+    asked = QuestionSet([], Counter())
     for name, rows in corpus.examples.groupby("benchmark", sort=False):
         recorded = BenchmarkConfig(**corpus.config["benchmark"][name])
         override = overrides.get(str(name), recorded)
@@ -95,7 +95,9 @@ def questions_digest(questions: Sequence[Question]) -> str:
     return lines_digest(sorted(json.dumps(list(vars(q).values())) for q in questions))
 
 
-def _ask_benchmark(name: str, config: BenchmarkConfig, rows: pd.DataFrame, asked: Asked) -> None:
+def _ask_benchmark(
+    name: str, config: BenchmarkConfig, rows: pd.DataFrame, asked: QuestionSet
+) -> None:
     """Adds one benchmark's questions, and counts the examples without one by reason."""
     values: list[dict[str, str]] = [json.loads(row) for row in rows["fields"]]
     field = str(config.answer_field)

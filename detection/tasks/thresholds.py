@@ -16,16 +16,21 @@ from contamination.core.disk import check_file
 from contamination.core.errors import DataError
 from contamination.core.stored_files import MOST_BYTES, parse_json, typed
 from contamination.core.table_files import write_csv
-from contamination.core.terminal import fit
+from contamination.core.terminal import fit_columns
 from contamination.core.user_files import open_to_read, output_file
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import examples_digest, lines_digest
 from contamination.data.texts import Text
 from contamination.detection.examples import open_examples
-from contamination.detection.flags import counted, said
+from contamination.detection.flags import count_flags, describe_flags
 from contamination.detection.resources import PREFIX_TEXTS
 from contamination.detection.scores import RECORDED, Origin, read_scores
-from contamination.detection.thresholds import Threshold, apply, calibrate, halves
+from contamination.detection.thresholds import (
+    Threshold,
+    apply_thresholds,
+    calibrate,
+    calibration_split,
+)
 
 MIN_TEXTS = 20
 """The smallest number of members and of non-members, in the calibration and in the test split:
@@ -242,13 +247,13 @@ def decide(stage: ThresholdStage) -> None:
     """
     check_file("out", stage.out)
     table, origin = read_scores(Path(stage.scores))
-    print("".join(f"{line}\n" for line in said(counted(table))), end="")
+    print("".join(f"{line}\n" for line in describe_flags(count_flags(table))), end="")
     out = Path(stage.out).expanduser()
     if stage.apply is not None:
         saved = Calibration.read(Path(stage.apply))
         methods = set(zip(table["method"], table["variant"], strict=True))
         saved.check(origin, methods, stage.override)
-        decisions = apply(table, saved.thresholds)
+        decisions = apply_thresholds(table, saved.thresholds)
         with output_file(out) as temporary:
             write_csv(temporary, decisions)
         print("\n".join(_decision_lines(decisions)))
@@ -284,9 +289,9 @@ def _calibrate(
     stage: ThresholdStage, table: pd.DataFrame, examples: Sequence[Text], origin: Origin
 ) -> Calibration:
     inputs = origin.inputs
-    calibration_split, test_split = halves(table, examples, stage.share, stage.seed)
-    members, nonmembers = _count_clusters(calibration_split)
-    test_members, test_nonmembers = _count_clusters(test_split)
+    calibration_texts, test_texts = calibration_split(table, examples, stage.share, stage.seed)
+    members, nonmembers = _count_clusters(calibration_texts)
+    test_members, test_nonmembers = _count_clusters(test_texts)
     settings = {name: getattr(stage, name) for name in ("rule", "fpr", "share", "seed")}
     return Calibration(
         models={role: inputs[role] for role in MODELS if role in inputs},
@@ -325,7 +330,7 @@ def _calibration_table(calibration: Calibration, origin: Origin) -> str:
         ]
         for t in calibration.thresholds
     ]
-    table = fit(TABLE_HEADER, rows, least=["stability", "F1", "accuracy"]).lines(left=2)
+    table = fit_columns(TABLE_HEADER, rows, least=["stability", "F1", "accuracy"]).lines(left=2)
     note = (
         f"chosen on {calibration.members} members and {calibration.nonmembers} non-members, "
         f"judged on {calibration.test_members} and {calibration.test_nonmembers} others (pieces of "

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contamination.core.errors import ConfigError
-from contamination.core.report.html import filled, script_json
+from contamination.core.report.html import fill_template, script_json
 from contamination.core.seeds import derive
 from contamination.data.texts import Text, Texts
-from contamination.detection.flags import unranked
+from contamination.detection.flags import reason_unranked
 from contamination.detection.methods._shared import standardised
 from contamination.detection.methods.infilling import Infilling
 from contamination.detection.methods.reference import REFERENCE
-from contamination.detection.pass_store import ByText
+from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats
 from contamination.detection.requirements import Methods
-from contamination.detection.scores import judged, seen
+from contamination.detection.scores import example_for, score_and_flag
 
 KINDS = {True: "member", False: "non-member", None: "no label"}
 
@@ -84,7 +84,7 @@ class StoredResults:
     """
 
     tokenizer: Any
-    passes: Mapping[Pass, ByText]
+    passes: Mapping[Pass, StatsByText]
     methods: Methods
     min_scored_tokens: int
     occurrences: Mapping[str, int]
@@ -168,10 +168,10 @@ def _tops(stats: TokenStats, ids: NDArray[Any]) -> list[int]:
 def _scores(text: Text, stored: StoredResults, scored: int) -> tuple[dict[str, float], list[str]]:
     """Returns the methods' scores by name and variant, and their flags."""
     scores, flags = {}, {}
-    unranked_flag = unranked(text.text, scored, stored.min_scored_tokens)
+    unranked_flag = reason_unranked(text.text, scored, stored.min_scored_tokens)
     for (name, variant), method in stored.methods.items():
-        example, label = seen(method, text, stored.passes), f"{name} {variant}".strip()
-        scores[label], flag = judged(method, example, unranked_flag)
+        example, label = example_for(method, text, stored.passes), f"{name} {variant}".strip()
+        scores[label], flag = score_and_flag(method, example, unranked_flag)
         flags[flag if unranked_flag else f"{name}: {flag}"] = flag
     return scores, [words for words, flag in flags.items() if flag]
 
@@ -255,7 +255,7 @@ def page(facts: Mapping[str, str], data: Mapping[str, Any]) -> str:
         if (full := _full_colour(name, data["examples"]))
     }
     settings = {"numbers": numbers, "perUnit": PER_UNIT, "firstChoice": FIRST_CHOICE}
-    return filled(
+    return fill_template(
         _file("page.html"),
         {
             "title": html.escape(facts["model"]),

@@ -23,16 +23,16 @@ from contamination.detection.config import DetectionStage
 from contamination.detection.examples import occurrences_of, open_examples
 from contamination.detection.methods.reference import REFERENCE
 from contamination.detection.models.base import ModelHandle
-from contamination.detection.pass_store import ByText
+from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import ORIGINAL, Pass
 from contamination.detection.requirements import (
     Methods,
+    all_needs,
     choose_methods,
-    lacking,
-    named,
+    missing_numbers,
+    name_upper_bounds,
     open_models,
     open_resources,
-    used_by,
 )
 from contamination.detection.viewer.page import StoredResults, page, select_examples, show
 
@@ -81,7 +81,10 @@ def run(stage: ViewStage) -> Path:
     models = open_models(stage, {"reference"} if stage.reference.given else ())
     methods, left_out = _servable(methods, models)
     tokenizer = _tokenizer(stage, models, texts)
-    resources, methods = open_resources(stage, used_by(methods)), named(methods, models)
+    resources, methods = (
+        open_resources(stage, all_needs(methods)),
+        name_upper_bounds(methods, models),
+    )
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
     required = {ORIGINAL, REFERENCE} if "reference" in models else {ORIGINAL}
     passes = collector.stored(required.union(*(m.passes for m in methods.values())))
@@ -104,13 +107,13 @@ def run(stage: ViewStage) -> Path:
 
 def _servable(methods: Methods, models: Mapping[str, ModelHandle]) -> tuple[Methods, set[str]]:
     """Returns the methods whose numbers the models provide, and the names of the others."""
-    lacks = {name: lack for (name, _), m in methods.items() if (lack := lacking(models, m))}
+    lacks = {name: lack for (name, _), m in methods.items() if (lack := missing_numbers(models, m))}
     for name, (needs, _) in lacks.items():
         log.info("%s is left out: it needs %s.", name, needs)
     return {key: m for key, m in methods.items() if key[0] not in lacks}, {*lacks}
 
 
-def _stored(methods: Methods, passes: Mapping[Pass, ByText]) -> Methods:
+def _stored(methods: Methods, passes: Mapping[Pass, StatsByText]) -> Methods:
     """Returns the methods whose passes are all stored, and logs the others."""
     for (name, _), method in methods.items():
         if missing := sorted(p.key for p in set(method.passes) - passes.keys()):

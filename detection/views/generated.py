@@ -10,14 +10,14 @@ from functools import partial
 import numpy as np
 
 from contamination.core.seeds import derive
-from contamination.data.text import halves
+from contamination.data.text import split_at_share
 from contamination.data.texts import Text
 from contamination.detection.forward.reader import (
     Reader,
     Tokens,
     ViewWork,
-    leading_special,
-    run_written,
+    count_leading_special,
+    run_continuations,
 )
 from contamination.detection.passes import Continuation, Copies, Pass
 from contamination.detection.resources import Resources
@@ -32,7 +32,7 @@ def first_part(
     **_: object,
 ) -> list[Sequence[str]]:
     """Returns the first ⌊share·n⌋ of a text's n words, and at most `words` words."""
-    return [(halves(text.text, share, words)[0],) for text in texts]
+    return [(split_at_share(text.text, share, words)[0],) for text in texts]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ContinuationView(View):
         """Describes writing the continuations of each prompt; see `View.work`."""
         parameters, seed = dict(wanted.parameters), derive(reader.resources.seed, "continuations")
         task = partial(
-            run_written,
+            run_continuations,
             n=self.copies(wanted),
             temperature=float(parameters.get("temperature", 0)),
             batch_tokens=reader.settings.batch_tokens,
@@ -97,7 +97,7 @@ def fitted(reader: Reader, text: Tokens, tokens: int) -> Tokens:
 
     Leading special tokens stay.
     """
-    context, special = reader.source.context, leading_special(reader.tokenizer)
+    context, special = reader.source.context, count_leading_special(reader.tokenizer)
     if context is None or len(text.ids) + tokens <= context:
         return text
     return replace(text, ids=[*text.ids[:special], *text.ids[special + tokens - context :]])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from contamination.core.artifacts import Built, build, locate
-from contamination.core.integrity import parsing
+from contamination.core.artifacts import Built, build, run_folder
+from contamination.core.integrity import naming_file
 from contamination.core.seeds import derive
 from contamination.core.table_files import write_parquet
 from contamination.data.examples import texts_digest
@@ -27,7 +27,7 @@ FILE = "versions.parquet"
 Make = Callable[[Sequence[Text]], list[Sequence[str]]]
 
 
-def made_once(
+def stored_versions(
     runs: Path, wanted: Pass, seed: int, model: HFModel, texts: Sequence[Text], make: Make
 ) -> list[Sequence[str]]:
     """Returns the versions of each text, from storage or else from `make`, and stores them."""
@@ -45,10 +45,10 @@ def made_once(
         write_parquet(folder / FILE, pa.Table.from_pylist(rows))
         return Built([FILE], {"texts": len(ordered), "versions": len(rows)})
 
-    folder = locate(runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
+    folder = run_folder(runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
     build(folder, config, inputs, write, log_nearest=False)
     versions_by_text: dict[str, list[str]] = {}
-    with parsing(folder / FILE):
+    with naming_file(folder / FILE):
         for row in pq.read_table(folder / FILE, page_checksum_verification=True).to_pylist():
             versions_by_text.setdefault(row["text_sha256"], []).append(row["text"])
         return [versions_by_text[text.sha256] for text in texts]
@@ -79,7 +79,7 @@ def masked_lm(
     if resources.runs is None:
         return make(texts)
     wanted = Pass(view="masked_lm", n=n, share=share)
-    return made_once(resources.runs, wanted, resources.seed, resources.masked_lm, texts, make)
+    return stored_versions(resources.runs, wanted, resources.seed, resources.masked_lm, texts, make)
 
 
 def _versions(

@@ -29,12 +29,12 @@ from contamination.core.artifacts import (
     Built,
     build,
     is_complete,
-    locate,
     open_artifact,
+    run_folder,
 )
 from contamination.core.config import create, runtime
 from contamination.core.errors import DataError, require
-from contamination.core.integrity import read_manifest, reading
+from contamination.core.integrity import naming_folders, read_manifest
 from contamination.core.registry import stored_object
 from contamination.injection.corpus import (
     Contaminated,
@@ -72,9 +72,9 @@ def export(stage: ExportStage) -> Artifact:
     corpus, form = open_corpus(stage.corpus_folder), _create_format(stage.format)
     refuse_finetuning("corpus_folder", corpus)
     inputs = {"corpus": corpus.artifact.digest}
-    with reading(stage.corpus_folder):
+    with naming_folders(stage.corpus_folder):
         slug = f"{type(form).__name__.lower()}-{corpus.slug}"
-    folder = locate(Path(stage.runs), KIND, slug, stage, inputs)
+    folder = run_folder(Path(stage.runs), KIND, slug, stage, inputs)
     artifact = build(folder, stage, inputs, partial(_make_export, form, corpus))
     for what, times in artifact.counts["lost"].items():
         log.warning("export: differs from the corpus: %d × %s", times, what)
@@ -149,7 +149,7 @@ def _create_format(node: dict[str, Any]) -> Format:
 
 
 def _make_export(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
-    with reading(corpus.artifact.path):
+    with naming_folders(corpus.artifact.path):
         written = form.write(corpus, folder)
     written.ledger.to_parquet(folder / "ledger.parquet", index=False)
     corpus.examples.to_parquet(folder / "examples.parquet", index=False)
@@ -158,7 +158,7 @@ def _make_export(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(corpus.artifact.path / name, folder / name)
-    with reading(corpus.artifact.path):
+    with naming_folders(corpus.artifact.path):
         proof = _prove(form, Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
     if proof.failures:
         raise DataError(str(proof))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from contamination.core.errors import ConfigError
-from contamination.data.chat_templates import TemplateError, rendered
+from contamination.data.chat_templates import TemplateError, render_chat
 from contamination.data.config import BenchmarkConfig
 from contamination.data.text import is_blank
 from contamination.injection.finetuning.config import CHAT, TEMPLATE, TEXT, FinetuningConfig
@@ -108,8 +108,8 @@ def _format_as_chat(text: Prompted, tokenizer: Tokenizer) -> Prompted:
             "finetuning.format=template, or give the tokenizer of a chat model (tokenizer.path)."
         )
     try:
-        before = rendered(tokenizer.hf, messages[:-1], add_generation_prompt=True)
-        whole = rendered(tokenizer.hf, messages)
+        before = render_chat(tokenizer.hf, messages[:-1], add_generation_prompt=True)
+        whole = render_chat(tokenizer.hf, messages)
     except TemplateError as error:
         raise ConfigError(
             f"{text.example_id}: the tokenizer's chat template can't render it ({error}). "

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, as_data, build, locate
+from contamination.core.artifacts import Artifact, Built, as_data, build, run_folder
 from contamination.core.config import identity
 from contamination.core.errors import DataError
 from contamination.core.seeds import derive
@@ -30,11 +30,7 @@ from contamination.injection.corpus import (
     finetuning_slug,
     open_corpus,
 )
-from contamination.injection.corpus_search import (
-    open_corpora,
-    search_corpus,
-    texts_by_example,
-)
+from contamination.injection.corpus_search import open_corpora, search_corpus, texts_by_example
 from contamination.injection.finetuning import layout
 from contamination.injection.finetuning.assembly import (
     CleanTexts,
@@ -91,7 +87,7 @@ def run(stage: FinetuningStage) -> Artifact:
         )
     for name, corpus in open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
-    folder = locate(
+    folder = run_folder(
         Path(stage.runs), FINETUNING_KIND, finetuning_slug(as_data(stage)), named, inputs
     )
     artifact = build(folder, stage, inputs, partial(_make_set, stage, members, clean), named)

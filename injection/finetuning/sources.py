@@ -14,7 +14,7 @@ import pandas as pd
 
 from contamination.core.config import create
 from contamination.core.errors import DataError, require
-from contamination.core.integrity import reading
+from contamination.core.integrity import naming_folders
 from contamination.core.seeds import derive
 from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.files import value_at
@@ -177,7 +177,7 @@ def read_members(stage: FinetuningStage) -> Members:
 
 def _recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:
     """Return the benchmarks that a corpus's config records."""
-    with reading(corpus.artifact.path):
+    with naming_folders(corpus.artifact.path):
         recorded = corpus.config["benchmark"].items()
         return {name: BenchmarkConfig(**fields) for name, fields in recorded}
 

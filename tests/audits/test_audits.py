@@ -17,12 +17,12 @@ from contamination.audits.base import (
     register_installed_audits,
     spelled_out,
 )
-from contamination.audits.run import KIND, findings, run
+from contamination.audits.run import KIND, read_findings, run
 from contamination.core.artifacts import open_artifact
-from contamination.core.cli import CONF, composed
+from contamination.core.cli import CONF, compose_stage
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.report.charts import CSS_VARIABLES, page_figure, svg_element
-from contamination.core.report.html import html_table, stylesheet, unbroken
+from contamination.core.report.html import html_table, keep_intervals_together, stylesheet
 
 TARGET = "tests.audits.sample.Letters"
 
@@ -45,10 +45,10 @@ def test_an_audit_is_an_artefact(stage):
 
 def test_findings_of_other_bytes_are_an_error(stage):
     made = run(stage)
-    assert findings(made).startswith("# ")
+    assert read_findings(made).startswith("# ")
     (made.path / "audit.md").write_bytes(b"E\x7f\xbb")
     with pytest.raises(ArtifactError, match=r"audit\.md can't be read .*utf-8"):
-        findings(made)
+        read_findings(made)
 
 
 def test_it_is_found_again_wherever_its_file_is(stage, tmp_path):
@@ -109,8 +109,8 @@ def test_a_chart_has_the_pages_own_colours(stage):
 def test_long_cells_are_broken_and_intervals_are_not():
     table = html_table(["a"], [["0.5 [0.4, 0.6]"], ["a long title " * 9]])
     assert re.findall("<td(.*?)>", table) == ["", " class=long"]
-    assert unbroken("went 0.5 [0.4, 0.6] up") == "went 0.5\u00a0[0.4,\u00a00.6] up"
-    assert unbroken("a 5% [4%, 6%]") == "a 5%\u00a0[4%,\u00a06%]"
+    assert keep_intervals_together("went 0.5 [0.4, 0.6] up") == "went 0.5\u00a0[0.4,\u00a00.6] up"
+    assert keep_intervals_together("a 5% [4%, 6%]") == "a 5%\u00a0[4%,\u00a06%]"
 
 
 def test_the_text_for_a_reader_has_all_but_the_charts(stage):
@@ -168,7 +168,7 @@ def test_an_audit_of_another_package_is_chosen_like_those_of_the_folder(tmp_path
     register_installed_audits(words)
     overrides = spelled_out(words)
     assert overrides[1:3] == [f"audit.file={tmp_path / 'a.txt'}", "audit.times=2"]
-    assert run(composed("audit", overrides, AuditStage)).counts == {"letters": 6}
+    assert run(compose_stage("audit", overrides, AuditStage)).counts == {"letters": 6}
 
 
 @pytest.mark.usefixtures("installed")

@@ -18,13 +18,13 @@ from contamination.core.artifacts import (
     code_revision,
     commit,
     is_complete,
-    locate,
     open_artifact,
+    run_folder,
 )
 from contamination.core.config import runtime
 from contamination.core.errors import ArtifactError, ConfigError
-from contamination.core.files import sealed, temporary, unsealed, write_text
-from contamination.core.integrity import MANIFEST, SCHEMA, reading
+from contamination.core.files import sealed, temporary_path, unsealed, write_text
+from contamination.core.integrity import MANIFEST, SCHEMA, naming_folders
 from contamination.core.models import resolve
 
 
@@ -44,7 +44,7 @@ def make(text):
 
 def test_the_name_follows_the_config_and_the_inputs_but_not_how_it_runs(tmp_path):
     names = {
-        locate(tmp_path, "corpus", "a", Settings(size, workers), {"x": x}).name
+        run_folder(tmp_path, "corpus", "a", Settings(size, workers), {"x": x}).name
         for size in (1, 2)
         for workers in (1, 2)
         for x in ("p", "q")
@@ -53,7 +53,7 @@ def test_the_name_follows_the_config_and_the_inputs_but_not_how_it_runs(tmp_path
 
 
 def test_the_name_is_the_hash_of_its_parts_as_sorted_json(tmp_path):
-    found = locate(
+    found = run_folder(
         tmp_path, "corpus", "-LLaMA 7B, AZaz09_v1.0X!", Settings(2), {"x": "p", "a": "q"}
     )
     parts = '"config": {"size": 2}, "inputs": {"a": "q", "x": "p"}, "kind": "corpus", "schema": '
@@ -184,7 +184,7 @@ def test_no_two_processes_share_a_temporary_name(tmp_path, monkeypatch):
     for process, machine in product((1, 2), "ab"):
         monkeypatch.setattr(os, "getpid", lambda p=process: p)
         monkeypatch.setattr(socket, "gethostname", lambda m=machine: m)
-        names |= {temporary(tmp_path / "one"), temporary(tmp_path / "two")}
+        names |= {temporary_path(tmp_path / "one"), temporary_path(tmp_path / "two")}
     assert len(names) == 8
     assert all(name.parent == tmp_path and name.name.startswith(".") for name in names)
 
@@ -297,11 +297,11 @@ def test_a_config_that_is_no_plain_mapping_is_named(tmp_path, text):
 
 def test_what_fails_because_of_a_stored_value_names_the_folder_and_the_place(tmp_path):
     words = r"^a, b: .*KeyError: 'x'; test_artifacts\.py, line "
-    with pytest.raises(ArtifactError, match=words), reading("a", "b"):
+    with pytest.raises(ArtifactError, match=words), naming_folders("a", "b"):
         {}["x"]
-    with pytest.raises(ArtifactError, match="^as it is$"), reading("a"):
+    with pytest.raises(ArtifactError, match="^as it is$"), naming_folders("a"):
         raise ArtifactError("as it is")
-    with pytest.raises(FileNotFoundError), reading("a"):
+    with pytest.raises(FileNotFoundError), naming_folders("a"):
         (tmp_path / "none").read_text()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from contamination.core.statistics.clusters import Clustered, draw_cluster_counts, widening
+from contamination.core.statistics.clusters import ClusterBootstrap, draw_cluster_counts, widening
 from contamination.core.statistics.estimates import estimate, interval
 from contamination.core.statistics.metrics import AUROC, tpr_at_fpr
 
@@ -36,7 +36,7 @@ def test_of_clusters_of_several_sizes_the_last_is_cut():
 def held(clusters, size, repetitions, seed=0):
     """How often the interval of each metric held the truth: of whole clusters, of examples."""
     rng, own = np.random.default_rng(seed), np.repeat(np.arange(clusters), size)
-    plans = [Clustered.of(own, own, 200, i) for i in range(5)]
+    plans = [ClusterBootstrap.of(own, own, 200, i) for i in range(5)]
     found = np.zeros((2, len(METRICS)), int)
     for i in range(repetitions):
         sides = rng.normal(0, 0.55, (2, clusters))[:, own] + rng.normal(0, 0.84, (2, len(own)))
@@ -60,7 +60,7 @@ def test_scores_that_say_nothing_hold_one_half(clusters):
 
 def test_where_all_draws_agree_a_cluster_counts_as_one_example():
     cluster = np.repeat(np.arange(10), 30)
-    plan = Clustered.of(cluster, cluster, 50, 0)
+    plan = ClusterBootstrap.of(cluster, cluster, 50, 0)
     high, low = np.arange(300.0) + 1000, np.arange(300.0)
     found = plan.estimate(high, low, METRICS)
     for metric in METRICS:
@@ -73,7 +73,9 @@ def test_where_all_draws_agree_a_cluster_counts_as_one_example():
 
 def test_one_cluster_shows_no_variance():
     one, many = np.zeros(120, int), np.arange(120)
-    found = Clustered.of(one, many, 20, 0).estimate(np.arange(120.0), np.arange(120.0), METRICS)
+    found = ClusterBootstrap.of(one, many, 20, 0).estimate(
+        np.arange(120.0), np.arange(120.0), METRICS
+    )
     assert found["auroc"].needs == "≥ 2 clusters of members"
     assert np.isnan(found["auroc"].value)
 

@@ -13,7 +13,7 @@ from contamination.core.config import (
     convert,
     create,
     identity,
-    named_where_set,
+    part_of_name_unless_default,
     register,
     runtime,
 )
@@ -112,8 +112,8 @@ def test_a_node_may_name_another_and_hold_frozen_ones():
 @dataclass(frozen=True)
 class Younger:
     rate: float = 0.5
-    scope: str = named_where_set("whole")
-    steps: list[int] = named_where_set([])
+    scope: str = part_of_name_unless_default("whole")
+    steps: list[int] = part_of_name_unless_default([])
 
 
 def test_a_younger_field_is_part_of_the_name_where_it_is_set():

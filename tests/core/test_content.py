@@ -288,13 +288,13 @@ def test_hashing_ends_at_a_signal_within_a_block(tmp_path, monkeypatch):
 
 def test_much_to_read_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(hashing_module, "SHOWN_BYTES", 3 * LARGE_BYTES)
-    process_records.leave_in(tmp_path)
+    process_records.set_records_folder(tmp_path)
     try:
         digests({"1": large(tmp_path / "1"), "2": large(tmp_path / "2")})
         assert process_records.read_progress(tmp_path) is None
         digests({n: large(tmp_path / n) for n in "123"})
         shown = process_records.read_progress(tmp_path)
     finally:
-        process_records.leave_in(None)
+        process_records.set_records_folder(None)
     assert shown is not None
     assert (shown.title, shown.n, shown.total) == ("hashing", 3 * LARGE_BYTES, 3 * LARGE_BYTES)

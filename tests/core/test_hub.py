@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import constants, get_session
 
 from contamination.core.errors import ConfigError
-from contamination.core.hub import not_asked, only_cached, snapshot
+from contamination.core.hub import offline_hint, only_cached, snapshot
 from contamination.core.models import load_tokenizer
 
 
@@ -39,9 +39,9 @@ def test_within_it_no_request_is_sent(asking, monkeypatch):
 def test_behind_it_the_hub_may_be_asked_again(asking):
     with only_cached():
         assert constants.is_offline_mode()
-        assert not_asked("owner/name")
+        assert offline_hint("owner/name")
     assert not constants.is_offline_mode()
-    assert not_asked("owner/name") == ""
+    assert offline_hint("owner/name") == ""
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_behind_it_the_hub_may_be_asked_again(asking):
 def test_what_the_environment_names_for_connections_and_lacks_is_said(name, value, words):
     code = (
         "import sys; sys.modules['socksio'] = None; from contamination.core import hub; "
-        "from contamination.core.cli import said; "
+        "from contamination.core.cli import run_tool as said; "
         "sys.exit(said(lambda: print(hub.snapshot('model.path', 'owner/name', ['a']))))"
     )
     kept = {n: v for n, v in os.environ.items() if not n.lower().endswith("_proxy")}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contamination.core.artifacts import Built, build, locate
+from contamination.core.artifacts import Built, build, run_folder
 from contamination.core.config import identity
 from contamination.core.errors import ConfigError
 from contamination.core.integrity import read_manifest
@@ -34,7 +34,7 @@ def test_what_has_no_stable_text_names_no_folder(tmp_path, value):
         (Holder(1, {"a": {None: value}}), "inner.a.None"),
     ]:
         with pytest.raises(ConfigError) as error:
-            locate(tmp_path, "corpus", "a", config, {})
+            run_folder(tmp_path, "corpus", "a", config, {})
         assert str(error.value).startswith(f"{name} contains {value!r} ({type(value).__name__})")
 
 
@@ -53,8 +53,8 @@ def test_plain_values_and_their_subclasses_keep_their_text():
 def test_the_manifest_holds_the_settings_that_name_the_folder(tmp_path):
     settings, stage = {"k": 0.2}, Holder(3)
     for named, config in [(None, stage), (settings, settings)]:
-        folder = locate(tmp_path, "scores", "a", config, {"x": "p"})
+        folder = run_folder(tmp_path, "scores", "a", config, {"x": "p"})
         build(folder, stage, {"x": "p"}, lambda _: Built([]), named)
         found = read_manifest(folder)["identity"]
         assert found == identity(config)
-        assert locate(tmp_path, "scores", "a", found, {"x": "p"}) == folder
+        assert run_folder(tmp_path, "scores", "a", found, {"x": "p"}) == folder

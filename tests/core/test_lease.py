@@ -13,12 +13,12 @@ import pytest
 from contamination.core import lock
 from contamination.core.artifacts import Built, build, is_complete
 from contamination.core.errors import ArtifactError
-from contamination.core.lock import LOCKS, building, lease_file
+from contamination.core.lock import LOCKS, exclusive_build, lease_file
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from contamination.core.lock import building
+from contamination.core.lock import exclusive_build as building
 with building(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -35,7 +35,7 @@ def test_a_dead_builders_turn_is_taken_over_at_once(tmp_path):
     holder.wait()
     holder.stdout.close()
     began = time.monotonic()
-    with building(folder):
+    with exclusive_build(folder):
         assert time.monotonic() - began < 10
 
 
@@ -84,7 +84,7 @@ def test_what_is_no_lease_is_taken_over(tmp_path, monkeypatch, caplog):
         lease_file(folder).write_text(content)
 
     def hold(folder):
-        with building(folder):
+        with exclusive_build(folder):
             return lease_file(folder).read_text()
 
     with caplog.at_level(logging.INFO), ThreadPoolExecutor(len(contents)) as pool:
@@ -117,11 +117,11 @@ def test_who_waits_names_the_holder(tmp_path, caplog):
     folder = tmp_path / "corpus" / "a-1"
 
     def wait():
-        with building(folder):
+        with exclusive_build(folder):
             pass
 
     with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.INFO):
-        with building(folder):
+        with exclusive_build(folder):
             waiting = pool.submit(wait)
             time.sleep(1.5)
         waiting.result()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from contamination.core import config_diff
-from contamination.core.artifacts import Built, build, locate
+from contamination.core.artifacts import Built, build, run_folder
 from contamination.core.config import runtime
 from contamination.core.files import sealed, unsealed
 from contamination.core.integrity import MANIFEST, SCHEMA
@@ -28,7 +28,7 @@ def made(tmp_path, caplog):
 
     def run(settings, slug="s", kind="corpus", make=lambda _: Built([]), **inputs):
         caplog.clear()
-        folder = locate(tmp_path, kind, slug, settings, inputs)
+        folder = run_folder(tmp_path, kind, slug, settings, inputs)
         build(folder, settings, inputs, make)
         return folder, "\n".join(caplog.messages)
 
@@ -74,7 +74,7 @@ def test_other_inputs_under_another_name_are_not_near(made):
 def test_nothing_is_logged_where_the_caller_says_so(made, tmp_path, caplog):
     made(Settings())
     caplog.clear()
-    folder = locate(tmp_path, "corpus", "s", Settings(1), {})
+    folder = run_folder(tmp_path, "corpus", "s", Settings(1), {})
     build(folder, Settings(1), {}, lambda _: Built([]), log_nearest=False)
     assert caplog.messages == []
 

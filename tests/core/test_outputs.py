@@ -58,7 +58,7 @@ def test_control_characters_reach_no_output_but_for_those_of_progress_bars():
 def test_an_output_that_a_full_disk_refuses_is_said():
     code = (
         "import sys; from contamination.core.startup import outlive_readers; "
-        "from contamination.core.cli import said; "
+        "from contamination.core.cli import run_tool as said; "
         "outlive_readers(); sys.exit(said(lambda: print('a\\nb')))"
     )
     call = [sys.executable, "-c", code]

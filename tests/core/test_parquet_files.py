@@ -6,13 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from contamination.core.table_files import writing
+from contamination.core.table_files import parquet_writer
 
 SCHEMA = pa.schema([("number", pa.int64())])
 
 
 def write(path, number, **how):
-    with writing(path, SCHEMA, **how) as writer:
+    with parquet_writer(path, SCHEMA, **how) as writer:
         writer.write_table(pa.table({"number": [number]}, SCHEMA))
 
 

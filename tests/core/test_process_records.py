@@ -9,9 +9,9 @@ from contamination.core.progress import progress
 
 @pytest.fixture
 def folder(tmp_path):
-    process_records.leave_in(tmp_path)
+    process_records.set_records_folder(tmp_path)
     yield tmp_path
-    process_records.leave_in(None)
+    process_records.set_records_folder(None)
 
 
 def test_a_bar_is_seen_from_outside(folder):
@@ -21,7 +21,7 @@ def test_a_bar_is_seen_from_outside(folder):
     assert (seen.title, seen.n, seen.total, seen.unit) == ("train", 20, 40, "step")
     assert seen.seconds_left > 0
     bar.close()
-    process_records.forget(folder)
+    process_records.clear_records(folder)
     assert process_records.read_progress(folder) is None
 
 
@@ -40,7 +40,7 @@ def test_the_first_cause_comes_first_and_is_said_once(folder, monkeypatch):
 
 
 def test_nothing_is_left_where_nobody_looks(tmp_path):
-    process_records.leave_in(None)
+    process_records.set_records_folder(None)
     assert process_records.record_failure(ValueError("boom"))
     process_records.record_progress(process_records.Progress("train", 1, 2, "step", None))
     assert list(tmp_path.iterdir()) == []

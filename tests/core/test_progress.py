@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from contamination.core import process_records
-from contamination.core.progress import CELL, STAGE, SWEEP, progress, within
-from contamination.core.terminal import about
+from contamination.core.progress import CELL, STAGE, SWEEP, progress, titles_below
+from contamination.core.terminal import approximate_duration
 from contamination.data.readers import Document
-from contamination.injection.tokenization import Read, Work, tokenize
+from contamination.injection.tokenization import SourceDocument, TokenizationSettings, tokenize
 from contamination.training.config import TrainingStage, WandbConfig
-from contamination.training.metrics import Record
+from contamination.training.metrics import TrainingRecord
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    process_records.leave_in(tmp_path)
+    process_records.set_records_folder(tmp_path)
     yield tmp_path
-    process_records.leave_in(None)
+    process_records.set_records_folder(None)
 
 
 @pytest.mark.parametrize("initial", [0, 50])
@@ -44,8 +44,10 @@ def test_the_rate_is_of_the_whole_run(clock, initial):
 
 
 def test_the_tokeniser_ends_at_its_total_and_what_was_there_is_no_work(clock, folder, tmp_path):
-    documents = [Read(Document(str(i), "book", "The bridge is quite old. " * 40)) for i in range(9)]
-    work = Work(tmp_path / "shards", "tests/golden/target")
+    documents = [
+        SourceDocument(Document(str(i), "book", "The bridge is quite old. " * 40)) for i in range(9)
+    ]
+    work = TokenizationSettings(tmp_path / "shards", "tests/golden/target")
     tokenize(iter(documents), work, 300, 1, 5_000)
     seen = process_records.read_progress(folder)
     assert (seen.n, seen.total, seen.seconds_left) == (300, 300, 0)
@@ -56,7 +58,7 @@ def test_the_tokeniser_ends_at_its_total_and_what_was_there_is_no_work(clock, fo
 
 def test_the_trainings_tokens_a_second_are_of_the_whole_run(clock, tmp_path, capsys):
     stage = TrainingStage(runs=str(tmp_path), wandb=WandbConfig(mode="disabled"))
-    record = Record(stage, tmp_path, 10, 12, {}, first_tokens=10_000)
+    record = TrainingRecord(stage, tmp_path, 10, 12, {}, first_tokens=10_000)
     for step, seconds, tokens in ((11, 1, 11_000), (12, 19, 11_100)):
         clock.now += seconds
         row = {"step": step, "tokens": tokens, "loss": 1.0, "tokens_per_second": 5.0}
@@ -67,7 +69,7 @@ def test_the_trainings_tokens_a_second_are_of_the_whole_run(clock, tmp_path, cap
 
 
 def test_titles_say_the_cell_and_the_stage_and_the_record_the_stage(clock, folder):
-    with within(CELL, "cell 2 of 3"), within(STAGE, "train study"):
+    with titles_below(CELL, "cell 2 of 3"), titles_below(STAGE, "train study"):
         bar = progress(desc="tiny_llama", stage="train", total=147, unit="step")
     bar.update(40)
     clock.now += 80
@@ -87,7 +89,7 @@ def test_a_bar_and_its_record_say_what_is_left_of_the_sweep(
     clock, folder, monkeypatch, end, later, left
 ):
     monkeypatch.setattr("contamination.core.progress.time.time", lambda: clock.now)
-    with within(SWEEP, f"{end} {later}"):
+    with titles_below(SWEEP, f"{end} {later}"):
         bar = progress(desc="tiny_llama", total=147, unit="step")
         bar.update(40)
         clock.now += 80
@@ -114,7 +116,7 @@ def test_a_narrow_terminal_shows_the_numbers_first(clock, width, shown):
 
 
 def test_what_is_left_is_said_without_false_precision():
-    said = [about(seconds) for seconds in (50, 60, 540, 750, 5000, 5401, 36_000)]
+    said = [approximate_duration(seconds) for seconds in (50, 60, 540, 750, 5000, 5401, 36_000)]
     assert said == ["<1 min", "~1 min", "~9 min", "~10 min", "~85 min", "~2 h", "~10 h"]
 
 

@@ -6,7 +6,13 @@ import pytest
 from markupsafe import Markup
 
 from contamination.core.report.document import ReportContent, html_document, markdown_document
-from contamination.core.report.html import SKELETON, facts_list, filled, html_table, render
+from contamination.core.report.html import (
+    SKELETON,
+    definition_list,
+    fill_template,
+    html_table,
+    render,
+)
 from contamination.core.report.tables import Table
 
 NAME = '<b>a & "b"</b>'
@@ -25,11 +31,11 @@ def test_a_name_without_a_value_is_an_error():
 
 
 def test_parts_of_a_filled_template_are_html_and_are_not_templates_themselves():
-    assert filled("<p>{{one}}</p>\n", {"one": "<b>{{two}}</b>"}) == "<p><b>{{two}}</b></p>\n"
+    assert fill_template("<p>{{one}}</p>\n", {"one": "<b>{{two}}</b>"}) == "<p><b>{{two}}</b></p>\n"
 
 
 def test_tables_and_facts_are_strings_that_can_be_joined():
-    table, facts = html_table([NAME], [["**1**", NAME]]), facts_list({NAME: NAME})
+    table, facts = html_table([NAME], [["**1**", NAME]]), definition_list({NAME: NAME})
     assert "<td><strong>1</strong></td><td>&lt;b&gt;a" in table
     assert facts == f"<dl><dt>{ESCAPED}</dt><dd>{ESCAPED}</dd></dl>"
     assert ("<p>" + table).startswith("<p><div")

@@ -9,7 +9,7 @@ import pytest
 START = """
 import hashlib, multiprocessing, os, signal, sys, threading, time
 from contamination.core import signals as stopping
-from contamination.core.cli import said
+from contamination.core.cli import run_tool as said
 stopping.GRACE_SECONDS = 1.0
 
 def ready():

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from contamination.core.terminal import beside, columns, escaped, fit
+from contamination.core.terminal import columns, description_lines, escaped, fit_columns
 
 HEADER = ["method", "variant", "AUROC", "TPR"]
 ROWS = [["Loss", "", "0.5", "0.1"], ["Min-K%++", "k=0.2", "0.75", "0.2"]]
@@ -12,7 +12,7 @@ WHOLE = 8 + 2 + 7 + 2 + 5 + 2 + 3
 
 
 def test_a_table_that_fits_is_whole():
-    fitted = fit(HEADER, ROWS, WHOLE)
+    fitted = fit_columns(HEADER, ROWS, WHOLE)
     assert (fitted.header, fitted.rows, fitted.note) == (HEADER, ROWS, "")
     assert fitted.lines(left=1) == [
         "method    variant  AUROC  TPR",
@@ -31,7 +31,7 @@ def test_a_table_that_fits_is_whole():
     ],
 )
 def test_the_least_important_columns_go_first_and_are_named(width, least, kept):
-    fitted = fit(HEADER, ROWS, width, least=least)
+    fitted = fit_columns(HEADER, ROWS, width, least=least)
     assert fitted.header == kept
     assert [len(row) for row in fitted.rows] == [len(kept)] * 2
     gone = ", ".join(name for name in HEADER if name not in kept)
@@ -40,14 +40,14 @@ def test_the_least_important_columns_go_first_and_are_named(width, least, kept):
 
 def test_what_stands_between_and_beside_the_columns_counts():
     for width, kept in ((WHOLE + 3 + 4, 4), (WHOLE + 3 + 3, 3)):
-        assert len(fit(HEADER, ROWS, width, between=3, edges=4).header) == kept
+        assert len(fit_columns(HEADER, ROWS, width, between=3, edges=4).header) == kept
 
 
 def test_wide_signs_take_two_columns():
     rows = [["模型", "0.5"], ["größe", "0.75"]]
-    lines = fit(["name", "AUROC"], rows, 12).lines(left=1)
+    lines = fit_columns(["name", "AUROC"], rows, 12).lines(left=1)
     assert lines == ["name   AUROC", "模型     0.5", "größe   0.75"]
-    assert fit(["name", "AUROC"], [["模型模", "0.5"]], 12).header == ["name"]
+    assert fit_columns(["name", "AUROC"], [["模型模", "0.5"]], 12).header == ["name"]
 
 
 TEXTS = ["the mean log-likelihood of a token", ""]
@@ -60,7 +60,7 @@ TEXTS = ["the mean log-likelihood of a token", ""]
 ])  # fmt: skip
 def test_texts_beside_names_are_wrapped_or_stand_below(monkeypatch, width, lines):
     monkeypatch.setattr("contamination.core.terminal.columns", lambda: None)
-    assert beside(["模型", "zl"], TEXTS, width) == lines
+    assert description_lines(["模型", "zl"], TEXTS, width) == lines
 
 
 @pytest.mark.parametrize(("is_terminal", "width"), [(True, 20), (False, None)])
@@ -68,7 +68,7 @@ def test_the_terminals_width_counts_only_where_there_is_one(monkeypatch, is_term
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
     monkeypatch.setenv("COLUMNS", "20")
     assert columns() == width
-    assert bool(fit(HEADER, ROWS).note) == is_terminal
+    assert bool(fit_columns(HEADER, ROWS).note) == is_terminal
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,5 @@ def test_control_characters_are_escaped_and_text_is_not(text, shown):
 
 
 def test_a_cell_counts_as_wide_as_it_is_shown():
-    lines = fit(["id", "n"], [["\x1b[2J", "1"], ["plain", "2"]]).lines()
+    lines = fit_columns(["id", "n"], [["\x1b[2J", "1"], ["plain", "2"]]).lines()
     assert lines == ["id       n", r"\x1b[2J  1", "plain    2"]

@@ -25,7 +25,7 @@ def make(folder):
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     yield build(tmp_path / "corpus" / "a-1", {"size": 1}, {}, make).path
-    integrity.follow(integrity.CHANGED)
+    integrity.set_policy(integrity.CHANGED)
 
 
 def flip(file):
@@ -150,7 +150,7 @@ def hashed(monkeypatch):
 def test_the_policy_says_what_is_hashed(folder, monkeypatch, policy, first, again):
     large = folder / "hf" / "model.bin"
     monkeypatch.setattr(hashing, "SETTLED_NS", -(10**12))  # whatever the clock's tick
-    integrity.follow(policy)
+    integrity.set_policy(policy)
     read = hashed(monkeypatch)
     for count in (first, again):
         integrity._checked.clear()  # as another process
@@ -182,4 +182,4 @@ def test_a_garbled_memory_convicts_no_file(folder, tmp_path, monkeypatch):
 
 def test_another_policy_is_refused():
     with pytest.raises(ConfigError, match=r"verify is 'sometimes': give one of always, changed"):
-        integrity.follow("sometimes")
+        integrity.set_policy("sometimes")

@@ -10,7 +10,7 @@ from contamination.core.errors import ArtifactError
 from contamination.core.integrity import MANIFEST
 from contamination.detection import collect as collecting
 from contamination.detection import pass_store
-from contamination.detection.collect import Collector, parts
+from contamination.detection.collect import Collector, divide_texts
 from contamination.detection.config import DetectionConfig
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.infilling import Infilling
@@ -88,11 +88,11 @@ def test_parts_hold_so_many_characters_over_all_copies(monkeypatch):
     monkeypatch.setattr(collecting, "PART_CHARACTERS", 200)
     for wanted, copies in ((ORIGINAL, 1), (Pass(view="swap", n=2), 2),
                            (Pass(view="infill", future=1), 2)):  # fmt: skip
-        found = list(parts(TEXTS, wanted))
+        found = list(divide_texts(TEXTS, wanted))
         assert [t for own in found for t in own] == TEXTS
         for own in found:
             assert len(own) == 1 or copies * sum(len(t.text) for t in own) <= 200
-    assert len(found) > len(list(parts(TEXTS, ORIGINAL)))
+    assert len(found) > len(list(divide_texts(TEXTS, ORIGINAL)))
 
 
 def test_a_killed_pass_keeps_its_finished_parts(collector, monkeypatch, tmp_path):

@@ -16,7 +16,7 @@ import pytest
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from contamination.data import chat_templates
-from contamination.data.chat_templates import TemplateError, TemplateLimitError, rendered
+from contamination.data.chat_templates import TemplateError, TemplateLimitError, render_chat
 from tests.forks import in_fork
 
 CHAT = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
@@ -32,16 +32,16 @@ def tokenizer(template):
 @pytest.mark.parametrize("options", [{}, {"continue_final_message": True}])
 def test_a_chat_is_what_transformers_makes_of_it(options):
     (own,), _ = render_jinja_template([MESSAGES], chat_template=CHAT, bos_token="<s>", **options)
-    assert rendered(tokenizer(CHAT), MESSAGES, **options) == own
+    assert render_chat(tokenizer(CHAT), MESSAGES, **options) == own
 
 
 def test_a_template_may_refuse_a_chat():
     refuses = "{{ raise_exception('no such\nrole') }}"
     with pytest.raises(TemplateError, match="^no such role$") as error:
-        rendered(tokenizer(refuses), MESSAGES)
+        render_chat(tokenizer(refuses), MESSAGES)
     assert not isinstance(error.value, TemplateLimitError)
     with pytest.raises(TemplateError, match="unexpected|expected token"):
-        rendered(tokenizer("{% if"), MESSAGES)
+        render_chat(tokenizer("{% if"), MESSAGES)
 
 
 LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
@@ -60,16 +60,16 @@ def test_a_template_ends_at_its_limits_and_the_next_is_rendered(template, words,
     if template == LOOP:
         monkeypatch.setattr(chat_templates, "SECONDS", 0.2)
     with pytest.raises(TemplateLimitError, match=words):
-        rendered(tokenizer(template), MESSAGES)
-    assert rendered(tokenizer("a"), MESSAGES) == "a"
+        render_chat(tokenizer(template), MESSAGES)
+    assert render_chat(tokenizer("a"), MESSAGES) == "a"
 
 
 def test_a_process_that_was_ended_is_started_again():
-    assert rendered(tokenizer("a"), MESSAGES) == "a"
+    assert render_chat(tokenizer("a"), MESSAGES) == "a"
     os.kill(chat_templates._process._child.pid, signal.SIGKILL)
     with pytest.raises(TemplateLimitError, match="its process ended"):
-        rendered(tokenizer("a"), MESSAGES)
-    assert rendered(tokenizer("a"), MESSAGES) == "a"
+        render_chat(tokenizer("a"), MESSAGES)
+    assert render_chat(tokenizer("a"), MESSAGES) == "a"
 
 
 def test_modules_of_the_current_folder_are_not_imported(tmp_path):
@@ -91,13 +91,13 @@ def test_modules_of_the_current_folder_are_not_imported(tmp_path):
 
 def rendering():
     """The process that renders, once there is one."""
-    rendered(tokenizer("a"), MESSAGES)
+    render_chat(tokenizer("a"), MESSAGES)
     return chat_templates._process._child.pid
 
 
 def test_a_forked_process_has_a_process_of_its_own():
     process = rendering()
-    forked = in_fork(lambda: rendered(tokenizer("b"), MESSAGES) + f" {rendering()}")
+    forked = in_fork(lambda: render_chat(tokenizer("b"), MESSAGES) + f" {rendering()}")
     text, number = forked.split()
     assert text == "b"
     assert int(number) != process == rendering()
@@ -108,11 +108,11 @@ def test_a_fork_while_a_template_is_rendered_neither_waits_nor_takes_its_text():
     process = rendering()
     slow = "{% for i in range(9999) %}{% for j in range(999) %}{% endfor %}{% endfor %}slow"
     texts = []
-    thread = threading.Thread(target=lambda: texts.append(rendered(tokenizer(slow), MESSAGES)))
+    thread = threading.Thread(target=lambda: texts.append(render_chat(tokenizer(slow), MESSAGES)))
     thread.start()
     while not chat_templates._process._lock.locked():
         time.sleep(0.01)
-    assert in_fork(lambda: rendered(tokenizer("b"), MESSAGES)) == "b"
+    assert in_fork(lambda: render_chat(tokenizer("b"), MESSAGES)) == "b"
     thread.join()
     assert texts == ["slow"]
     assert rendering() == process
@@ -131,7 +131,7 @@ def test_a_fork_while_a_template_is_rendered_neither_waits_nor_takes_its_text():
 def test_a_message_that_is_not_json_is_refused(value, words):
     message = re.escape(f"messages[0].x is {words}, which is not a JSON value")
     with pytest.raises(TemplateError, match=message):
-        rendered(tokenizer(CHAT), [{"role": "user", "content": "Why?", "x": value}])
+        render_chat(tokenizer(CHAT), [{"role": "user", "content": "Why?", "x": value}])
 
 
 def under_a_limit(gib):

@@ -45,10 +45,10 @@ def test_fetched_rows_are_streamed_from_the_cache(data_sets):
 
 def test_fetched_files_are_found_in_the_cache(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    assert hub.kept("owner/name") is None
+    assert hub.cached_snapshot("owner/name") is None
     place = tmp_path / "models--owner--name"
     (place / "refs").mkdir(parents=True)
     (place / "refs" / "main").write_text(COMMIT)
     (place / "snapshots" / COMMIT).mkdir(parents=True)
-    assert hub.kept("owner/name") == place / "snapshots" / COMMIT
-    assert hub.kept("owner/name", kind="dataset") is None
+    assert hub.cached_snapshot("owner/name") == place / "snapshots" / COMMIT
+    assert hub.cached_snapshot("owner/name", kind="dataset") is None

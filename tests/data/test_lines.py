@@ -7,7 +7,7 @@ import pytest
 
 from contamination.core.errors import DataError
 from contamination.data.readers import rows as rows_module
-from contamination.data.readers.rows import Reading, Shard, Tally, read
+from contamination.data.readers.rows import ReadOptions, Shard, Tally, read_file
 
 
 class Counted(bytes):
@@ -51,8 +51,8 @@ def test_a_line_beyond_the_limit_is_counted_and_the_rest_is_read(tmp_path, monke
     (tmp_path / "a").write_text("\n".join(lines) + "\n")
     shard = Shard(tmp_path / "a", "a", format)
     tally = Tally("skip", "on_error")
-    found = [row.value["text"] for row in read(shard, Reading(tally))]
+    found = [row.value["text"] for row in read_file(shard, ReadOptions(tally))]
     assert found == ["one", "three"]
     assert tally.skipped == {"line too long": 1}
     with pytest.raises(DataError, match=r"a, (row|line) [23]: line too long \(more than 100 bytes"):
-        list(read(shard, Reading(Tally("stop", "on_error"))))
+        list(read_file(shard, ReadOptions(Tally("stop", "on_error"))))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from contamination.core.models import load_model
-from contamination.data.texts import Texts, families, longest
+from contamination.data.texts import Texts, families_by_sha256, longest_extensions
 from contamination.detection import collect as collecting
 from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig
@@ -51,12 +51,12 @@ def read(monkeypatch):
 def test_the_longest_is_found_as_by_comparing_all():
     rng = np.random.default_rng(0)
     rows = [rng.integers(0, 2, rng.integers(1, 7)).tolist() for _ in range(60)]
-    ends = longest(rows)
+    ends = longest_extensions(rows)
     for own, place in zip(rows, ends, strict=True):
         assert rows[place][: len(own)] == own
         assert len({tuple(r) for r in rows if r[: len(rows[place])] == rows[place]}) == 1
-    assert longest([]) == []
-    assert longest(["b", "a", "c"]) == [0, 1, 2]
+    assert longest_extensions([]) == []
+    assert longest_extensions(["b", "a", "c"]) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("wanted", [ORIGINAL, INFILL, Pass(view="lowercase")])
@@ -101,7 +101,7 @@ def test_what_a_kill_left_is_kept_and_the_rest_is_right(collector, monkeypatch, 
 
 
 def test_a_family_is_of_texts_that_begin_alike():
-    found = families([Texts.of(CUTS[:4]), Texts.of([*CUTS[4:], ALONE])])
+    found = families_by_sha256([Texts.of(CUTS[:4]), Texts.of([*CUTS[4:], ALONE])])
     assert found.keys() == {t.sha256 for t in CUTS}
     for family in found.values():
         ends = sorted((t.text for t in family), key=len)

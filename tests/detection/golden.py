@@ -32,7 +32,7 @@ from contamination.detection.methods.surp import Surp
 from contamination.detection.methods.zlib import Zlib
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.models.hf_model import HFModel
-from contamination.detection.pass_store import ByText
+from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import ORIGINAL
 from tests.scoring import score_text
 
@@ -94,7 +94,7 @@ def scores(settings: DetectionConfig) -> dict[str, list[float]]:
         return {name: [score_text(m, t, passes) for t in texts()] for name, m in METHODS.items()}
 
 
-def _swaps(runs: Path, models: Mapping[str, ModelHandle], settings: DetectionConfig) -> ByText:
+def _swaps(runs: Path, models: Mapping[str, ModelHandle], settings: DetectionConfig) -> StatsByText:
     """The file's own augmented versions in place of those that the package would draw."""
     versions = {
         t.sha256: [text_of(f"{t.example_id}/{i}", a) for i, a in enumerate(e["augmentations"])]

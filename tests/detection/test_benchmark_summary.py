@@ -24,7 +24,7 @@ from contamination.detection.benchmark_summary import (
     paper_name,
     sizes,
 )
-from contamination.detection.evaluation import CONFIDENCE, BenchmarkEstimates, by_method
+from contamination.detection.evaluation import CONFIDENCE, BenchmarkEstimates, group_by_method
 
 CONFIG = ExamplesConfig(
     "x", name="wikimia", same_texts=["length", "setting"], papers="wikimia.csv",
@@ -58,7 +58,7 @@ def plain():
 
 
 def groups_of(texts, table, config=CONFIG):
-    return evaluated_parts(lambda: by_method([table]), texts, config)
+    return evaluated_parts(lambda: group_by_method([table]), texts, config)
 
 
 def test_a_part_is_evaluated_as_by_itself(plain):

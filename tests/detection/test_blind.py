@@ -18,17 +18,17 @@ from contamination.detection.baselines import classifiers as classifiers_module
 from contamination.detection.baselines.blind import (
     NULLS,
     REPEATS,
-    Blind,
+    BlindBaseline,
     _aurocs,
     _inner_aurocs,
     _percentiles,
     _percentiles_in_fold,
     blind_baseline,
-    obstacle,
+    blind_obstacle,
+    describe_blind_baseline,
     same_texts,
     shuffled,
     shuffled_whole,
-    warning,
 )
 from contamination.detection.baselines.classifiers import RareGrams, classifiers, ridge
 
@@ -60,7 +60,7 @@ def auroc(texts: list[str], member: np.ndarray, seed: int = 0) -> float:
     return float(blind_baseline(texts, member, seed).placed[member, 0].mean())
 
 
-def estimated(found: Blind, member: np.ndarray):
+def estimated(found: BlindBaseline, member: np.ndarray):
     sides = np.flatnonzero(member), np.flatnonzero(~member)
     return found.estimates(*sides, AUROC, draws=200)["auroc"]
 
@@ -132,7 +132,7 @@ def test_an_interval_holds_one_half_just_where_the_null_does():
     off = np.sqrt(np.mean((null - 0.5) ** 2))
     for sds, outside in ((1.9, False), (2.05, True), (-1.9, False), (-2.05, True)):
         placed = np.tile(np.r_[0.5 + sds * off, null], (200, 1))
-        low, high = interval(estimated(Blind(placed), np.arange(200) < 100), 0.95)
+        low, high = interval(estimated(BlindBaseline(placed), np.arange(200) < 100), 0.95)
         assert (low > 0.5 or high < 0.5) == outside
 
 
@@ -143,7 +143,7 @@ def test_a_rates_draws_are_the_nulls_scaled_to_its_own_variance():
     placed[member, 0] **= 0.3
     sides = np.flatnonzero(member), np.flatnonzero(~member)
     wanted = chosen_metrics([0.1], [])
-    found = Blind(placed).estimates(*sides, wanted, NULLS)
+    found = BlindBaseline(placed).estimates(*sides, wanted, NULLS)
     auroc = placed[member].mean(axis=0)
     tpr = [(column[member] > np.sort(column[~member])[-11]).mean() for column in placed.T]
     for name, (value, *null) in (("auroc", auroc), ("tpr_at_fpr_0.1", tpr)):
@@ -161,7 +161,7 @@ def test_an_estimate_has_the_sizes_the_trials_and_the_steps_of_its_metric():
     for spread, trials in ((0.2, 0.25 / 0.2**2), (0.01, 8_000 / 110), (0.0, 8_000 / 110)):
         null = 0.5 + rng.choice([-spread, spread], NULLS)
         placed = np.tile(np.r_[0.75, null], (110, 1))
-        found = Blind(placed).estimates(members, nonmembers, wanted, NULLS + 7)
+        found = BlindBaseline(placed).estimates(members, nonmembers, wanted, NULLS + 7)
         auroc, tpr, lacking, bare = found.values()
         assert [(e.n_members, e.n_nonmembers) for e in found.values()] == [(10, 100)] * 4
         assert (auroc.trials, bare.trials) == (pytest.approx(trials), None)
@@ -170,10 +170,10 @@ def test_an_estimate_has_the_sizes_the_trials_and_the_steps_of_its_metric():
         assert (lacking.needs, len(lacking.draws)) == ("≥ 5,000 non-members", NULLS + 7)
     for value in (0.05, 0.95):  # a draw is a share
         placed = np.tile(np.r_[value, 0.2, 0.8, np.full(NULLS - 2, 0.5)], (110, 1))
-        draws = Blind(placed).estimates(members, nonmembers, AUROC, NULLS)["auroc"].draws
+        draws = BlindBaseline(placed).estimates(members, nonmembers, AUROC, NULLS)["auroc"].draws
         assert (draws.min() == 0, draws.max() == 1) == (value < 0.5, value > 0.5)
     placed[:10] = 1  # beats every non-member whatever the labels
-    sure = Blind(placed).estimates(members, nonmembers, wanted, NULLS)["tpr_at_fpr_0.1"]
+    sure = BlindBaseline(placed).estimates(members, nonmembers, wanted, NULLS)["tpr_at_fpr_0.1"]
     assert (sure.value, sure.trials) == (1, pytest.approx(0.1 * 0.9 / 0.9**2))
     assert (sure.draws == 1).all()
 
@@ -181,7 +181,7 @@ def test_an_estimate_has_the_sizes_the_trials_and_the_steps_of_its_metric():
 def test_perfect_places_have_an_interval_with_a_width():
     null = np.random.default_rng(0).normal(0.5, 0.05, NULLS)
     placed = np.tile(np.r_[1.0, null], (200, 1))
-    low, high = interval(estimated(Blind(placed), np.arange(200) < 100), 0.95)
+    low, high = interval(estimated(BlindBaseline(placed), np.arange(200) < 100), 0.95)
     assert 0.9 < low < 0.99
     assert high == pytest.approx(1)
 
@@ -435,22 +435,24 @@ def test_it_takes_one_thread_and_gives_the_others_back(monkeypatch):
 
 def test_too_few_are_said():
     texts = simulated(39, 11)
-    assert obstacle(texts[:20], np.arange(20) < 10) is None
-    assert obstacle(texts, np.arange(39) < 9) == (
+    assert blind_obstacle(texts[:20], np.arange(20) < 10) is None
+    assert blind_obstacle(texts, np.arange(39) < 9) == (
         "9 members and 30 non-members (39 distinct texts) are too few for the blind baseline, "
         "which takes 10 of each"
     )
-    assert obstacle(texts, np.arange(39) < 30).startswith("30 members and 9 non-members")
-    assert "(2 distinct texts)" in obstacle(texts[:2] * 20, np.arange(40) < 20)
+    assert blind_obstacle(texts, np.arange(39) < 30).startswith("30 members and 9 non-members")
+    assert "(2 distinct texts)" in blind_obstacle(texts[:2] * 20, np.arange(40) < 20)
 
 
 def test_the_warning_stands_where_the_interval_leaves_one_half_out():
-    assert warning(0.55, 0.5, 0.61) is warning(0.45, 0.4, 0.5) is None
-    assert warning(0.731, 0.652, 0.804) == (
+    assert (
+        describe_blind_baseline(0.55, 0.5, 0.61) is describe_blind_baseline(0.45, 0.4, 0.5) is None
+    )
+    assert describe_blind_baseline(0.731, 0.652, 0.804) == (
         "The texts alone tell members from non-members (blind AUROC 0.73 [0.65, 0.80]): "
         "these figures may measure the texts, not the model."
     )
-    assert warning(0.4, 0.32, 0.49) is not None
+    assert describe_blind_baseline(0.4, 0.32, 0.49) is not None
 
 
 def test_whole_clusters_change_labels_whatever_their_sizes():
@@ -474,8 +476,8 @@ def test_whole_clusters_change_labels_whatever_their_sizes():
 def test_clusters_are_whole_in_folds_and_too_few_are_said():
     texts, member = simulated(40, 12), np.arange(40) < 20
     group = np.arange(40) // 2
-    assert obstacle(texts, member, group) is None
-    assert obstacle(texts, member, np.arange(40) // 4) == (
+    assert blind_obstacle(texts, member, group) is None
+    assert blind_obstacle(texts, member, np.arange(40) // 4) == (
         "5 clusters of members and 5 of non-members are too few for the blind baseline, which "
         "takes 10 of each"
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from contamination.core.artifacts import Built, begun, commit
+from contamination.core.artifacts import Built, commit, started_folder
 from contamination.core.errors import ConfigError
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
@@ -36,7 +36,7 @@ def make_corpus(folder, held_out=HELD_OUT, members=(True, False, False)):
     columns = ["example_id", "benchmark", "text"]
     pd.DataFrame(rows).to_parquet(folder / "examples.parquet")
     pd.DataFrame(kept, columns=columns).to_parquet(folder / "held_out.parquet")
-    with begun(folder, {}):
+    with started_folder(folder, {}):
         commit(folder, {}, Built(["examples.parquet", "held_out.parquet"]))
     return folder
 

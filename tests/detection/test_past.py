@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from contamination.core.artifacts import Built, begun, build, commit
+from contamination.core.artifacts import Built, build, commit, started_folder
 from contamination.core.errors import ArtifactError
 from contamination.core.hashing import folder_digest
 from contamination.data.config import ExamplesConfig
@@ -58,7 +58,7 @@ def trained(tmp_path, weights):
         before = ancestry_of("model.path", str(start)) if start else RANDOM
         files = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()]
         counts = {"steps": 40, **(before.recorded() if recorded else {})}
-        with begun(folder, {}):
+        with started_folder(folder, {}):
             commit(folder, {"model": digest_of(start)} if start else {}, Built(files, counts))
         return folder
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core.artifacts import Built, begun, commit
+from contamination.core.artifacts import Built, commit, started_folder
 from contamination.core.cli import CONF
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.integrity import MANIFEST
@@ -192,7 +192,7 @@ def test_a_training_artefact_gives_its_weights_and_step(stage, tmp_path, toy_fol
     folder = tmp_path / "runs" / "model" / "toy-0"
     shutil.copytree(toy_folders["target"], folder / "hf")
     files = [str(path.relative_to(folder)) for path in folder.glob("hf/*")]
-    with begun(folder, {}):
+    with started_folder(folder, {}):
         commit(folder, {}, Built(files, {"steps": 40}))
     table = open_scores(run(stage(model=ScoredModelConfig(str(folder)))).path).table
     assert set(table["checkpoint_step"]) == {40}

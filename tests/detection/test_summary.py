@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from contamination.core.statistics.estimates import Estimate
 from contamination.data.texts import Text
-from contamination.detection.baselines.blind import Blind
+from contamination.detection.baselines.blind import BlindBaseline
 from contamination.detection.summary import summary, with_ranks
 
 
@@ -98,7 +98,7 @@ def test_several_benchmarks_are_warned_of_as_one_family(monkeypatch):
     """A blind interval that just excludes 0.5 warns of one benchmark, not of one among several."""
     draws = np.random.default_rng(0).normal(0.605, 0.05, 1000)
     marginal = Estimate(20, 20, 0.605, draws, trials=400)
-    monkeypatch.setattr(Blind, "estimates", lambda self, m, n, wanted, d: {
+    monkeypatch.setattr(BlindBaseline, "estimates", lambda self, m, n, wanted, d: {
         each.name: replace(marginal, steps=None) for each in wanted
     })  # fmt: skip
     labels = [True, True, False, False] * 20

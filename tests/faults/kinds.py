@@ -121,13 +121,13 @@ def export(corpus_folder: Path, runs: Path, form: str = "text") -> Kind:
 
 
 def finetuning(material: Path) -> Kind:
-    from contamination.core.cli import composed
+    from contamination.core.cli import compose_stage
     from contamination.injection.finetuning.config import FinetuningStage
     from contamination.injection.finetuning.run import run
 
     words = [f"runs={material}/runs", f"corpus_folder={material}/corpus",
              "finetuning.format=text", "occurrences=fixed", "instructions=[]"]  # fmt: skip
-    made = run(composed("finetuning", words, FinetuningStage))
+    made = run(compose_stage("finetuning", words, FinetuningStage))
     read = {"verify": _verify, "examples": _examples, "train": _train_on, "which-step": _which}
     return Kind(made.path, read)
 
@@ -147,9 +147,9 @@ def model(material: Path) -> Kind:
 
 
 def _reading(read: Read, folder: Path) -> None:
-    from contamination.core.integrity import reading
+    from contamination.core.integrity import naming_folders
 
-    with reading(folder):
+    with naming_folders(folder):
         read(folder)
 
 
@@ -180,7 +180,7 @@ def passes(material: Path) -> Kind:
 def rewordings(material: Path) -> Kind:
     from contamination.data.examples import make_text
     from contamination.detection.passes import Pass
-    from contamination.detection.views.reworded import made_once
+    from contamination.detection.views.reworded import stored_versions
 
     texts = [make_text(str(i), f"text {i}", None, "") for i in range(4)]
     source = SimpleNamespace(digest="0" * 64, slug="toy")
@@ -189,7 +189,7 @@ def rewordings(material: Path) -> Kind:
         return [[f"{text.text} again"] for text in some]
 
     def read(runs: Path) -> None:
-        made_once(runs, Pass("target"), 0, source, texts, make)
+        stored_versions(runs, Pass("target"), 0, source, texts, make)
 
     read(material / "runs")
     (folder,) = (material / "runs" / "rewordings").iterdir()
@@ -200,7 +200,7 @@ def answered(name: str, material: Path) -> Kind:
     """Of the accuracy or the extraction."""
     from importlib import import_module
 
-    from contamination.core.cli import composed
+    from contamination.core.cli import compose_stage
 
     module = import_module(f"contamination.detection.tasks.{name}")
     summaries = {"accuracy": "accuracy_summary", "extraction": "extraction"}
@@ -210,7 +210,7 @@ def answered(name: str, material: Path) -> Kind:
              f"model.path={material}/hf", "benchmark=[user]"]  # fmt: skip
     words += ["benchmark.user.answer_field=answer", "++benchmark.user.drawn_options=3"]
     words += ["extraction.tokens=4", "extraction.prefix_tokens=[4]"] * (name == "extraction")
-    stage = composed(name, words, getattr(module, schema))
+    stage = compose_stage(name, words, getattr(module, schema))
 
     def read(folder: Path) -> None:
         artifact = module.run(replace(stage, runs=str(folder.parents[1])))
@@ -225,16 +225,16 @@ def answered(name: str, material: Path) -> Kind:
 
 def audit(material: Path) -> Kind:
     from contamination.audits.base import AuditStage
-    from contamination.audits.run import findings, run
-    from contamination.core.cli import composed
+    from contamination.audits.run import read_findings, run
+    from contamination.core.cli import compose_stage
 
     roles = [f"audit.{n}={material}/{n}.jsonl" for n in ("positives", "negatives", "suspects")]
     words = [f"runs={material}/runs", "audit=books", *roles, "audit.length=8", "audit.snippets=4",
              "method=[loss]", f"model.path={material}/hf"]  # fmt: skip
-    stage = composed("audit", words, AuditStage)
+    stage = compose_stage("audit", words, AuditStage)
 
     def read(folder: Path) -> None:
-        findings(run(replace(stage, runs=str(folder.parents[1]))))
+        read_findings(run(replace(stage, runs=str(folder.parents[1]))))
 
     return Kind(run(stage).path, {"audit": read})
 
@@ -245,7 +245,7 @@ def scores(material: Path) -> Kind:
     from contamination.analysis.example_pages import _stage
     from contamination.analysis.methods import glossary
     from contamination.analysis.provenance import open_record
-    from contamination.core.integrity import reading
+    from contamination.core.integrity import naming_folders
     from contamination.detection.scores import open_scores
 
     def analyse(folder: Path) -> None:
@@ -254,7 +254,7 @@ def scores(material: Path) -> Kind:
         open_cell(paths)
         glossary(["loss"], open_record(paths).methods)
         scored = open_scores(folder).artifact
-        with reading(folder):
+        with naming_folders(folder):
             _stage(scored, scored, {"view": {"examples": 1}, "out": "x.html"})
 
     return Kind(material / "contaminated", {"scores": _scores, "analyse": analyse})
@@ -370,7 +370,7 @@ def launches(material: Path) -> Kind:
 def served(material: Path) -> Kind:
     """The folder of a served model's answers, which has a sealed file and no manifest."""
     from contamination.core.files import sealed, write_text
-    from contamination.core.integrity import reading
+    from contamination.core.integrity import naming_folders
     from contamination.detection.models.served.capabilities import PROBE_FILE, _read_probe
     from contamination.detection.models.served.fingerprint import Fingerprint
 
@@ -381,7 +381,7 @@ def served(material: Path) -> Kind:
     write_text(folder / PROBE_FILE, sealed({"model": named, "said": said, "digest": "0" * 64}))
 
     def read(place: Path) -> None:
-        with reading(place):
+        with naming_folders(place):
             known = _read_probe(place / PROBE_FILE)
             if known["model"]["name"] == "toy":
                 Fingerprint.of(known["said"])

@@ -13,14 +13,14 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from contamination.core import tasks as tasks_module
-from contamination.core.cli import CONF, composed
+from contamination.core.cli import CONF, compose_stage
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.tasks import Stored, TasksConfig
 from contamination.injection import packing, tokenization, tokenize_by_file
 from contamination.injection.config import InjectionStage
 from contamination.injection.corpus import open_corpus
 from contamination.injection.run import TOKENS, reverify, run
-from contamination.injection.token_stream import Shard, TokenStream, read_ids
+from contamination.injection.token_stream import TokenShard, TokenStream, read_ids
 from contamination.launch.plan import plan
 from tests.injection.by_file import WEIGHTS, made_stage, write_files
 
@@ -166,10 +166,10 @@ def test_what_was_damaged_meanwhile_is_made_again(files, tmp_path, monkeypatch, 
 
 def test_a_shard_that_is_too_short_is_said(tmp_path):
     np.arange(8, dtype=np.int32).tofile(tmp_path / "00000.ids")
-    stream = TokenStream([Shard(tmp_path, 0, 0, 8)], 8)
+    stream = TokenStream([TokenShard(tmp_path, 0, 0, 8)], 8)
     assert stream.read(2, 99).tolist() == [*range(2, 8)]
     with pytest.raises(ArtifactError, match="shard 0 lacks some of its 9 tokens"):
-        TokenStream([Shard(tmp_path, 0, 0, 9)], 9).read(2, 9)
+        TokenStream([TokenShard(tmp_path, 0, 0, 9)], 9).read(2, 9)
 
 
 @pytest.mark.parametrize("weights", [None, {"a": 1, "c": 1}])
@@ -259,7 +259,7 @@ def test_slurm_needs_a_partition():
 def test_the_cluster_reaches_the_injection(name):
     def cluster(*words):
         if name == "injection":
-            return composed(name, words, InjectionStage).cluster
+            return compose_stage(name, words, InjectionStage).cluster
         with initialize_config_dir(str(CONF), version_base="1.3"):
             config = compose(name, ["experiment=quickstart", *words])
         return plan(config, read=False).injection.cluster

@@ -17,16 +17,12 @@ from contamination.core.tasks import Runner, TasksConfig
 from contamination.data.config import BenchmarkConfig
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.contamination import (
+    describe_flagged_counts,
     flagged_counts,
     flags_of_examples,
-    in_words,
 )
 from contamination.injection.corpus import open_corpus
-from contamination.injection.corpus_search import (
-    search_corpus,
-    split_documents,
-    texts_by_example,
-)
+from contamination.injection.corpus_search import search_corpus, split_documents, texts_by_example
 from contamination.injection.export.run import ExportStage, export, reprove
 from contamination.injection.run import reverify, run
 from contamination.injection.token_stream import Tokenizer
@@ -439,7 +435,7 @@ def test_flags_say_the_corpora_and_their_rules():
     assert flags_of_examples(examples, matches, dropped=True) == ["", "base: verbatim", ""]
     counts = flagged_counts(examples.assign(contamination=found))
     assert counts == {"x": {"members": 1, "nonmembers": 0}, "y": {"members": 0, "nonmembers": 1}}
-    assert in_words({**counts, "z": {"members": 2, "nonmembers": 3}}) == (
+    assert describe_flagged_counts({**counts, "z": {"members": 2, "nonmembers": 3}}) == (
         "x (1 member); y (1 non-member); z (2 members, 3 non-members)"
     )
 

@@ -15,7 +15,7 @@ from contamination.data.readers.embedded import EmbeddedRows
 from contamination.data.readers.rows import Tally
 from contamination.injection.decontamination import Match, Matcher
 from contamination.injection.token_stream import Tokenizer
-from contamination.injection.tokenization import Read, Work, tokenize
+from contamination.injection.tokenization import SourceDocument, TokenizationSettings, tokenize
 
 
 def grams(words, n):
@@ -276,8 +276,8 @@ def test_only_documents_that_the_corpus_reaches_are_reported(
     encode = Tokenizer("tests/golden/target").hf
     kept = [n for n in range(last) if not (drop and n in (1, 4))]
     wanted = 1 + sum(len(encode(texts[n])["input_ids"]) for n in kept)  # and the last one's BOS
-    work = Work(tmp_path, Path("tests/golden/target"), {"a": (copied,)}, drop)
-    found = tokenize(map(Read, documents), work, wanted, 1, characters)
+    work = TokenizationSettings(tmp_path, Path("tests/golden/target"), {"a": (copied,)}, drop)
+    found = tokenize(map(SourceDocument, documents), work, wanted, 1, characters)
     assert found.matches["document_id"].tolist() == reported
     assert found.stream.document_before(wanted)[0] == f"d{last}"
 

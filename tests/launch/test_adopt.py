@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from contamination.core.artifacts import Built, build, locate, open_artifact
+from contamination.core.artifacts import Built, build, open_artifact, run_folder
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.files import sealed
 from contamination.core.hashing import digests, file_digests, files_digest, folder_digest
@@ -41,7 +41,7 @@ def corpus(tmp_path):
         (folder / "left over").touch()
         return Built(["sequences/part"], {"tokens": 3}, ["notes.txt"])
 
-    folder = locate(tmp_path / "other", "corpus", "mine", {"seed": 0}, {})
+    folder = run_folder(tmp_path / "other", "corpus", "mine", {"seed": 0}, {})
     return build(folder, {"seed": 0}, {}, make).path
 
 

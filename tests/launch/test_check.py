@@ -20,11 +20,11 @@ import contamination.injection.corpus
 import contamination.injection.export.run
 import contamination.training.masked_lm
 import contamination.training.trained_model
-from contamination.core.artifacts import Built, begun, beside, build
+from contamination.core.artifacts import Built, build, shared_folder, started_folder
 from contamination.core.errors import ConfigError
-from contamination.core.files import sealed, temporary, unsealed
+from contamination.core.files import sealed, temporary_path, unsealed
 from contamination.core.integrity import MANIFEST
-from contamination.core.lock import building, lease_file
+from contamination.core.lock import exclusive_build, lease_file
 from contamination.launch.__main__ import main
 from contamination.launch.check import ARTIFACTS, check, listed, prune
 
@@ -49,10 +49,10 @@ def runs(tmp_path):
     older.write_text(sealed({**manifest, "schema": 99}))
     (tmp_path / "model/trained-000000000001/checkpoints/step-00000003").mkdir(parents=True)
     (tmp_path / "corpus/whole-000000000001/tokens").mkdir()
-    with begun(tmp_path / "model/half-000000000001", {}):
+    with started_folder(tmp_path / "model/half-000000000001", {}):
         (tmp_path / "model/half-000000000001/checkpoints/damaged-step-00000003").mkdir(parents=True)
     (tmp_path / "corpus" / f".table.{socket.gethostname()}.{gone()}.unfinished").write_text("half")
-    temporary(tmp_path / "corpus" / "table").write_text("half")  # this process lives
+    temporary_path(tmp_path / "corpus" / "table").write_text("half")  # this process lives
     (tmp_path / "corpus/mine").mkdir()
     (tmp_path / "corpus/mine/config.yaml").write_text("of the user")
     (tmp_path / "corpus/mine/.notes.old.2025").write_text("of the user")
@@ -140,7 +140,7 @@ def test_of_a_linked_folder_only_the_link_is_removed(runs, tmp_path_factory):
 def test_what_a_process_makes_is_not_removed(runs, capsys):
     folder = runs / "model" / "half-000000000001"
     found = check(runs)
-    with building(folder):
+    with exclusive_build(folder):
         assert states(runs)["model/half-000000000001"] == "running"
         prune(found, lambda question: True)  # found before it began
         assert (folder / "config.yaml").is_file()
@@ -150,11 +150,11 @@ def test_what_a_process_makes_is_not_removed(runs, capsys):
 
 def test_what_a_process_makes_a_part_of_is_not_removed(runs, capsys):
     folder = runs / "passes" / "half-000000000001"
-    with beside(folder, {}, "slice-1-of-2") as unfinished:
+    with shared_folder(folder, {}, "slice-1-of-2") as unfinished:
         assert unfinished
         assert states(runs)["passes/half-000000000001"] == "running"
     found = check(runs)
-    with beside(folder, {}, "slice-2-of-2"):
+    with shared_folder(folder, {}, "slice-2-of-2"):
         prune(found, lambda question: True)
         assert (folder / "config.yaml").is_file()
         assert f"kept {folder}" in capsys.readouterr().out
@@ -163,8 +163,8 @@ def test_what_a_process_makes_a_part_of_is_not_removed(runs, capsys):
 
 def test_the_lease_of_the_dead_is_left_over(runs):
     lease = lease_file(runs / "corpus" / "other-1")
-    code = "import os,sys; from contamination.core.lock import building; from pathlib import Path\n"
-    code += "with building(Path(sys.argv[1])): os._exit(0)"
+    code = "import os,sys; from contamination.core.lock import exclusive_build\n"
+    code += "from pathlib import Path\nwith exclusive_build(Path(sys.argv[1])): os._exit(0)"
     place = str(runs / "corpus" / "other-1")
     subprocess.run([sys.executable, "-c", code, place], check=True)
     assert states(runs)[str(lease.relative_to(runs))] == "orphaned"

@@ -76,7 +76,7 @@ def test_a_scored_text_costs_its_copies(papers):
 
 
 def test_neighbours_of_a_model_that_is_not_here_are_left_out_and_said(papers, monkeypatch):
-    monkeypatch.setattr(hub, "kept", lambda name: None)
+    monkeypatch.setattr(hub, "cached_snapshot", lambda name: None)
     said = "making neighbours is left out: the size of masked_lm.path=bert-base-uncased is not"
     assert any(line.startswith(said) for line in forecast.described(papers, on()))
 
@@ -239,7 +239,7 @@ def test_an_earlier_run_of_the_model_says_its_speed(tmp_path):
 
 
 def test_a_model_whose_config_is_still_on_the_hub_has_no_size(papers, monkeypatch):
-    monkeypatch.setattr(hub, "kept", lambda name: None)
+    monkeypatch.setattr(hub, "cached_snapshot", lambda name: None)
     unknown = planned(
         "experiment=paper/table3", f"corpus.paths={papers.injection.corpus['paths']}",
         "model.architecture=null",
@@ -257,7 +257,7 @@ PAPERS = {
 
 
 def test_what_comes_from_the_hub_is_listed_without_asking_it(papers, monkeypatch):
-    monkeypatch.setattr(hub, "kept", lambda name: None)
+    monkeypatch.setattr(hub, "cached_snapshot", lambda name: None)
     monkeypatch.setattr(downloads, "rows_are_kept", lambda name: name == "google/boolq")
     found = downloads.downloads(papers)
     assert {one.field: one.name for one in found} == PAPERS

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from contamination.core.cli import CONF
 from contamination.core.errors import ConfigError
-from contamination.core.lock import LEASE, LOCKS, building
+from contamination.core.lock import LEASE, LOCKS, exclusive_build
 from contamination.detection.scores import open_scores
 from contamination.launch.run import run
 from contamination.launch.run_records import read_costs
@@ -407,11 +407,11 @@ def test_a_killed_builders_folder_is_taken_over_at_once(one, tmp_path, start):
 def test_another_machines_dead_builder_is_replaced_when_its_lease_ends(tmp_path):
     folder = tmp_path / "model" / "one"
     place = tmp_path / LOCKS / "model-one.lease"
-    with building(folder):
+    with exclusive_build(folder):
         ours = place.read_text()
     place.write_text(re.sub("host=.*", "host=elsewhere", ours))
     began = time.monotonic()
-    with building(folder) as check:
+    with exclusive_build(folder) as check:
         check()
         assert LEASE - 1 < time.monotonic() - began < 60
         assert "host=elsewhere" not in place.read_text()

@@ -73,12 +73,12 @@ def test_a_damaged_configuration_is_refused(tmp_path):
 
 
 def test_a_damaged_record_of_a_process_is_none(tmp_path):
-    process_records.leave_in(tmp_path)
+    process_records.set_records_folder(tmp_path)
     try:
         process_records.record_progress(process_records.Progress("train", 1, 2, "step", 3.0))
         process_records.record_failure(ValueError("x"))
     finally:
-        process_records.leave_in(None)
+        process_records.set_records_folder(None)
     for _ in flips(tmp_path / process_records.PROGRESS):
         assert process_records.read_progress(tmp_path) is None
     for _ in flips(tmp_path / process_records.FAILED / "rank-0.json"):

@@ -235,7 +235,7 @@ def test_of_several_processes_one_hashes_what_is_read(stage, monkeypatch):
         found.update(inputs=inputs, world=world, folder=folder)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("contamination.training.run.asked_processes", lambda: 2)
+    monkeypatch.setattr("contamination.training.run.launched_processes", lambda: 2)
     monkeypatch.setattr("contamination.training.run.start_processes", Follower)
     monkeypatch.setattr("contamination.training.run._together", together)
     monkeypatch.setattr("contamination.training.run.open_corpus", opened)

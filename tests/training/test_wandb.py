@@ -12,7 +12,7 @@ from contamination.analysis.wandb.read import _inspect
 from contamination.core.artifacts import Built, build
 from contamination.injection.packing import LEDGER_COLUMNS
 from contamination.training.config import WandbConfig
-from contamination.training.metrics import Record, _job_type
+from contamination.training.metrics import TrainingRecord, _job_type
 from tests.analysis.wandb.test_wandb import needs_reader
 
 
@@ -43,7 +43,7 @@ def recorded(stage, folder):
     place = folder.parents[1]
     stage = replace(stage, name="trial", runs=str(place), wandb=WandbConfig("offline"))
     folder.mkdir(parents=True)
-    record = Record(stage, folder, 0, 1, {})
+    record = TrainingRecord(stage, folder, 0, 1, {})
     record.step({"step": 1, "loss": 2.0, "tokens": 128, "tokens_per_second": 9.0})
     record.close()
     (path,) = place.glob("wandb/offline-run-*/*.wandb")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from contamination.core.artifacts import Built, build
-from contamination.core.cli import composed
+from contamination.core.cli import compose_stage
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.injection.export.run import ExportStage, export
 from contamination.training.data import SequenceOrder, exposures
@@ -138,7 +138,7 @@ def test_a_text_that_no_step_saw_is_said(corpus, model):
 def test_the_commands_words_are_the_questions_fields():
     words = ["corpus_folder=c", "order=order.npy", "batch=2", 'text="is it, or (not)?"']
     asked = WhichStepStage(text="is it, or (not)?", corpus_folder="c", order="order.npy", batch=2)
-    assert composed("which_step", words, WhichStepStage) == asked
+    assert compose_stage("which_step", words, WhichStepStage) == asked
 
 
 def test_odd_questions_are_refused(corpus, tmp_path):

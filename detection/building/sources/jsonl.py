@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from contamination.core.config import Range, limited
 from contamination.data.readers.files import MISSING, find_shards, lookup, value_at
-from contamination.data.readers.rows import Reading, Row, Shard, Tally, read
+from contamination.data.readers.rows import ReadOptions, Row, Shard, Tally, read_file
 from contamination.detection.building.dates import CutOffs, Dated, moment
 from contamination.detection.building.sources import OnBytesRead, Source
 
@@ -48,8 +48,8 @@ class Jsonl(Source):
         self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
     ) -> Iterator[Dated]:
         """Yields the rows as documents."""
-        reading = Reading(tally, line_bytes=self.max_text_bytes, limit="source.max_text_bytes")
-        for row in read(file, reading):
+        reading = ReadOptions(tally, line_bytes=self.max_text_bytes, limit="source.max_text_bytes")
+        for row in read_file(file, reading):
             document = self._document(row, tally)
             if document is not None:
                 yield document

@@ -16,7 +16,7 @@ import numpy as np
 from contamination.core.errors import DataError
 from contamination.core.progress import progress
 from contamination.data.readers.files import find_shards
-from contamination.data.readers.rows import Reading, Tally, read
+from contamination.data.readers.rows import ReadOptions, Tally, read_file
 from contamination.detection.building.dates import moment
 from contamination.detection.building.sources.archives import damage, elements, opened
 
@@ -125,7 +125,9 @@ def _name(element: ElementTree.Element) -> str:
 
 def _read_table(path: Path, limit: int, tally: Tally) -> Iterator[tuple[int, int]]:
     (shard,) = find_shards(str(path), "auto", "source.dates")
-    for row in read(shard, Reading(tally, line_bytes=limit, limit="source.max_text_bytes")):
+    for row in read_file(
+        shard, ReadOptions(tally, line_bytes=limit, limit="source.max_text_bytes")
+    ):
         if missing := [name for name in FIELDS if name not in row.value]:
             fields = ", ".join(map(str, row.value)) or "none"
             tally.bad("missing field", row.where, f"no {missing[0]!r}; its fields are {fields}")

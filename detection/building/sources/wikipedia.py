@@ -17,8 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
-from contamination.core.errors import ConfigError, said
-from contamination.core.tasks import made_or_found
+from contamination.core.errors import ConfigError, describe_error
+from contamination.core.tasks import run_once
 from contamination.data.readers.rows import Shard, Tally
 from contamination.data.text import has_words
 from contamination.detection.building.dates import CutOffs, Dated
@@ -41,7 +41,7 @@ def pages(stream: BinaryIO, limit: int, tally: Tally, path: Path) -> Iterator[An
     try:
         yield from reader.Dump.from_element(root).pages
     except malformed() as error:
-        tally.bad("no MediaWiki dump", str(path), said(error))
+        tally.bad("no MediaWiki dump", str(path), describe_error(error))
 
 
 def malformed() -> tuple[type[Exception], ...]:
@@ -196,7 +196,7 @@ class Wikipedia(Source):
         if self.dates is None:
             return self
         path, array = Path(self.dates), folder / "dates.npy"
-        made_or_found(
+        run_once(
             folder / "dates.json", [array], lambda: read_dates(path, array, self.max_text_bytes)
         )
         return replace(self, read_dates=str(array))
@@ -242,7 +242,7 @@ class Wikipedia(Source):
             tally.bad("no date", where, str(error))
             return None
         except malformed() as error:
-            tally.bad("no MediaWiki dump", where, said(error))
+            tally.bad("no MediaWiki dump", where, describe_error(error))
             return None
         if revisions.first is None and revisions.number:
             tally.bad("missing field", where, "its revision has no timestamp")

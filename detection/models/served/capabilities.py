@@ -19,8 +19,8 @@ from typing import Any
 from contamination.core.artifacts import file_name
 from contamination.core.errors import ArtifactError, ServerError
 from contamination.core.files import read_sealed, sealed, write_text
-from contamination.core.integrity import reading
-from contamination.detection.models.base import SERVED
+from contamination.core.integrity import naming_folders
+from contamination.detection.models.base import SERVED_SUFFIX
 from contamination.detection.models.served.chat import model_for_dialect
 from contamination.detection.models.served.client import Client, RefusedError
 from contamination.detection.models.served.completions import (
@@ -216,7 +216,7 @@ def answers_folder(
     slug = file_name(name)
     matches: list[tuple[float, Path, str, Fingerprint]] = []
     for file in sorted(served.glob(f"{slug}-*/{PROBE_FILE}")):
-        with reading(file.parent):
+        with naming_folders(file.parent):
             record = _read_probe(file)
             if record["model"] == identity:
                 first = Fingerprint.of(record["said"])
@@ -227,7 +227,7 @@ def answers_folder(
         return min(matches, key=lambda match: match[:2])[1:]
     record = {"model": identity, "said": probe.fingerprint.record()}
     text = json.dumps(record, sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest() + SERVED
+    digest = hashlib.sha256(text.encode()).hexdigest() + SERVED_SUFFIX
     folder = served / f"{slug}-{digest[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / PROBE_FILE, sealed({**record, "digest": digest}))

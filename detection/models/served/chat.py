@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from contamination.core.errors import ConfigError
-from contamination.data.chat_templates import TemplateError, TemplateLimitError, rendered
+from contamination.data.chat_templates import TemplateError, TemplateLimitError, render_chat
 from contamination.detection.models.served.client import Client
 from contamination.detection.models.served.completions import (
     CompletionsModel,
@@ -90,7 +90,7 @@ class ChatModel(CompletionsModel):
         """
         options = {"continue_final_message": True} if text else {"add_generation_prompt": True}
         try:
-            words = rendered(self.tokenizer, self._messages(text), **options)
+            words = render_chat(self.tokenizer, self._messages(text), **options)
         except TemplateLimitError as error:
             raise ConfigError(
                 f"{self.client.field}.tokenizer: its chat template can't be used: {error}. Give "

@@ -20,7 +20,7 @@ import httpx
 from pydantic import ValidationError
 
 from contamination.core import secrets
-from contamination.core.errors import ConfigError, ServerError, said
+from contamination.core.errors import ConfigError, ServerError, describe_error
 from contamination.core.stored_files import parse_json
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.models.served.responses import Reply, validation_message
@@ -106,7 +106,7 @@ class Client:
 
     def hidden(self, words: str) -> str:
         """Returns the words without the key."""
-        return secrets.hidden(words, self._key) if self._key else words
+        return secrets.without_key(words, self._key) if self._key else words
 
     def _connections(self) -> httpx.AsyncClient:
         headers = {"Accept-Encoding": "gzip"}
@@ -239,7 +239,7 @@ class Client:
             ValueError: "its answer is cut, or no JSON",
         }
         words = next((w for kind, w in why.items() if isinstance(cause, kind)), "its answer is cut")
-        reason = self.hidden(said(cause))
+        reason = self.hidden(describe_error(cause))
         return ServerError(
             f"{self.field}.url is {self.server.url!r}: {words} ({reason}). See that the server "
             "runs and that this is its address. What was answered is kept: run the same command "

@@ -29,7 +29,7 @@ from contamination.detection.models.served.logprob_tracking import (
     resolution,
 )
 from contamination.detection.models.served.responses import TokenNames, TokenPosition
-from contamination.detection.passes import LEAST
+from contamination.detection.passes import LOWEST_LOGPROB
 
 SHARED_NAME_REQUESTS = 4.0
 """Requests by `BiasedClosedForm` for a token that shares its name with others: 3 to 5."""
@@ -146,9 +146,12 @@ class ForcedToken(LogprobStrategy):
         if position.is_hidden:
             return {"logprob": round_to_float32([self._from_longer_lists(ids)])}
         if position.token != name and not self._is_renamed(ids, position):
-            if self.model.names.is_unique(ids[-1]) and position.top.get(name, LEAST) > -MAX_BIAS:
+            if (
+                self.model.names.is_unique(ids[-1])
+                and position.top.get(name, LOWEST_LOGPROB) > -MAX_BIAS
+            ):
                 raise self._wrong_choice_error(position.token, ids, (name,))
-            return {"logprob": round_to_float32([LEAST])}
+            return {"logprob": round_to_float32([LOWEST_LOGPROB])}
         if position.logprob is None:
             why = (
                 f"it shows no log-probability of its choice {position.token!r}. See that it runs "
@@ -232,7 +235,7 @@ class BiasedClosedForm(LogprobStrategy):
             logprob = closed_form(lambda bias: self._with_bias(ids, bias).logprobs, name)
         if logprob is None and not names.by_id:
             logprob = self._from_other_token(ids)
-        return {"logprob": round_to_float32([LEAST if logprob is None else logprob])}
+        return {"logprob": round_to_float32([LOWEST_LOGPROB if logprob is None else logprob])}
 
     def _from_other_token(self, ids: Sequence[int]) -> float | None:
         position = self._next_token(ids[:-1])
@@ -343,7 +346,9 @@ class TopListBisection(ArgmaxBisection):
 
         low = RAISED_LOGPROB - (min(position.top.values()) if is_unique else 0.0)
         bias = bisect_bias(is_chosen, self.tolerance, low)
-        return {"logprob": round_to_float32([LEAST if bias is None else RAISED_LOGPROB - bias])}
+        return {
+            "logprob": round_to_float32([LOWEST_LOGPROB if bias is None else RAISED_LOGPROB - bias])
+        }
 
 
 class SamplingOnly(LogprobStrategy):

@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from contamination.detection.passes import LEAST
+from contamination.detection.passes import LOWEST_LOGPROB
 
 LOGPROB_ROUNDING = 1e-3
 """Nats: how far above 0 rounding may bring the logarithm of a probability of 1."""
@@ -39,7 +39,7 @@ def _check_logprob(nats: float) -> float:
     """
     if not nats <= LOGPROB_ROUNDING:
         raise ValueError("a log-probability is a number of at most 0")
-    return max(LEAST, nats)
+    return max(LOWEST_LOGPROB, nats)
 
 
 LogProb = Annotated[float, AfterValidator(_check_logprob)]
@@ -76,7 +76,7 @@ class TokenPosition:
     @property
     def prompt_logprob(self) -> float:
         """The log-probability of a token of a prompt; a missing one means −∞, which JSON lacks."""
-        return LEAST if self.logprob is None else self.logprob
+        return LOWEST_LOGPROB if self.logprob is None else self.logprob
 
     @property
     def is_hidden(self) -> bool:

@@ -21,10 +21,10 @@ from contamination.detection.models.base import (
     UNKNOWN_STEP,
     LanguageModel,
     ModelHandle,
+    ProgressCallback,
     Prompt,
     RequestCounter,
-    Tell,
-    tell_nobody,
+    ignore_progress,
 )
 from contamination.detection.models.served.answer_store import AnswerStore, question_key
 from contamination.detection.models.served.capabilities import Probe, answers_folder, probe_server
@@ -76,7 +76,7 @@ class ServedLM(LanguageModel):
         self.strategy, self.answers, self.fingerprint = strategy, answers, fingerprint
 
     def score(
-        self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
+        self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns the numbers of each sequence's tokens after the first.
 
@@ -104,7 +104,10 @@ class ServedLM(LanguageModel):
         return new
 
     def generate(
-        self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
+        self,
+        prompts: Sequence[Prompt],
+        temperature: float,
+        tell: ProgressCallback = ignore_progress,
     ) -> list[list[int]]:
         """Returns the generated tokens after each prompt; the server samples by the seed.
 
@@ -156,7 +159,7 @@ class ServedLM(LanguageModel):
         """Returns the end of each question about the text, by the question's key."""
         return {question_key(ids[:end]): end for end in self.strategy.question_ends(len(ids))}
 
-    def _ask(self, requests: Mapping[str, Callable[[], Any]], tell: Tell) -> None:
+    def _ask(self, requests: Mapping[str, Callable[[], Any]], tell: ProgressCallback) -> None:
         """Stores the answers that are missing, each under its key as it arrives."""
         for run in self.answers.unchecked(requests):
             self._recheck(run, requests)
@@ -232,7 +235,7 @@ class ServedRequestCounter(RequestCounter):
         self._counted: set[str] = set()
 
     def score(
-        self, sequences: Sequence[Sequence[int]], tell: Tell = tell_nobody
+        self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns zeros for each sequence's tokens after the first."""
         for key, (ids, end) in self.model.unanswered(sequences).items():
@@ -242,7 +245,10 @@ class ServedRequestCounter(RequestCounter):
         return [TokenStats(**{c: np.zeros(len(ids) - 1) for c in columns}) for ids in sequences]
 
     def generate(
-        self, prompts: Sequence[Prompt], temperature: float, tell: Tell = tell_nobody
+        self,
+        prompts: Sequence[Prompt],
+        temperature: float,
+        tell: ProgressCallback = ignore_progress,
     ) -> list[list[int]]:
         """Returns as many tokens as each prompt asks for, all of id 0."""
         for key, prompt in self.model.unwritten(prompts, temperature).items():

@@ -11,7 +11,7 @@ import pandas as pd
 from contamination.analysis.cells import make_cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.results import blind_of
-from contamination.detection.baselines.blind import obstacle
+from contamination.detection.baselines.blind import blind_obstacle
 from tests.analysis.conftest import results_table
 
 WORDS = np.array([f"word{i}" for i in range(60)])
@@ -38,7 +38,7 @@ def test_places_are_a_function_of_the_seed_and_of_each_benchmark_alone(caplog):
         assert (other != own).any()
         assert not np.isnan(other).any()
     assert np.isnan(lacking).all()
-    why = obstacle(few["text"].tolist(), few["member"].to_numpy())
+    why = blind_obstacle(few["text"].tolist(), few["member"].to_numpy())
     assert caplog.messages == [f"arc: {why}; it is left out."]
 
 

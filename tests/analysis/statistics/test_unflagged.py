@@ -13,7 +13,7 @@ from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.tables.statistical import condition_tables
 from contamination.core.statistics.metrics import AUROC
-from contamination.injection.contamination import COLUMN
+from contamination.injection.contamination import CONTAMINATION_COLUMN
 
 CONFIG = AnalysisConfig(draws=50, fpr=[0.25], tpr=[0.75])
 
@@ -24,7 +24,7 @@ def flagged_cell(make_parts, **how):
     examples = parts["corpus"].examples
     names = ["boolq-000", "boolq-040", "boolq-041", "boolq-042"]
     column = examples["example_id"].isin(names).map({True: "base: 13-gram", False: ""})
-    parts["corpus"].examples[COLUMN] = column
+    parts["corpus"].examples[CONTAMINATION_COLUMN] = column
     table = parts["contaminated"].table
     table.loc[table["example_id"].isin(names[1:]), "score"] += 50
     return make_cell(**parts), names
@@ -93,7 +93,7 @@ def test_the_report_says_how_many_and_shows_both(make_parts):
 
 def test_nothing_is_said_where_nothing_is_flagged(make):
     cell = make()
-    assert (cell.examples[COLUMN] == "").all()
+    assert (cell.examples[CONTAMINATION_COLUMN] == "").all()
     made = statistics("trial", 0, [cell], CONFIG)
     assert made.unflagged.empty
     assert unflagged_sentence(made.pooled, made.unflagged, cell.condition) == []
@@ -118,7 +118,7 @@ def test_the_intervals_are_those_corrected_for_the_choice_of_the_best_method(mak
 def test_seeds_are_pooled_and_an_example_that_both_flag_counts_once(make_parts):
     cells = [flagged_cell(make_parts, seed=seed)[0] for seed in (0, 1)]
     examples = cells[1].examples
-    examples.loc[examples["example_id"] == "boolq-001", COLUMN] = "base: 13-gram"
+    examples.loc[examples["example_id"] == "boolq-001", CONTAMINATION_COLUMN] = "base: 13-gram"
     made = statistics("trial", 0, cells, CONFIG)
     assert (made.unflagged["n_seeds"] == 2).all()
     assert "boolq (2 members, 3 non-members)" in unflagged_sentence(
@@ -132,7 +132,7 @@ def test_where_all_non_members_are_flagged_it_says_what_is_lacking(make_parts):
     parts = make_parts()
     examples = parts["corpus"].examples
     flagged = (examples["benchmark"] == "boolq") & ~examples["member"].astype(bool)
-    examples[COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
+    examples[CONTAMINATION_COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
     cell = make_cell(**parts)
     made = statistics("trial", 0, [cell], CONFIG)
     (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
@@ -144,7 +144,7 @@ def test_a_benchmark_whose_examples_are_all_flagged_is_stated(make_parts):
     parts = make_parts()
     examples = parts["corpus"].examples
     flagged = examples["benchmark"] == "boolq"
-    examples[COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
+    examples[CONTAMINATION_COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
     cell = make_cell(**parts)
     made = statistics("trial", 0, [cell], CONFIG)
     (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
@@ -167,7 +167,7 @@ def test_where_no_benchmark_is_left_the_sentence_still_counts_the_flags(make_par
     examples = parts["corpus"].examples
     member = examples["member"].astype(bool)
     flagged = {"members": member, "non-members": ~member, "both": member | True}[side]
-    examples[COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
+    examples[CONTAMINATION_COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
     cell = make_cell(**parts)
     made = statistics("trial", 0, [cell], CONFIG)
     (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
@@ -184,7 +184,7 @@ def test_seeds_of_which_one_has_lost_a_benchmark_have_no_mean_over_it(make_parts
         parts = make_parts(seed=seed)
         examples = parts["corpus"].examples
         flagged = (examples["benchmark"] == "boolq") & (seed == 1)
-        examples[COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
+        examples[CONTAMINATION_COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
         cells.append(make_cell(**parts))
     made = statistics("trial", 0, cells, CONFIG)
     rows = made.unflagged.set_index(["checkpoint", "method", "benchmark"])
@@ -198,8 +198,8 @@ def test_seeds_of_which_one_has_lost_a_benchmark_have_no_mean_over_it(make_parts
 def test_other_results_are_the_same_with_flags_as_without(make_parts):
     plain = statistics("trial", 0, [make_cell(**make_parts())], CONFIG)
     parts = make_parts()
-    parts["corpus"].examples[COLUMN] = "base: 13-gram"
-    parts["corpus"].examples.loc[10:, COLUMN] = ""
+    parts["corpus"].examples[CONTAMINATION_COLUMN] = "base: 13-gram"
+    parts["corpus"].examples.loc[10:, CONTAMINATION_COLUMN] = ""
     flagged = statistics("trial", 0, [make_cell(**parts)], CONFIG)
     for name in ("results", "pooled", "comparisons", "trends"):
         pd.testing.assert_frame_equal(getattr(plain, name), getattr(flagged, name))

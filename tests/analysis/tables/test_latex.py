@@ -7,7 +7,7 @@ import re
 import pytest
 
 from contamination.analysis.tables import estimates
-from contamination.core.report.tables import escape, latex, write_tables
+from contamination.core.report.tables import latex_table, latex_text, write_tables
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,13 @@ from contamination.core.report.tables import escape, latex, write_tables
     ],
 )
 def test_text_is_escaped(text, escaped):
-    assert escape(text) == escaped
+    assert latex_text(text) == escaped
 
 
 def test_a_table_has_rules_and_as_many_cells_a_row():
-    text = latex("t_1", "Of 5%", ["method", "any"], [["min_k", "0.91 [0.88, 0.93]"]], "lr 1e-3")
+    text = latex_table(
+        "t_1", "Of 5%", ["method", "any"], [["min_k", "0.91 [0.88, 0.93]"]], "lr 1e-3"
+    )
     assert text.splitlines() == [
         r"\begin{table}",
         r"\centering",
@@ -42,7 +44,7 @@ def test_a_table_has_rules_and_as_many_cells_a_row():
 
 
 def test_a_row_does_not_begin_with_a_bracket():
-    assert "\n{[}0.1] & " in latex("t", "T", ["a", "b"], [["[0.1]", "b"]])
+    assert "\n{[}0.1] & " in latex_table("t", "T", ["a", "b"], [["[0.1]", "b"]])
 
 
 def test_every_table_of_a_cell_is_written_in_latex(results, tmp_path):

@@ -34,7 +34,7 @@ def test_by_occurrences_stands_beside_its_controls(results, metric):
     assert found[6] == value(results, metric, ("clean", "min_k", "all", "any"))
     blind = row_of(table, "blind")
     assert blind[1] == value(results, metric, ("clean", "blind", "all", "1"))
-    assert blind[6] == estimates.NOTHING
+    assert blind[6] == estimates.NO_VALUE
 
 
 def test_a_rate_that_is_not_carried_is_no_number_but_what_it_needs(results):
@@ -64,7 +64,9 @@ def test_controls_have_a_verdict(sound):
     assert row_of(estimates.controls(off), "loss")[-2:] == ["0.031", "**OFF**"]
     assert row_of(estimates.controls(off), "blind")[-1] == "within chance"
     unknown = estimates.controls(sound.assign(p_control=np.nan))  # logged by an earlier version
-    assert {tuple(line[-2:]) for line in unknown.lines} == {(estimates.NOTHING, estimates.NOTHING)}
+    assert {tuple(line[-2:]) for line in unknown.lines} == {
+        (estimates.NO_VALUE, estimates.NO_VALUE)
+    }
 
 
 def test_variants_are_told_apart_only_where_there_are_several(results):
@@ -75,7 +77,7 @@ def test_variants_are_told_apart_only_where_there_are_several(results):
 
 def test_what_was_not_measured_is_a_dash(results):
     kept = results[~((results["occurrences"] == "8") & (results["method"] == "loss"))]
-    assert row_of(estimates.by_occurrences(kept, "auroc"), "loss")[4] == estimates.NOTHING
+    assert row_of(estimates.by_occurrences(kept, "auroc"), "loss")[4] == estimates.NO_VALUE
 
 
 def test_markdown_is_padded_and_csv_holds_the_tidy_rows(results, tmp_path):

@@ -24,7 +24,7 @@ from contamination.analysis.wandb import keys as wandb_keys
 from contamination.analysis.wandb import read as wandb_read
 from contamination.analysis.wandb.read import write_wandb_report
 from contamination.analysis.wandb.runs import _training_runs, mirror
-from contamination.core.artifacts import Artifact, Built, build, locate
+from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.errors import ConfigError, DataError
 from contamination.training.config import WandbConfig
 from tests.analysis.conftest import results_table
@@ -43,7 +43,7 @@ needs_reader = pytest.mark.skipif(not has_reader(), reason="this wandb has no `l
 
 def trained(runs: Path, rate: float) -> Artifact:
     """A model folder as far as the mirror reads it: name, experiment, losses."""
-    folder = locate(runs, "model", "tiny", {"rate": rate}, {})
+    folder = run_folder(runs, "model", "tiny", {"rate": rate}, {})
 
     def make(folder: Path) -> Built:
         lines = [
@@ -67,7 +67,7 @@ def report_of(runs: Path, results: pd.DataFrame) -> Report:
             (folder / name).write_text("<svg/>")
         return Built(["results.parquet", *names])
 
-    return open_report(build(locate(runs, "report", "trial", {}, {}), {}, {}, make).path)
+    return open_report(build(run_folder(runs, "report", "trial", {}, {}), {}, {}, make).path)
 
 
 def of_model(cell: Cell, model: Artifact) -> Cell:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contamination.core.cli import composed
+from contamination.core.cli import compose_stage
 from contamination.detection.building.run import BuildStage, run
 from tests.bad_inputs.material import sentence
 
@@ -28,7 +28,7 @@ def built(tmp_path):
     """Builds with these words; returns the folder's rows by set, its datasheet and the folder."""
 
     def make(*words, runs=tmp_path / "runs"):
-        stage = composed("build", [*LINE, *SMALL, f"runs={runs}", *words], BuildStage)
+        stage = compose_stage("build", [*LINE, *SMALL, f"runs={runs}", *words], BuildStage)
         folder = run(stage).path
         files = sorted((folder / "data").iterdir())
         rows = {f.stem: [json.loads(line) for line in f.read_text().splitlines()] for f in files}

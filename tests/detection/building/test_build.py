@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from contamination.core.cli import composed
+from contamination.core.cli import compose_stage
 from contamination.core.errors import ConfigError, DataError
 from contamination.detection.building import datasheet
 from contamination.detection.building.candidates import Scan
@@ -35,7 +35,7 @@ DAY = datetime(2015, 6, 1, tzinfo=UTC), datetime(2020, 6, 1, tzinfo=UTC)
 def no_blind(monkeypatch, request):
     """Not what most of these tests are about, and most of their time."""
     if "blind" not in request.node.name:
-        monkeypatch.setattr(datasheet, "obstacle", lambda *_: "time")
+        monkeypatch.setattr(datasheet, "blind_obstacle", lambda *_: "time")
 
 
 def dated(number, start=0):
@@ -73,7 +73,7 @@ def test_the_smallest_hashes_of_each_side_are_cut_to_words(built, files):
     for path in files.iterdir():
         assert digests[path.name] == hashlib.sha256(path.read_bytes()).hexdigest()
     words = ["examples=jsonl", f"examples.path={folder}/data", "model.path=none"]
-    read = open_examples(composed("detection", words, DetectionStage).examples)
+    read = open_examples(compose_stage("detection", words, DetectionStage).examples)
     names = {f"documents/{length}/original": 20 for length in (8, 16)}
     assert Counter(one.benchmark for one in read) == names
     assert sum(one.label for one in read) == 20

@@ -22,7 +22,7 @@ TEXT = re.compile(r"<text .*?</text>", re.DOTALL)
 
 @pytest.fixture(autouse=True)
 def no_blind(monkeypatch):
-    monkeypatch.setattr(datasheet, "obstacle", lambda *_: "time")
+    monkeypatch.setattr(datasheet, "blind_obstacle", lambda *_: "time")
 
 
 def history(number, *revisions):

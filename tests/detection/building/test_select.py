@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from contamination.core.cli import composed
+from contamination.core.cli import compose_stage
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.tasks import Runner
 from contamination.data.readers.files import FilesCorpus
@@ -32,7 +32,7 @@ def plain_share(text, corpus, n):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasheet, "obstacle", lambda *_: "time")
+    monkeypatch.setattr(datasheet, "blind_obstacle", lambda *_: "time")
     words = [t.replace(",", "").replace(".", "") for t in texts(40, 60)]
     corpus, others = words[:30], words[30:]
     mixed = [" ".join(others[n].split()[: 12 * n] + corpus[n].split()[: 40 - 4 * n])
@@ -45,7 +45,7 @@ def here(tmp_path, monkeypatch):
 
 
 def selected(folder, *words):
-    stage = composed("select", [f"runs={folder}/runs", *words], SelectStage)
+    stage = compose_stage("select", [f"runs={folder}/runs", *words], SelectStage)
     place = run(stage).path
     (data,) = (place / "data").iterdir()
     rows = [json.loads(line) for line in data.read_text().splitlines()]

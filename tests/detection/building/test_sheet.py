@@ -18,7 +18,7 @@ OLD, NEW = "2014-05-01T00:00:00Z", "2020-05-01T00:00:00Z"
 
 @pytest.fixture(autouse=True)
 def no_blind(monkeypatch):
-    monkeypatch.setattr(datasheet, "obstacle", lambda *_: "time")
+    monkeypatch.setattr(datasheet, "blind_obstacle", lambda *_: "time")
 
 
 def sides(number, change=lambda n, text: text):

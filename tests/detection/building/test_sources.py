@@ -26,7 +26,7 @@ BEFORE, BETWEEN, AFTER = (datetime(year, 5, 1, tzinfo=UTC) for year in (2014, 20
 
 @pytest.fixture(autouse=True)
 def no_blind(monkeypatch):
-    monkeypatch.setattr(datasheet, "obstacle", lambda *_: "time")
+    monkeypatch.setattr(datasheet, "blind_obstacle", lambda *_: "time")
 
 
 @pytest.mark.parametrize("suffix", ["xml", "xml.bz2"])

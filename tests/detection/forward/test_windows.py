@@ -18,13 +18,13 @@ from contamination.detection.config import (
     METHODS,
     DetectionConfig,
     DetectionStage,
-    MaskedLMConfig,
+    NeighborModelConfig,
     PrefixConfig,
     ReferenceConfig,
     ScoredModelConfig,
 )
 from contamination.detection.forward.infilling import run_infill
-from contamination.detection.forward.reader import leading_special, split
+from contamination.detection.forward.reader import count_leading_special, split
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.passes import NUMBERS, ORIGINAL, Pass
 from contamination.detection.run import run
@@ -76,7 +76,7 @@ def loop(double, ids, special):
 
 
 def test_every_token_equals_a_loop_over_windows(request, loaded, double):
-    special = leading_special(loaded.tokenizer)
+    special = count_leading_special(loaded.tokenizer)
     ids = loaded.tokenizer(LONG)["input_ids"]
     assert special == (ids[0] == 1) == (request.node.callspec.params["loaded"] == "with BOS")
     for length in (CONTEXT + 1, CONTEXT + 64, CONTEXT + 65, len(ids)):
@@ -94,7 +94,7 @@ def test_every_token_equals_a_loop_over_windows(request, loaded, double):
 
 
 def test_the_infilling_pass_takes_each_token_from_the_window_that_scores_it(loaded):
-    special = leading_special(loaded.tokenizer)
+    special = count_leading_special(loaded.tokenizer)
     ids, text = loaded.tokenizer(LONG)["input_ids"], golden.text_of("long", LONG)
     found = [row.stats for row in loaded.run(INFILL, [text])]
     (plain,) = loaded.run(ORIGINAL, [text])
@@ -130,7 +130,7 @@ def test_short_texts_are_scored_as_ever(toy_models, resources):
 
 def test_a_text_as_long_as_the_context_is_no_windowed_one(loaded):
     ids = loaded.tokenizer(LONG)["input_ids"]
-    special = leading_special(loaded.tokenizer)
+    special = count_leading_special(loaded.tokenizer)
     text = loaded.tokenizer.decode(ids[special:CONTEXT])
     assert len(loaded.tokenizer(text)["input_ids"]) == CONTEXT
     (row,) = loaded.run(ORIGINAL, [golden.text_of("long", text)])
@@ -139,7 +139,7 @@ def test_a_text_as_long_as_the_context_is_no_windowed_one(loaded):
 
 
 def test_a_text_of_a_token_more_is_counted_as_windowed(toy_models, tokenizer, resources, tmp_path):
-    ids, special = tokenizer(LONG)["input_ids"], leading_special(tokenizer)
+    ids, special = tokenizer(LONG)["input_ids"], count_leading_special(tokenizer)
     cut = [tokenizer.decode(ids[special:n]) for n in (CONTEXT, CONTEXT + 1)]
     texts = [golden.text_of(str(len(text)), text) for text in cut]
     Collector(tmp_path, toy_models, texts, WINDOWED, resources).collect([ORIGINAL])
@@ -191,7 +191,7 @@ def test_all_methods_score_a_windowed_text(
         examples=ExamplesConfig(str(path)),
         model=ScoredModelConfig(str(toy_folders["target"])),
         reference=ReferenceConfig(str(toy_folders["reference"])),
-        masked_lm=MaskedLMConfig(str(masked_folder)),
+        masked_lm=NeighborModelConfig(str(masked_folder)),
         prefix=PrefixConfig(str(prefix_file)),
         method={name: node for each in nodes for name, node in each.items()},
         detection=WINDOWED,

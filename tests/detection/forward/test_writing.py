@@ -13,10 +13,10 @@ from contamination.core.models import load_model
 from contamination.core.seeds import derive
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
-from contamination.data.text import halves
-from contamination.detection.collect import Collector, serving
+from contamination.data.text import split_at_share
+from contamination.detection.collect import Collector, covering_passes
 from contamination.detection.config import DetectionConfig, DetectionStage
-from contamination.detection.forward.reader import run_written
+from contamination.detection.forward.reader import run_continuations
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.methods.samia import Samia
@@ -74,7 +74,9 @@ def found(tmp_path_factory):
 def test_writes_what_a_float64_loop_writes(found, double, tokenizer):
     for text in TEXTS:
         sha256 = hashlib.sha256(text.text.encode()).hexdigest()
-        ids, whole = (tokenizer(t)["input_ids"] for t in (halves(text.text, 0.5)[0], text.text))
+        ids, whole = (
+            tokenizer(t)["input_ids"] for t in (split_at_share(text.text, 0.5)[0], text.text)
+        )
         most = min(20, len(whole) - len(ids))
         (greedy,) = found["greedy"][sha256]
         assert greedy.ids.tolist() == loop(double, ids, most, 0)
@@ -91,7 +93,7 @@ def test_samia_is_a_loop_from_the_text_to_the_score(found, double, tokenizer, gr
     for text in TEXTS[:2]:
         words = text.text.split()
         rest = words[len(words) // 2 :]
-        start = text.text[: halves(text.text, 0.5)[0].rindex(words[len(words) // 2 - 1])]
+        start = text.text[: split_at_share(text.text, 0.5)[0].rindex(words[len(words) // 2 - 1])]
         ids = tokenizer(start + words[len(words) // 2 - 1])["input_ids"]
         most = min(20, len(tokenizer(text.text)["input_ids"]) - len(ids))
         seed, total = derive(derive(0, "continuations"), text.sha256), 0.0
@@ -135,7 +137,7 @@ def test_another_seed_draws_others(found, tmp_path):
 def test_more_continuations_hold_fewer():
     five, other = Pass(view="sampled", n=5, share=0.5), Pass(view="sampled", n=9, share=0.4)
     three = Pass(view="sampled", n=3, share=0.5)
-    assert serving({three, five, other}) == {three: five, five: five, other: other}
+    assert covering_passes({three, five, other}) == {three: five, five: five, other: other}
 
 
 def test_a_text_ends_at_the_models_end_of_a_text():
@@ -160,7 +162,9 @@ def test_logits_that_are_not_finite_name_the_text():
     with torch.no_grad():
         net.lm_head.weight[3] = float("nan")
     with pytest.raises(DataError, match="text a, or one of its batch: the model's logits are NaN"):
-        run_written(CausalLM(net), [[1, 5]], ["a"], [3], [0], n=1, temperature=0, batch_tokens=9)
+        run_continuations(
+            CausalLM(net), [[1, 5]], ["a"], [3], [0], n=1, temperature=0, batch_tokens=9
+        )
 
 
 def test_a_prompt_without_room_loses_its_first_tokens(toy_folders, tokenizer):
@@ -170,7 +174,7 @@ def test_a_prompt_without_room_loses_its_first_tokens(toy_folders, tokenizer):
     words = " ".join(f"word{i}" for i in range(200))
     text = make_text("x", words, None, "")
     (row,) = loaded.run(Pass(view="greedy", share=0.5, tokens=100), [text])
-    ids = tokenizer(halves(words, 0.5)[0])["input_ids"]
+    ids = tokenizer(split_at_share(words, 0.5)[0])["input_ids"]
     prompt = [ids[0], *ids[-63:]]
     assert [row.stats.ids.tolist()] == loaded.model.generate([Prompt(prompt, 64)], 0)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from contamination.data.text import halves
+from contamination.data.text import split_at_share
 from contamination.detection.methods.cdd import Cdd, edit_distances
 from contamination.detection.methods.samia import Samia
 from contamination.detection.passes import Continuation, Example
@@ -31,12 +31,12 @@ def distance(one, other):
 
 
 def test_a_text_is_cut_behind_a_word():
-    assert halves(" one two\n three  four ", 0.5) == (" one two", "\n three  four ")
-    assert halves("one two three", 0.5) == ("one", " two three")
-    assert halves("one two three four", 0.5, 1) == ("one", " two three four")
-    assert halves("one", 0.5) == ("one", "")
-    assert halves(" \n", 0.5) == (" \n", "")
-    assert halves(" ".join("a" * 100), 0.29)[0].count("a") == 29
+    assert split_at_share(" one two\n three  four ", 0.5) == (" one two", "\n three  four ")
+    assert split_at_share("one two three", 0.5) == ("one", " two three")
+    assert split_at_share("one two three four", 0.5, 1) == ("one", " two three four")
+    assert split_at_share("one", 0.5) == ("one", "")
+    assert split_at_share(" \n", 0.5) == (" \n", "")
+    assert split_at_share(" ".join("a" * 100), 0.29)[0].count("a") == 29
 
 
 def test_edit_distances_are_the_tables():

@@ -30,7 +30,7 @@ from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.passes import NUMBERS, ORIGINAL, Pass
 from contamination.detection.run import run
-from contamination.detection.workers import run_slices, spread
+from contamination.detection.workers import run_slices, uses_several_processes
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, NOUNS, UNSEEN
 from tests.detection.ranks.failing import Failing
@@ -317,6 +317,6 @@ def test_a_share_is_scored_on_a_gpu_of_its_own(monkeypatch, no_collection, gpus,
 
 def test_a_device_map_beside_a_launchers_processes_is_refused(monkeypatch):
     monkeypatch.setattr(process_group, "_group", process_group.ProcessGroup(2))
-    assert spread(DetectionConfig())
+    assert uses_several_processes(DetectionConfig())
     with pytest.raises(ConfigError, match="device_map is 'auto'.*WORLD_SIZE=2"):
-        spread(DetectionConfig(device_map="auto"))
+        uses_several_processes(DetectionConfig(device_map="auto"))

@@ -26,7 +26,12 @@ from contamination.detection.examples import open_examples
 from contamination.detection.run import run
 from contamination.detection.scores import Origin, read_scores, to_arrow, write_tables
 from contamination.detection.tasks.thresholds import ThresholdStage, decide
-from contamination.detection.thresholds import apply, calibrate, choose, halves
+from contamination.detection.thresholds import (
+    apply_thresholds,
+    calibrate,
+    calibration_split,
+    choose_threshold,
+)
 
 
 def write_table(path, table, made_of=Origin()):  # noqa: B008
@@ -53,7 +58,7 @@ def naive(members, nonmembers, rule, fpr):
 def test_the_chosen_threshold_is_the_best(rule, seed):
     rng = np.random.default_rng(seed)
     members, nonmembers = rng.normal(1, 1, 30).round(1), rng.normal(0, 1, 25).round(1)
-    value = choose(members, nonmembers, rule, 0.1)
+    value = choose_threshold(members, nonmembers, rule, 0.1)
     tp, fp = (members >= value).sum(), (nonmembers >= value).sum()
     worth = {
         "accuracy": tp / 30 - fp / 25, "f1": 2 * tp / (tp + fp + 30), "fpr": tp / 30
@@ -124,14 +129,16 @@ def spread(members, nonmembers):
         for share in (0.1, 0.2, 0.3, 0.4, 0.5)
         for _ in range(40)
     ]
-    return np.std([choose(*part, "accuracy") for part in parts])
+    return np.std([choose_threshold(*part, "accuracy") for part in parts])
 
 
 def test_a_score_that_is_the_threshold_reaches_it():
     table, examples = scored(200, 2.0)
     found = calibrate(table, examples, "accuracy")
     at = [replace(one, value=table["score"][7]) for one in found]
-    assert apply(table, at)["member"].tolist() == [s >= table["score"][7] for s in table["score"]]
+    assert apply_thresholds(table, at)["member"].tolist() == [
+        s >= table["score"][7] for s in table["score"]
+    ]
 
 
 def test_calibration_is_judged_on_other_texts():
@@ -362,11 +369,11 @@ def test_pieces_of_one_thing_calibrate_or_judge_together():
     effect = {name: n for n, name in enumerate(sorted(set(thing.values()), key=unit_hash))}
     table["score"] = table["example_id"].map(thing).map(effect) + 0.01 * table["score"]
     pieces = [replace(e, cluster=thing[e.example_id]) for e in examples]
-    fit, judge = halves(table, pieces, 0.5, 0)
+    fit, judge = calibration_split(table, pieces, 0.5, 0)
     assert not {e.cluster for e in fit} & {e.cluster for e in judge}
     (alone,), (whole,) = (calibrate(table, own, "accuracy") for own in (examples, pieces))
     assert alone.auroc_high - alone.auroc_low < 0.15 < whole.auroc_high - whole.auroc_low
-    least = apply(table.assign(score=1_000.0), [whole])["p_value"]
+    least = apply_thresholds(table.assign(score=1_000.0), [whole])["p_value"]
     books = len({e.cluster for e in fit if not e.label})
     assert alone.null_clusters == []
     assert len(whole.null_clusters) == len(whole.null)
@@ -466,7 +473,7 @@ def test_errors_name_what_is_missing(tmp_path):
         calibrate(table, [e for e in examples if e.label], "accuracy")
     thresholds = calibrate(table, examples, "f1")
     with pytest.raises(DataError, match="other k=0.2: the file has no threshold"):
-        apply(table.assign(method="other"), thresholds)
+        apply_thresholds(table.assign(method="other"), thresholds)
     with pytest.raises(ConfigError, match="either examples"):
         ThresholdStage("x")
     with pytest.raises(

@@ -16,7 +16,7 @@ from contamination.detection.config import (
     METHODS,
     DetectionConfig,
     DetectionStage,
-    MaskedLMConfig,
+    NeighborModelConfig,
     PrefixConfig,
     ReferenceConfig,
     ScoredModelConfig,
@@ -355,7 +355,7 @@ def test_all_methods_are_scored_where_all_is_given(stage, toy_folders, masked_fo
     given = replace(
         stage,
         reference=ReferenceConfig(str(toy_folders["reference"])),
-        masked_lm=MaskedLMConfig(str(masked_folder)),
+        masked_lm=NeighborModelConfig(str(masked_folder)),
         prefix=PrefixConfig(str(prefix_file)),
     )
     first = run(given)

@@ -20,7 +20,7 @@ from contamination.core.errors import (
     StoppedError,
     UserError,
 )
-from contamination.core.signals import obeyed
+from contamination.core.signals import stop_on_signals
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.models import open_model
 from contamination.detection.models.served import client as client_module
@@ -337,7 +337,7 @@ def test_a_signal_ends_the_run_though_the_server_is_slow(stage, tmp_path):
         child = os.fork()
         if child == 0:
             try:
-                with obeyed():
+                with stop_on_signals():
                     run(own)
             except StoppedError as error:
                 os._exit(error.status)

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from contamination.core.cli import said
+from contamination.core.cli import run_tool
 from contamination.core.errors import ConfigError, ServerError, UserError
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.models.served.client import Client
@@ -107,7 +107,7 @@ def test_the_time_that_an_answer_may_take_is_that_of_all_its_parts():
 def test_a_servers_failure_ends_a_command_with_the_documented_status(status, capsys):
     """512 and 768 are 0 of the 256 that a shell sees."""
     with answers(status, b"{}") as url:
-        assert said(lambda: client(url).get("models", ModelList)) == UserError.status == 2
+        assert run_tool(lambda: client(url).get("models", ModelList)) == UserError.status == 2
     assert f"models answers {status}" in capsys.readouterr().err
 
 
@@ -268,7 +268,7 @@ def test_what_the_environment_names_and_cannot_be_used_is_said(
         monkeypatch.delenv(variable, raising=False)
         monkeypatch.delenv(variable.lower(), raising=False)
     monkeypatch.setenv(name, value)
-    assert said(lambda: client("http://127.0.0.1:1/v1")) == 2
+    assert run_tool(lambda: client("http://127.0.0.1:1/v1")) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(words, line)
     assert "secret" not in line

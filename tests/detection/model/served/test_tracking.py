@@ -19,7 +19,7 @@ from contamination.detection.models.served.logprob_tracking import (
     resolution,
 )
 from contamination.detection.models.served.responses import TokenNames
-from contamination.detection.passes import LEAST
+from contamination.detection.passes import LOWEST_LOGPROB
 from tests.detection.golden import examples
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.server import Server
@@ -141,7 +141,7 @@ def test_a_token_of_probability_0_is_the_least_float32(tmp_path, tokenizer):
             model = open_model("model", node, str(tmp_path / shows)).load(DetectionConfig())
             server.impossible = ids[-1]
             way = model.strategy
-            assert way.answer(ids) == {"logprob": [pytest.approx(LEAST)]}
+            assert way.answer(ids) == {"logprob": [pytest.approx(LOWEST_LOGPROB)]}
 
 
 SHARED = "The na\u00efve caf\u00e9 \u2014 \u65e5\u672c."
