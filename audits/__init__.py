@@ -5,4 +5,6 @@ package) and a file of `conf/audit` that names it. It checks its input and retur
 report; `run` stores that in the same way for all audits.
 """
 
-import contamination.core.startup  # noqa: F401 (signals are answered from here on)
+from contamination.core.startup import check_import_name
+
+check_import_name(__name__)

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -98,6 +97,8 @@ def _map_part(path: Path) -> Any:
 
 def open_sequences(*paths: Path) -> Any:
     """Map the packed sequences: a `datasets.Dataset` with the column `input_ids`."""
+    import datasets
+
     parts = [datasets.Dataset.from_file(str(path)) for path in paths]
     return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
 

@@ -45,10 +45,19 @@ class Tokenizer:
 
     def __init__(self, path: str) -> None:
         self._path = Path(resolve("tokenizer.path", path))
-        self.hf = load_tokenizer("tokenizer.path", path)
-        self._fast = self.hf.backend_tokenizer
-        self._fast.no_truncation()
-        self._fast.no_padding()
+        self._requested_path = path
+
+    @cached_property
+    def hf(self) -> Any:
+        """The tokenizer of transformers, which is loaded when it is first used."""
+        return load_tokenizer("tokenizer.path", self._requested_path)
+
+    @cached_property
+    def _fast(self) -> Any:
+        fast = self.hf.backend_tokenizer
+        fast.no_truncation()
+        fast.no_padding()
+        return fast
 
     def encode(self, text: str) -> list[int]:
         """Return a text's token ids, without special tokens."""

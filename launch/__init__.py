@@ -1,3 +1,5 @@
 """The stages in order, on this machine or on a cluster."""
 
-import contamination.core.startup  # noqa: F401 (signals are answered from here on)
+from contamination.core.startup import check_import_name
+
+check_import_name(__name__)

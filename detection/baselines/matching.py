@@ -24,7 +24,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from contamination.core.statistics.bootstrap import (
     Counts,
@@ -94,6 +93,8 @@ def matched_by(
 
     `member` says which texts are members; the scores of both are in the texts' order.
     """
+    from scipy.stats import rankdata  # it takes a second to import
+
     if blind is None or blind.style is None:
         return matched(members, nonmembers, None, drawn)
     scores = np.empty(len(member))
@@ -109,6 +110,8 @@ def leftover(style: Style, sizes: tuple[int, int], draws: int) -> Estimate:
     half. It is matched within its half, as a method's scores are. The result is the mean over
     several halves, with an interval from shuffled labels, like the blind row's.
     """
+    from scipy.stats import rankdata  # it takes a second to import
+
     aurocs = []
     for inner, scores in style.halves():
         values = inner.labels.astype(np.float64), rankdata(scores, axis=0)
