@@ -46,9 +46,9 @@ COMMANDS = {
     "detection view": ("view", "detection.viewer.run.ViewStage"),
     "analysis": ("analysis", "analysis.config.AnalysisStage"),
     "analysis wandb": ("wandb", "analysis.config.WandbReport"),
-    "analysis wandb-view": ("wandb_view", "analysis.wandb.view.ViewConfig"),
+    "analysis wandb-view": ("wandb_view", "analysis.wandb.view.WandbViewConfig"),
     "audits": ("audit", "audits.base.AuditStage"),
-    "launch": ("pipeline", "launch.plan.Rest"),
+    "launch": ("pipeline", "launch.plan.PipelineNodes"),
 }
 """Each command below `python -m`, with its file in conf/ and its dataclass."""
 
