@@ -22,7 +22,7 @@ REMEDIES = {
     errno.EROFS: "Give a folder on a disk that can be written (runs=…, out=…).",
     errno.EACCES: "Give a folder that this user may read and write (runs=…, out=…).",
     errno.EPERM: "Give a folder that this user may read and write (runs=…, out=…).",
-    errno.ENAMETOOLONG: "Shorten that path (the fields called name, runs or out).",
+    errno.ENAMETOOLONG: "Shorten that name or path (name, corpus.name, model.name, runs, out).",
     errno.ENOTDIR: "There is a file where a folder is needed: remove it, or give another folder.",
     errno.EEXIST: "There is a file where a folder is needed: remove it, or give another folder.",
     errno.ELOOP: "Symbolic links form a loop: give another path.",

@@ -144,7 +144,7 @@ def name(monkeypatch):
     """The name of a stage's folder by its own call of `locate`; a path is its own digest."""
 
     def located(*arguments):
-        raise Named(contamination.core.artifacts.locate(*arguments).name[-12:])  # the hash
+        raise Named(contamination.core.artifacts.run_folder(*arguments).name[-12:])  # the hash
 
     for module in (
         contamination.injection.run,
@@ -158,7 +158,7 @@ def name(monkeypatch):
         contamination.analysis.run,
         contamination.analysis.wandb.read,
     ):
-        monkeypatch.setattr(module, "locate", located)
+        monkeypatch.setattr(module, "run_folder", located)
 
     def opened(path):
         artifact = SimpleNamespace(digest=str(path))
@@ -409,7 +409,7 @@ def test_the_quickstarts_folders_keep_their_names(name, monkeypatch):
         Path("runs"), {"target": model}, [Text("a", "b", "c")], detected.detection
     )
     monkeypatch.setattr(
-        contamination.detection.collect, "locate", contamination.analysis.run.locate
+        contamination.detection.collect, "run_folder", contamination.analysis.run.run_folder
     )
     assert {
         "corpus": name(contamination.injection.run.run, own),

@@ -286,7 +286,7 @@ ROWS = [
     audit("suspects=a.jsonl", "audit.suspects", "line 1", "text", files={"a.jsonl": "[]"}, slow=True),
     audit(f"suspects={M}/positives.jsonl", "audit.suspects", "two books are called 'Book 0'"),
     audit("suspects=a.jsonl", "audit.suspects", "'Other' and 'Book 3'", files={"a.jsonl": json.dumps({**book(3), "title": "Other"})}),
-    audit("negatives=a.jsonl", "audit.negatives", "there are 1 books", files={"a.jsonl": json.dumps(book(40))}),
+    audit("negatives=a.jsonl", "audit.negatives", "it has 1 books", files={"a.jsonl": json.dumps(book(40))}),
     # thresholds
     thresholds("rule=best", slow=True),
     thresholds("share=0", slow=True),

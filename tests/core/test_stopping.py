@@ -105,13 +105,13 @@ def work():
 
 DEFERRED = """
 def work():
-    with stopping.deferred() as stopped:
+    with stopping.defer_signals() as stopped:
         ready()
         while not stopped():
             time.sleep(0.05)
         time.sleep(SAVING)
         print("saved", flush=True)
-        raise stopping.stopped("at step 3 of 9.")
+        raise stopping.stopped_error("at step 3 of 9.")
 """
 
 
@@ -136,7 +136,7 @@ threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
 def test_last_words_are_said_before_a_hard_end():
     code = """
 def work():
-    with stopping.last_words(lambda error: print(error.status, flush=True)):
+    with stopping.call_before_exit(lambda error: print(error.status, flush=True)):
         threading.Timer(0.5, ready).start()
         hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 """

@@ -78,7 +78,7 @@ def test_modules_of_the_current_folder_are_not_imported(tmp_path):
         "import os, sys; from types import SimpleNamespace as S; "
         "from contamination.data import chat_templates; "
         "sys.path.remove(''); os.chdir(sys.argv[1]); "
-        "print(chat_templates.rendered(S(get_chat_template=lambda: '{{ 1 + 1 }}', "
+        "print(chat_templates.render_chat(S(get_chat_template=lambda: '{{ 1 + 1 }}', "
         "special_tokens_map={}), []))"
     )
     done = subprocess.run(
@@ -142,7 +142,7 @@ def under_a_limit(gib):
         "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
         "for template in ('{{{{ 1 + 1 }}}}', '{{{{ 9 * 10**9 * \"a\" }}}}'):\n"
         "    tokenizer = S(get_chat_template=lambda: template, special_tokens_map={{}})\n"
-        "    try: print(c.rendered(tokenizer, []))\n"
+        "    try: print(c.render_chat(tokenizer, []))\n"
         "    except c.TemplateLimitError as error: print(error)\n"
     )
     done = subprocess.run(

@@ -18,7 +18,7 @@ from contamination.detection.methods.lowercase import Lowercase
 from contamination.detection.pass_store import part_file
 from contamination.detection.passes import ORIGINAL, Pass
 from contamination.detection.run import run, run_slice
-from tests.data.test_benchmark_parts import METHODS, TEXTS, folder_of
+from tests.detection.test_pass_parts import METHODS, TEXTS, folder_of
 
 PASSES = {p for method in METHODS.values() for p in method.passes}
 REFERENCE = {Pass("reference", "lowercase")}  # of a model whose own statistics no method reads

@@ -258,10 +258,10 @@ def tree(folder: Path) -> dict[str, object]:
 
 @pytest.fixture(autouse=True)
 def composed_once(monkeypatch):
-    stage = contamination.core.cli.composed(
+    stage = contamination.core.cli.compose_stage(
         "injection", [], contamination.injection.__main__.InjectionStage
     )
-    monkeypatch.setattr(contamination.injection.__main__, "composed", lambda *_: stage)
+    monkeypatch.setattr(contamination.injection.__main__, "compose_stage", lambda *_: stage)
 
 
 def edit_and_read(kind: kinds.Kind, name: str, cases: int, place: Path) -> None:

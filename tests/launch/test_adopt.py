@@ -159,7 +159,7 @@ def test_what_can_not_be_adopted_is_said(tmp_path, model, corpus):
         ("model", empty, ConfigError, "neither manifest.json nor config.json"),
         ("corpus", empty, ConfigError, "no manifest.json"),
         ("corpus", model, ConfigError, "no manifest.json"),
-        ("model", corpus, ArtifactError, "holds a corpus"),
+        ("model", corpus, ArtifactError, "contains a corpus"),
         ("corpus", own, ConfigError, "an artefact of this runs folder already"),
         ("model", trained / "hf", ConfigError, f"a part of the artefact {trained}"),
     ]:

@@ -88,7 +88,7 @@ def test_each_corpus_size_of_the_papers_fits(at_hand, tokens, steps):
 
 def test_copies_that_do_not_fit_are_refused(at_hand):
     words = ["experiment=paper/frequency", "injection.budget_tokens=270_000"]  # 4 times each
-    with pytest.raises(ConfigError, match=r"budget_tokens is 270,000, .* are \d{3},\d{3} tokens"):
+    with pytest.raises(ConfigError, match=r"budget_tokens is 270,000, .* have \d{3},\d{3} tokens"):
         looked_at(*words, *at_hand)
 
 

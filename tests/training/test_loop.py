@@ -231,7 +231,7 @@ def test_a_signal_ends_it_with_a_checkpoint(epoch, tmp_path, monkeypatch, last):
     def deferred():
         yield lambda: len(record.steps) == last
 
-    monkeypatch.setattr(loop.signals, "deferred", deferred)
+    monkeypatch.setattr(loop.signals, "defer_signals", deferred)
     with pytest.raises(
         StoppedError, match=f"at step {last} of 5. All of it is saved in {tmp_path}"
     ):
