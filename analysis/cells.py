@@ -22,7 +22,7 @@ from contamination.core.integrity import naming_folders
 from contamination.detection.config import WHOLE
 from contamination.detection.flags import count_flags
 from contamination.detection.scores import Scores, open_scores, scores_origin
-from contamination.injection.contamination import CONTAMINATION_COLUMN, merge_flags
+from contamination.injection.contamination_table import CONTAMINATION_COLUMN, merge_flags
 from contamination.injection.corpus import PackedCorpus, open_corpus
 from contamination.training.trained_model import Checkpoint, open_trained
 
@@ -193,7 +193,7 @@ def make_cell(
         digests={name: artefact.artifact.digest for name, artefact in opened.items()},
         examples=examples,
         scores={name: _scores_by_method(table, examples) for name, table in tables.items()},
-        defaults=_defaults(contaminated.table),
+        defaults=_default_pairs(contaminated.table),
         flags={name: count_flags(_last_step(table.table)) for name, table in tables.items()},
     )
 
@@ -376,7 +376,7 @@ def _scores_by_method(scores: Scores, examples: pd.DataFrame) -> pd.DataFrame:
     return wide
 
 
-def _defaults(table: pd.DataFrame) -> frozenset[tuple[str, str]]:
+def _default_pairs(table: pd.DataFrame) -> frozenset[tuple[str, str]]:
     default_pairs = table.loc[table["default"], ["method", "variant"]].drop_duplicates()
     return frozenset(default_pairs.itertuples(index=False, name=None))
 

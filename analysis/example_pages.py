@@ -13,7 +13,7 @@ from contamination.analysis.config import CellPaths
 from contamination.core.artifacts import Artifact
 from contamination.core.config import convert
 from contamination.core.errors import ArtifactError, UserError
-from contamination.core.hub import only_cached
+from contamination.core.hub import hub_offline
 from contamination.core.integrity import naming_folders
 from contamination.core.registry import registered_class
 from contamination.core.stored_files import count_values, literal
@@ -44,7 +44,7 @@ def write_examples(folder: Path, cells: Iterable[CellPaths], count: int) -> list
         try:
             with naming_folders(scored.path, before.path):
                 stage = _stage(scored, before, {"view": {"examples": count}, "out": str(page)})
-            with only_cached():
+            with hub_offline():
                 written.append(write_view(stage))
         except UserError as error:
             log.warning("No page of the examples of %s: %s", scored.path.name, error)

@@ -21,12 +21,12 @@ from contamination.analysis.provenance import CellRecord, cell_facts, provenance
 from contamination.analysis.report_folder import CHARTS, PAGE, REPORT, TABLES
 from contamination.analysis.statistics.controls import LEVEL, control_warning, tested_controls
 from contamination.analysis.statistics.curves import histogram_table, roc_table, samples
-from contamination.analysis.statistics.pooled import by_condition
+from contamination.analysis.statistics.seed_pooling import by_condition
 from contamination.analysis.statistics.tidy_tables import Statistics
 from contamination.analysis.summary import reading_guide, sentences_by_condition
 from contamination.analysis.sweeps import Sweep, sweeps_of
 from contamination.analysis.tables.estimates import cell_tables, sweep_table
-from contamination.analysis.tables.paper_tables import learning_rate_table
+from contamination.analysis.tables.paper_comparisons import learning_rate_table
 from contamination.analysis.tables.statistical import condition_tables, series_tables
 from contamination.core.files import write_text
 from contamination.core.report.tables import Table, write_tables
@@ -99,7 +99,7 @@ def gather(
     )
 
 
-def publish(folder: Path, stage: AnalysisStage, findings: Findings) -> list[Path]:
+def write_report_files(folder: Path, stage: AnalysisStage, findings: Findings) -> list[Path]:
     """Write the files; the paths of all but the page, which says when and where it was written."""
     written = write_tables(folder / TABLES, findings.tables)
     pictures: dict[str, list[Picture]] = {}

@@ -71,7 +71,7 @@ def write_report(
 def _make(
     folder: Path, stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[CellRecord]
 ) -> Built:
-    from contamination.analysis.publish import gather, publish
+    from contamination.analysis.publish import gather, write_report_files
 
     tables = statistics(stage.name, stage.seed, cells, stage.analysis)
     tidy = [folder / f"{name}.parquet" for name in STATISTICS]
@@ -79,7 +79,7 @@ def _make(
         getattr(tables, path.stem).to_parquet(path, index=False)
     views = write_examples(folder, stage.cells, stage.analysis.examples)
     pages = [str(path.relative_to(folder)) for path in views]
-    written = publish(folder, stage, gather(stage, cells, tables, records, pages))
+    written = write_report_files(folder, stage, gather(stage, cells, tables, records, pages))
     content = [str(path.relative_to(folder)) for path in [*tidy, *written]]
     counts = {"cells": len(cells), "estimates": len(tables.results)}
     return Built(content, counts, [PAGE, *pages])

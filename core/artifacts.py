@@ -28,8 +28,8 @@ from contamination.core.config import identity
 from contamination.core.config_diff import say_nearest
 from contamination.core.disk import disk_errors
 from contamination.core.errors import ArtifactError, ConfigError, UserError
-from contamination.core.files import sealed, sync, write_text
-from contamination.core.hashing import digests, files_digest
+from contamination.core.files import hashed_json, sync, write_text
+from contamination.core.hashing import combined_digest, digests
 from contamination.core.integrity import (
     MANIFEST,
     SCHEMA,
@@ -257,7 +257,7 @@ def commit(
         "schema": SCHEMA,
         "version": metadata.version("contamination-testbed"),
         "revision": code_revision(),
-        "digest": files_digest(content_digests),
+        "digest": combined_digest(content_digests),
         "identity": named,
         "inputs": dict(inputs),
         "counts": dict(built.counts),
@@ -265,7 +265,7 @@ def commit(
         "records": record_digests,
         "bytes": {name: (folder / name).stat().st_size for name in names},
     }
-    write_text(folder / MANIFEST, sealed(manifest))
+    write_text(folder / MANIFEST, hashed_json(manifest))
 
 
 def open_artifact(folder: Path | str, kind: str) -> Artifact:

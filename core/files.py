@@ -58,14 +58,14 @@ def write_text(path: Path, text: str) -> None:
     sync(path.parent)
 
 
-def sealed(values: Mapping[str, Any]) -> str:
+def hashed_json(values: Mapping[str, Any]) -> str:
     """Returns the values as JSON, with a hash of all of them as the last entry."""
     text = json.dumps(values, indent=1)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return json.dumps({**values, OWN: digest}, indent=1) + "\n"
 
 
-def unsealed(text: str) -> dict[str, Any]:
+def verified_json(text: str) -> dict[str, Any]:
     """Returns the values of a text that `sealed` wrote, without the hash.
 
     Raises:
@@ -75,16 +75,16 @@ def unsealed(text: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError("it is not a JSON object")
     values.pop(OWN, None)
-    if text != sealed(values):
+    if text != hashed_json(values):
         raise ValueError("its content does not match its own hash")
     return values
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
+def read_verified_json(path: Path) -> dict[str, Any]:
     """Returns the values of a file with a text that `sealed` wrote, without the hash.
 
     Raises:
         ValueError: it was changed, or exceeds the limits of `core.stored_files`.
         OSError: it can't be read.
     """
-    return unsealed(read_text(path))
+    return verified_json(read_text(path))

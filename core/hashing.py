@@ -71,14 +71,14 @@ def is_hidden(name: str) -> bool:
     return any(part.startswith(".") for part in Path(name).parts)
 
 
-def files_digest(files: Mapping[str, str]) -> str:
+def combined_digest(files: Mapping[str, str]) -> str:
     """Returns the SHA-256 of the files' names and digests."""
     return hashlib.sha256(json.dumps(dict(files), sort_keys=True).encode()).hexdigest()
 
 
 def folder_digest(folder: Path) -> str:
     """Returns the SHA-256 of the names and bytes of all files below `folder`."""
-    return files_digest(file_digests(folder))
+    return combined_digest(file_digests(folder))
 
 
 def _hash_all(files: Mapping[str, Path], remembered: bool) -> dict[str, str]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from contamination.core.environment import environment_fault, lacks_certificates
 from contamination.core.errors import ConfigError
+from contamination.core.network_environment import environment_fault, names_missing_certificates
 
 
 @dataclass
@@ -55,7 +55,7 @@ def snapshot(
     except ImportError as error:  # a proxy needs another package
         raise ConfigError(f"{field} is {name!r}: {environment_fault(error)}") from error
     except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as error:
-        if isinstance(error, FileNotFoundError) and lacks_certificates():
+        if isinstance(error, FileNotFoundError) and names_missing_certificates():
             raise ConfigError(f"{field} is {name!r}: {environment_fault(error)}") from error
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(
@@ -88,7 +88,7 @@ def commit_digest(name: str, commit: str) -> str:
 
 
 @contextmanager
-def only_cached() -> Iterator[None]:
+def hub_offline() -> Iterator[None]:
     """Let the body read the hub's cache without contacting the hub.
 
     For names in stored configs, which may come from elsewhere: a request would send the user's

@@ -20,7 +20,7 @@ from typing import Any
 
 from contamination.core.disk import RUST
 from contamination.core.errors import ArtifactError, UserError, describe_error, require
-from contamination.core.files import OWN, file_state, unsealed
+from contamination.core.files import OWN, file_state, verified_json
 from contamination.core.hashing import digests, is_hidden
 from contamination.core.stored_files import check_name, is_inside, parse_json, read_text, typed
 
@@ -73,7 +73,7 @@ class _Manifest:
 
     def check(self) -> None:
         """Raise a ValueError for a name outside the folder, or entries that contradict others."""
-        _check_kind(self.kind)
+        _check_kind_form(self.kind)
         for name in self.bytes:
             check_name(name)
         if {*self.bytes} != {*self.files, *self.records}:
@@ -105,7 +105,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
                     "Give a folder that a stage wrote, or, for a model from elsewhere, a copy "
                     "without that file."
                 )
-        manifest = unsealed(text)
+        manifest = verified_json(text)
         if type(schema := manifest.get("schema")) is int and schema not in range(
             FIRST_SEALED, SCHEMA + 1
         ):
@@ -119,11 +119,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def _check_other_schema(manifest: dict[str, Any]) -> dict[str, Any]:
     """Only the kind and the schema of such a manifest are used."""
-    _check_kind(manifest.get("kind"))
+    _check_kind_form(manifest.get("kind"))
     return manifest
 
 
-def _check_kind(kind: object) -> None:
+def _check_kind_form(kind: object) -> None:
     if not isinstance(kind, str) or KIND.fullmatch(kind) is None:
         raise ValueError(f"its kind is {repr(kind)[:40]}")
 

@@ -123,7 +123,7 @@ def try_lease(file: Path) -> Iterator[bool]:
     if describe_lease_holder(file) is None:
         with suppress(FileNotFoundError):
             if time.time() - file.stat().st_mtime > 10 * LEASE:
-                _invalidate(file, file_state(file))  # it is then taken over within 2 s
+                _invalidate_lease(file, file_state(file))  # it is then taken over within 2 s
         with suppress(Timeout, LeaseSettingsMismatch):
             lease.acquire(timeout=4)
             is_held = True
@@ -155,7 +155,7 @@ def _acquire(lease: SoftFileLease, file: Path, folder: Path) -> None:
             lease.acquire(timeout=LEASE)
             return
         time.sleep(max(0.0, start + LEASE - time.monotonic()))
-        _invalidate(file, state)
+        _invalidate_lease(file, state)
 
 
 def _is_held_on_this_machine(lease: SoftFileLease, file: Path) -> bool:
@@ -167,7 +167,7 @@ def _is_held_on_this_machine(lease: SoftFileLease, file: Path) -> bool:
     return False
 
 
-def _invalidate(file: Path, state: tuple[int, ...] | None) -> None:
+def _invalidate_lease(file: Path, state: tuple[int, ...] | None) -> None:
     """Make a lease invalid if its file still has this state, so that `filelock` takes it over.
 
     By itself `filelock` never takes over an empty file, which a full disk leaves behind, a lease of

@@ -12,7 +12,7 @@ from typing import Any
 
 from contamination.core.artifacts import check_owner
 from contamination.core.errors import ConfigError, describe_error
-from contamination.core.hashing import digests, file_digest, files_digest, folder_digest
+from contamination.core.hashing import combined_digest, digests, file_digest, folder_digest
 from contamination.core.hub import commit_digest, commit_on_hub, offline_hint, prepare_hub
 
 
@@ -134,7 +134,7 @@ def model_digest(field: str, path: str) -> str:
 def tokenizer_digest(folder: Path) -> str:
     """Returns a hash of the tokenizer's files in a Hugging Face folder."""
     files = {path.name: path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)}
-    return files_digest(digests(files))
+    return combined_digest(digests(files))
 
 
 def load_tokenizer(field: str, path: str, **options: Any) -> Any:

@@ -27,7 +27,13 @@ from typing import Any, Protocol
 import contamination
 from contamination.core.config import Ranged, at_least, limited, one_of
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.files import read_sealed, sealed, sync, temporary_path, write_text
+from contamination.core.files import (
+    hashed_json,
+    read_verified_json,
+    sync,
+    temporary_path,
+    write_text,
+)
 from contamination.core.hashing import digests
 from contamination.core.parent_process import end_with_parent
 from contamination.core.progress import progress
@@ -96,14 +102,14 @@ def run_once(
     result = make()
     for path in {*files, *(path.parent for path in files)}:
         sync(path)
-    write_text(done, sealed({"made": result, "sha256": _hashes(files)}))
-    return dict(read_sealed(done)["made"])
+    write_text(done, hashed_json({"made": result, "sha256": _hashes(files)}))
+    return dict(read_verified_json(done)["made"])
 
 
 def _stored_result(done: Path, files: Sequence[Path]) -> dict[str, Any] | None:
     """The result in `done`; None if it does not exist, or if it or the files are damaged."""
     with suppress(OSError, ValueError):
-        record = read_sealed(done)
+        record = read_verified_json(done)
         if record["sha256"] == _hashes(files):
             return dict(record["made"])
     return None
@@ -131,7 +137,7 @@ class Stored:
     def result(self, piece: int) -> dict[str, Any] | None:
         """Returns the piece's stored result without reading its files; None if unfinished."""
         with suppress(OSError, ValueError):
-            return dict(read_sealed(_done(self.folder, piece))["made"])
+            return dict(read_verified_json(_done(self.folder, piece))["made"])
         return None
 
 

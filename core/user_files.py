@@ -60,7 +60,7 @@ SHELL_DESCRIPTORS = range(1, 10)
 
 
 @contextmanager
-def output_file(path: Path) -> Iterator[Path]:
+def atomic_output_file(path: Path) -> Iterator[Path]:
     """Yield a path to write to; when the body has ended, its content becomes that of `path`.
 
     A regular file is replaced in one step, also behind a symbolic link, which stays. If the body

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, open_dict
 from contamination.core.cli import command, run_tool
 from contamination.core.config import convert
 from contamination.core.distributed import is_launched
-from contamination.core.user_files import output_file
+from contamination.core.user_files import atomic_output_file
 from contamination.detection.config import DetectionStage
 
 EXAMPLES, FILE_OF_EXAMPLES = re.compile(r"^\+*examples(?==)"), "examples_file"
@@ -74,7 +74,7 @@ def online(config: DictConfig) -> None:
         out.mkdir(parents=True, exist_ok=True)
         labels = {w.example_id: w.label for w in windows}
         table = table.assign(label=table["example_id"].map(labels))
-        with output_file(out / "windows.parquet") as partial_file:
+        with atomic_output_file(out / "windows.parquet") as partial_file:
             table.to_parquet(partial_file, index=False)
         print(f"wrote {out / 'windows.parquet'}")
 

@@ -15,7 +15,7 @@ from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import Estimate, interval, mean_over, mean_trials
 from contamination.core.statistics.metrics import AUROC, Metric, tpr_at_fpr
 from contamination.core.terminal import fit_columns, wrapped
-from contamination.core.user_files import output_file
+from contamination.core.user_files import atomic_output_file
 from contamination.data.benchmark_parts import choose_values
 from contamination.data.config import ExamplesConfig
 from contamination.data.near_duplicates import part_notes
@@ -104,7 +104,7 @@ def benchmark_report(
             *notes,
             *(t.markdown() for t in metric_tables),
         ]
-        with output_file(out / FILE) as part:
+        with atomic_output_file(out / FILE) as part:
             part.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
         tidied = [
             tidy_table(part_groups).assign(model=path) for path, part_groups in groups.items()

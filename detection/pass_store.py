@@ -144,7 +144,7 @@ class _Part:
     def read(self, group: int) -> dict[str, Copies]:
         with self._opened() as file:
             table = file.read_row_group(group, use_threads=False)
-            columns = {n: _values(table[n]) for n in COLUMNS if n in table.column_names}
+            columns = {n: _read_values(table[n]) for n in COLUMNS if n in table.column_names}
             kind = Continuation if "ids" in columns else TokenStats
             copies: dict[str, list[TokenStats]] = {}
             for row, sha256 in enumerate(table["text_sha256"].to_pylist()):
@@ -194,7 +194,7 @@ def _table(rows: Sequence[PassRow], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _values(column: pa.ChunkedArray) -> Sequence[Any]:
+def _read_values(column: pa.ChunkedArray) -> Sequence[Any]:
     """Returns a column's values; lists are views of one array."""
     if not pa.types.is_list(column.type):
         values: list[Any] = column.to_pylist()

@@ -15,7 +15,7 @@ from contamination.core.hashing import file_digest
 from contamination.data.text import normalised, stands_in
 from contamination.data.texts import Text
 from contamination.detection.models.hf_model import HFModel
-from contamination.detection.neighbors import Neighbors
+from contamination.detection.supplied_neighbors import Neighbors
 
 PREFIX_TEXTS = "prefix_texts"
 

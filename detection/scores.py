@@ -30,7 +30,7 @@ from contamination.core.hashing import file_digest
 from contamination.core.integrity import naming_file, naming_folders
 from contamination.core.stored_files import parse_json, typed
 from contamination.core.table_files import parquet_writer
-from contamination.core.user_files import output_file
+from contamination.core.user_files import atomic_output_file
 from contamination.data.texts import Text, Texts, release_memory
 from contamination.detection.config import WHOLE, DetectionConfig
 from contamination.detection.flags import reason_unranked, token_count_pass, zero_probability_flag
@@ -252,10 +252,10 @@ def write_tables(
     if made_of is None:
         _write_parts(path, tables, schema)
         return
-    with output_file(path) as partial_file:
+    with atomic_output_file(path) as partial_file:
         _write_parts(partial_file, tables, schema)
         line = _hash_line(partial_file, path.name)
-    with output_file(path.with_name(HASH)) as partial_file:
+    with atomic_output_file(path.with_name(HASH)) as partial_file:
         partial_file.write_text(line)
 
 

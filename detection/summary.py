@@ -18,7 +18,7 @@ from contamination.core.statistics.estimates import ALL, Estimate, interval
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
 from contamination.core.table_files import write_csv
 from contamination.core.terminal import fit_columns
-from contamination.core.user_files import output_file
+from contamination.core.user_files import atomic_output_file
 from contamination.data.texts import Text, Texts, clusters_of, release_memory
 from contamination.detection.evaluation import (
     CONFIDENCE,
@@ -109,7 +109,7 @@ def _write_results(path: Path, groups: Sequence[BenchmarkEstimates], notes: Sequ
 def write_rows(path: Path, results: pd.DataFrame, notes: Sequence[str]) -> None:
     """Writes the rows of the results and the notes as JSON."""
     rows = json.loads(results.to_json(orient="records", double_precision=15))
-    with output_file(path) as part:
+    with atomic_output_file(path) as part:
         part.write_text(json.dumps({"notes": [*notes], "results": rows}, indent=1) + "\n")
 
 
@@ -184,7 +184,7 @@ def write_exports(out: Path, scores: Scores, examples: Sequence[Text], texts: bo
     schema = pa.schema([*COLUMNS, *EXAMPLE_COLUMNS, *([("text", pa.string())] if texts else [])])
     parts = (to_arrow(table, schema) for table in tables())
     write_tables(out / FILE, parts, scores_origin(scores.artifact), schema)
-    with output_file(out / CSV) as part:
+    with atomic_output_file(out / CSV) as part:
         for number, table in enumerate(tables()):
             write_csv(part, with_ranks(table), more=number > 0)
 

@@ -28,7 +28,7 @@ from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import ConfigError, DataError, near_names
 from contamination.core.integrity import naming_folders, read_manifest
 from contamination.injection.config import OWN, InjectionConfig
-from contamination.injection.contamination import CONTAMINATION_COLUMN, with_flags
+from contamination.injection.contamination_table import CONTAMINATION_COLUMN, with_flags
 from contamination.injection.token_stream import Ids, Tokenizer
 
 KIND = "corpus"

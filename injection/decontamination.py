@@ -63,7 +63,7 @@ class SharedPassage:
     examples: int
 
 
-def without_templates(
+def mask_templates(
     pieces: Sequence[Words], example: Places, benchmarks: Sequence[str], n: int
 ) -> tuple[list[Words], list[tuple[str, Words, int]]]:
     """Put a GAP in place of each word of a template.
@@ -310,7 +310,7 @@ class Matcher:
         whole_texts = numbered[: len(spelled)]  # the texts come first
         self._example = np.array([example for example, _ in pieces], np.int64)
         benchmarks = [benchmark_of(name) for name in self._names]
-        cut_pieces, templates = without_templates(
+        cut_pieces, templates = mask_templates(
             numbered, self._example, benchmarks, rules.part_ngram
         )
         self.shared_passages = [

@@ -17,7 +17,7 @@ from contamination.injection.copies import make_copies
 from contamination.injection.corpus_search import texts_by_example
 from contamination.injection.decontamination import PoolSearch
 from contamination.injection.pool import draw_pool
-from contamination.injection.run import check, select_documents
+from contamination.injection.run import check, documents_of_part
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.tokenization import TokenizationSettings, check_whole
 
@@ -46,7 +46,7 @@ def refuse_whole_texts(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     search = PoolSearch(pool, tokenizer.spelled, parts=False)
     work = TokenizationSettings(Path(), Path(), pool, whole=True)
     characters, before = 0, list[str]()
-    documents = select_documents(stage, create("corpus", stage.corpus))
+    documents = documents_of_part(stage, create("corpus", stage.corpus))
     for group in group_by_size(documents, _size, config.shard_characters):
         matches_by_document = search([document.text for document in group])
         for document, matches in zip(group, matches_by_document, strict=True):

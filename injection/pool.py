@@ -132,7 +132,7 @@ def near_duplicate_keys(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
 ) -> Keys:
     """Return the keys of near-duplicates; templates are those of the pool of the other policies."""
-    limit, pool_size = max_example_tokens(stage, tokenizer), _pool_size(stage)
+    limit, pool_size = max_example_tokens(stage, tokenizer), _pool_size_per_benchmark(stage)
     return Keys(
         _near_duplicate_item(c.name, c.config, json.loads(row["fields"]), row["text"])
         for c in candidates
@@ -148,7 +148,7 @@ def _near_duplicate_item(
     return Item([*fields.values()], [text, *distinct], name)
 
 
-def _pool_size(stage: InjectionStage) -> int:
+def _pool_size_per_benchmark(stage: InjectionStage) -> int:
     """Return how many examples of each benchmark are in the pool."""
     return stage.injection.members + stage.injection.nonmembers
 
@@ -179,7 +179,7 @@ def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Ca
     counts = ReadCounts()
     examples = list(_format_all(name, config, source, rows, tally, counts))
     counts.skipped = dict(tally.skipped)
-    pool_size = _pool_size(stage)
+    pool_size = _pool_size_per_benchmark(stage)
     if len(examples) < pool_size:
         skipped = f" ({describe_skipped(counts.skipped)})" if counts.skipped else ""
         raise ConfigError(
@@ -250,7 +250,7 @@ def _draw_benchmark(
     counts: DrawCounts,
 ) -> pd.DataFrame:
     config, name = stage.injection, candidates.name
-    pool_size = _pool_size(stage)
+    pool_size = _pool_size_per_benchmark(stage)
     limit = max_example_tokens(stage, tokenizer)
     pool = pd.DataFrame(fitting(candidates, tokenizer, limit, pool_size, apart, counts))
     if len(pool) < pool_size:

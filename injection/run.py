@@ -25,7 +25,7 @@ from contamination.data.readers.rows import describe_skipped
 from contamination.injection import packing as packing_module
 from contamination.injection import placement
 from contamination.injection.config import COPIES, OWN, InjectionConfig, InjectionStage
-from contamination.injection.contamination import (
+from contamination.injection.contamination_table import (
     flagged_counts,
     join_matches,
     warn_of_flags,
@@ -304,13 +304,13 @@ def _save_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Toke
     """Save the tokenizer, trained first if none is given, in the corpus's folder."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
-        train_tokenizer(stage.tokenizer, select_documents(stage, source), folder)
+        train_tokenizer(stage.tokenizer, documents_of_part(stage, source), folder)
     else:
         Tokenizer(stage.tokenizer.path).hf.save_pretrained(folder)
     return Tokenizer(str(folder))
 
 
-def select_documents(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
+def documents_of_part(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
     """Yield the documents of the chosen part of the corpus; a document's hash decides its part."""
     low, high = _hash_range(stage)
     for document in source.documents():
@@ -374,7 +374,7 @@ def _tokenise(
         )
     # shards of another size contain other documents
     shard_work = replace(work, folder=work.folder / f"searched-{size}")
-    documents = with_skip_counts(select_documents(stage, source), source)
+    documents = with_skip_counts(documents_of_part(stage, source), source)
     return tokenize(documents, shard_work, clean_tokens, processes, size)
 
 

@@ -88,7 +88,7 @@ def tokenize(
     shards: list[TokenShard] = []
     matches, total = [], 0
     finished = {path.name for path in work.folder.iterdir()}
-    chunks = group_by_size(documents, size_of, shard_characters)
+    chunks = group_by_size(documents, count_characters, shard_characters)
     units = {"unit": "tok", "unit_scale": True}
     bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **units)
     with ExitStack() as stack, bar:
@@ -189,7 +189,7 @@ def match_table(matches: Sequence[Sequence[Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(MATCH_COLUMNS)).astype({"occurrences": np.int64})
 
 
-def size_of(document: SourceDocument) -> int:
+def count_characters(document: SourceDocument) -> int:
     """Return a document's size in characters."""
     return len(document.document.text)
 

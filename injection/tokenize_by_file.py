@@ -42,10 +42,10 @@ from contamination.injection.tokenization import (
     TokenizationSettings,
     check_enough,
     check_whole,
+    count_characters,
     match_table,
     read_table,
     shard_files,
-    size_of,
     write_shard,
 )
 
@@ -253,7 +253,7 @@ class Files:
         file = self.source.shards[self.numbers[piece]]
         characters, stopped = Counter[str](), list[str]()
         groups = group_by_size(
-            self._reads(file, characters, stopped), size_of, self.shard_characters
+            self._reads(file, characters, stopped), count_characters, self.shard_characters
         )
         subsets = self.source.subsets_in(file) if self.source.weights else ()
 

@@ -149,7 +149,7 @@ class DecodedTextSearch:
         if len(covered):
             pieces = pieces[int(covered[0]) :: 2]
         decode = _tokenizer(self.folder).decode_all
-        verbatim = _verbatim(tuple(self.decoded.values()))
+        verbatim = _cached_verbatim(tuple(self.decoded.values()))
         return sum(verbatim.count_each([decode(piece) for piece in pieces]), Counter[str]())
 
 
@@ -189,7 +189,7 @@ def _tokenizer(folder: Path) -> Tokenizer:
 
 
 @lru_cache(maxsize=1)
-def _verbatim(texts: tuple[str, ...]) -> Verbatim:
+def _cached_verbatim(texts: tuple[str, ...]) -> Verbatim:
     return Verbatim(texts)
 
 

@@ -32,7 +32,7 @@ from contamination.core.config import runtime
 from contamination.core.disk import check_writable, disk_errors
 from contamination.core.errors import ArtifactError, DataError, require
 from contamination.core.files import sync, write_text
-from contamination.core.hashing import digests, file_digests, files_digest
+from contamination.core.hashing import combined_digest, digests, file_digests
 from contamination.core.integrity import MANIFEST
 from contamination.core.lock import exclusive_build
 from contamination.core.models import load_model, load_tokenizer
@@ -135,7 +135,7 @@ def _new_model(source: Path, runs: Path) -> Artifact:
         counts = {"parameters": parameters, **ancestry_of("path", str(source)).recorded()}
         return Built([f"{trained_model.HF}/{name}" for name in files], counts)
 
-    inputs = {"model": files_digest(files)}
+    inputs = {"model": combined_digest(files)}
     folder = run_folder(runs, trained_model.KIND, source.name, Adopted(), inputs)
     return build(folder, Adopted(str(source)), inputs, make)
 

@@ -39,7 +39,7 @@ from contamination.analysis.config import CellPaths
 from contamination.core import process_records
 from contamination.core.artifacts import file_name
 from contamination.core.errors import ArtifactError, StoppedError, UserError
-from contamination.core.files import read_sealed, sealed, write_text
+from contamination.core.files import hashed_json, read_verified_json, write_text
 from contamination.core.signals import call_before_exit, stop_on_signals
 from contamination.core.stored_files import check_name, typed
 from contamination.launch.run_records import heartbeat, read_costs
@@ -207,12 +207,12 @@ class CellFolder:
                 file.unlink(missing_ok=True)
 
     def _write(self, name: str, value: Mapping[str, Any]) -> None:
-        write_text(self.folder / f"{name}.json", sealed(value))
+        write_text(self.folder / f"{name}.json", hashed_json(value))
 
     def _typed(self, name: str, kind: type[T]) -> T | None:
         """Return the record of this name as `kind`; None if it is missing or damaged."""
         with suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError):
-            record: T = typed(read_sealed(self.folder / f"{name}.json"), kind)
+            record: T = typed(read_verified_json(self.folder / f"{name}.json"), kind)
             return record
         return None
 
@@ -233,7 +233,7 @@ class Launch:
         for overrides in cells:
             self.cell(overrides).register(overrides)
         names = [digest(overrides) for overrides in cells]
-        write_text(self.folder / "cells.json", sealed({"cells": names}))
+        write_text(self.folder / "cells.json", hashed_json({"cells": names}))
 
     def read_config(self) -> DictConfig:
         """What the command said, with the runs folder as it is called here."""
@@ -272,7 +272,7 @@ class Launch:
         try:
             if not file.exists():
                 return []
-            names: list[str] = typed(read_sealed(file), _Cells).cells
+            names: list[str] = typed(read_verified_json(file), _Cells).cells
             for name in names:
                 check_name(name)
             return names

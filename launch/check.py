@@ -77,12 +77,14 @@ def check(runs: Path) -> list[CheckedPath]:
 def listed(runs: Path, paths: Sequence[CheckedPath]) -> str:
     """Return the number and size of paths in each state, and a line per path that is not intact."""
     lines = [
-        f"  {path.state:10} {_size([path]):>9}  {path.path}{path.words and f': {path.words}'}"
+        f"  {path.state:10} {_size_text([path]):>9}  {path.path}{path.words and f': {path.words}'}"
         for path in paths
         if path.state != WHOLE
     ]
     by_state = {state: [p for p in paths if p.state == state] for state in reversed(STATES)}
-    counts = [f"{len(some)} {state} ({_size(some)})" for state, some in by_state.items() if some]
+    counts = [
+        f"{len(some)} {state} ({_size_text(some)})" for state, some in by_state.items() if some
+    ]
     return "\n".join([f"{runs}: {', '.join(counts) or 'no artefact'}", *lines])
 
 
@@ -94,7 +96,7 @@ def prune(paths: Sequence[CheckedPath], agreed: Callable[[str], bool]) -> None:
     damaged = "damaged; their commands make them again"
     for states, why in (((UNFINISHED, ORPHANED), "left over"), ((DAMAGED,), damaged)):
         removable = [path for path in paths if path.state in states]
-        if removable and agreed(f"Remove {len(removable)} ({_size(removable)}), {why}?"):
+        if removable and agreed(f"Remove {len(removable)} ({_size_text(removable)}), {why}?"):
             for path in removable:
                 print(_removed(path.path))
 
@@ -199,7 +201,7 @@ def _bytes(path: Path) -> int:
     return total
 
 
-def _size(paths: Sequence[CheckedPath]) -> str:
+def _size_text(paths: Sequence[CheckedPath]) -> str:
     count: float = sum(path.bytes for path in paths)
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:

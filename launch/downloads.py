@@ -17,7 +17,7 @@ from contamination.data.readers.hub import fetch_rows, hub_nodes, rows_are_kept
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.requirements import all_needs
 from contamination.injection.pool import source_name
-from contamination.launch.benchmark import is_benchmark
+from contamination.launch.benchmark_evaluation import is_benchmark
 from contamination.launch.plan import BASE, CellPlan, plan
 
 

@@ -26,7 +26,7 @@ from contamination.launch.plan import (
 )
 from contamination.launch.second_stage import (
     check_texts,
-    finetuning_set,
+    make_finetuning_set,
     pretraining_corpus,
     train_finetuned,
 )
@@ -107,7 +107,7 @@ def _inject(plan: CellPlan, stages: Stages) -> Corpora:
     if plan.two_stages:
         pretraining = pretraining_corpus(plan.second, stage, study, stages)
         clean = None if pretraining == study else pretraining
-        texts = finetuning_set(plan.second, stage, study, stages, clean)
+        texts = make_finetuning_set(plan.second, stage, study, stages, clean)
         check_texts(plan.second, texts, plan.training.deepspeed)
     check_methods(plan, _with_examples_of(plan.detection, texts or study))
     validation, config = plan.training.validation_folder, plan.training.training
@@ -140,7 +140,7 @@ def _train(plan: CellPlan, stages: Stages, corpora: Corpora) -> CellModels:
         model = train_finetuned(plan.second, stage, first.artifact, corpora.finetuning, stages)
         trained = open_checkpoint(model.path)
     reference = _reference(plan, stages, corpora, base)
-    return CellModels(base, trained, reference, _masked_lm(plan, stages, corpora.base), first)
+    return CellModels(base, trained, reference, _train_masked_lm(plan, stages, corpora.base), first)
 
 
 def _detect(plan: CellPlan, stages: Stages, corpora: Corpora, models: CellModels) -> CellPaths:
@@ -181,7 +181,7 @@ def _reference(plan: CellPlan, stages: Stages, corpora: Corpora, base: str) -> s
     return base if path == BASE else path
 
 
-def _masked_lm(plan: CellPlan, stages: Stages, base_corpus: Artifact | None) -> str | None:
+def _train_masked_lm(plan: CellPlan, stages: Stages, base_corpus: Artifact | None) -> str | None:
     """Train a small masked language model on the base corpus, if the plan needs one."""
     if not base_corpus or not plan.makes_masked_lm:
         return None

@@ -28,7 +28,7 @@ from contamination.core.distributed import launched_processes
 from contamination.core.errors import ConfigError, StoppedError, UserError, require
 from contamination.core.lock import no_empty_folders
 from contamination.core.progress import CELL, titles_below
-from contamination.launch import benchmark, pipeline, slurm, snapshot
+from contamination.launch import benchmark_evaluation, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import ClusterConfig, LaunchSettings
 from contamination.launch.plan import CellPlan, input_digests, run_names
@@ -60,14 +60,16 @@ class SweepCallback(Callback):
         if not config.launch.dry_run:
             try:
                 words = list(config.hydra.overrides.task)
-                SweepCallback.code = begin(config, words, sweep_cells(config) or [])
+                SweepCallback.code = create_launch(config, words, sweep_cells(config) or [])
             except Exception as error:
                 SweepCallback.error = error
                 return
             os.environ[CODE] = str(SweepCallback.code)
 
 
-def begin(config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence[str]]) -> Path:
+def create_launch(
+    config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence[str]]
+) -> Path:
     """Create the launch's folder, register its cells and return its snapshot of the code.
 
     Args:
@@ -95,11 +97,11 @@ def run(config: DictConfig) -> Artifact | None:
             "the others itself: see cluster=local, torchrun, deepspeed, slurm and datatrove."
         )
     check_savable(config)
-    scored = benchmark.is_benchmark(config)
+    scored = benchmark_evaluation.is_benchmark(config)
     if scored:
-        benchmark.check(config, settings)
+        benchmark_evaluation.check(config, settings)
     if settings.launch.dry_run:
-        print(benchmark.described(config) if scored else _described(config, settings))
+        print(benchmark_evaluation.described(config) if scored else _described(config, settings))
         return None
     if settings.launch.cell is not None:
         cell = Path(settings.launch.cell)
@@ -123,7 +125,7 @@ def run(config: DictConfig) -> Artifact | None:
         plan = _check(config, settings, Stages(settings.cluster), done_before=done_before)
         if not writable(config.runs):
             return _read_only(config, plan, settings.launch.stage)
-    code = begin(config, overrides, [overrides])
+    code = create_launch(config, overrides, [overrides])
     _run_or_prepare(config, settings, Stages(settings.cluster, cell_folder.folder, code), plan)
     if settings.cluster.kind == "slurm":
         _submit(launch, code, settings)
@@ -133,8 +135,8 @@ def run(config: DictConfig) -> Artifact | None:
 
 def _report(config: DictConfig, launch: Launch) -> Artifact | None:
     """Write the report on the cells that are done; None if there is none, or for a benchmark."""
-    if benchmark.is_benchmark(config):
-        benchmark.report(config, launch)
+    if benchmark_evaluation.is_benchmark(config):
+        benchmark_evaluation.report(config, launch)
         return None
     cell_paths = launch.done_paths()
     return pipeline.report(config, cell_paths) if cell_paths else None
@@ -276,8 +278,8 @@ def _run_cell(
     cell, until = CellFolder(stages.folder), settings.launch.stage
     position = Launch(cell.folder.parents[1]).position(cell)
     with cell.record_run(until), titles_below(CELL, position):
-        if benchmark.is_benchmark(config):
-            cell.write_outcome(benchmark.run_cell(config, stages))
+        if benchmark_evaluation.is_benchmark(config):
+            cell.write_outcome(benchmark_evaluation.run_cell(config, stages))
             return
         plan = plan or _check(config, settings, stages, done_before=done_before)
         # only SLURM needs it; elsewhere every stage finds its artefacts by their content

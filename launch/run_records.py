@@ -21,7 +21,7 @@ from typing import TypeVar
 import psutil
 
 from contamination.core.artifacts import Artifact
-from contamination.core.files import read_sealed, sealed, write_text
+from contamination.core.files import hashed_json, read_verified_json, write_text
 from contamination.core.integrity import MANIFEST
 from contamination.core.stored_files import parse_json, read_text, typed
 
@@ -121,7 +121,7 @@ def _begun(folder: Path, cost: Cost, began: float) -> Iterator[None]:
     who = {"host": socket.gethostname(), "pid": os.getpid(), "began": began}
     file = folder / f"{BEGUN}{who['host']}-{who['pid']}-{began:.0f}.json"
     with suppress(OSError):  # a full disk must not end the work
-        write_text(file, sealed({**who, "cost": asdict(cost)}))
+        write_text(file, hashed_json({**who, "cost": asdict(cost)}))
     try:
         with heartbeat(lambda: os.utime(file)):
             yield
@@ -156,7 +156,7 @@ def _killed(folder: Path) -> Iterator[Cost]:
     """Yield the runs whose process died without recording a cost, up to its last heartbeat."""
     for file in sorted(folder.glob(f"{BEGUN}*.json")):
         with suppress(FileNotFoundError, ValueError):  # the run has just ended, or it is damaged
-            last_beat, begun = file.stat().st_mtime, typed(read_sealed(file), _Begun)
+            last_beat, begun = file.stat().st_mtime, typed(read_verified_json(file), _Begun)
             if is_dead(begun.host, begun.pid, time.time() - last_beat):
                 seconds = max(0.0, last_beat - begun.began)
                 yield replace(begun.cost, seconds=seconds, killed=True)

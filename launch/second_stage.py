@@ -113,7 +113,7 @@ def pretraining_corpus(
     return shared.clean_corpus(injection, stages)
 
 
-def finetuning_set(
+def make_finetuning_set(
     second: SecondStage,
     injection: InjectionStage,
     study: Artifact,

@@ -38,7 +38,7 @@ from contamination.training.resources import (
     masked_lm_flops_per_token,
     shape_of,
 )
-from contamination.training.unlearning import tokens_beside
+from contamination.training.unlearning import planned_retained_tokens
 
 RECOMPUTING = 4 / 3
 TEXT_TOKENS = 256
@@ -102,7 +102,7 @@ def training_work(
     """
     config, factor = stage.training, recomputation_factor(vars(stage.training))
     order = SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
-    tokens = order.seen(order.steps) * width + tokens_beside(config, order)
+    tokens = order.seen(order.steps) * width + planned_retained_tokens(config, order)
     read = evaluated + CLASSES[config.objective].readings * sequences * width
     return Workload(tokens, (factor * tokens + read / 3) * model.flops if model else None)
 

@@ -20,7 +20,7 @@ from scipy.stats import norm
 
 from contamination.analysis.statistics.dose_test import joint_test, stratum
 from contamination.analysis.statistics.paired import Differences, max_t, p_values
-from contamination.analysis.statistics.pooled import hierarchical, pooled_estimate
+from contamination.analysis.statistics.seed_pooling import hierarchical, pooled_estimate
 from contamination.core.statistics import bootstrap
 from contamination.core.statistics.bootstrap import Resample, Scores
 from contamination.core.statistics.estimates import Estimate, estimate, interval

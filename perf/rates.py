@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm, t
 
-from contamination.analysis.statistics.pooled import pooled_estimate
+from contamination.analysis.statistics.seed_pooling import pooled_estimate
 from contamination.core.statistics.bootstrap import Resample, Scores, resample
 from contamination.core.statistics.estimates import Estimate, estimate, intervals, mean
 from contamination.core.statistics.metrics import Metric, fpr_at_tpr, tpr_at_fpr

@@ -44,7 +44,7 @@ from contamination.analysis.statistics.dose_response import (
     logistic,
 )
 from contamination.analysis.statistics.dose_test import joint_test, stratum
-from contamination.analysis.statistics.trends import _series_tests, shape
+from contamination.analysis.statistics.trends import _series_tests, trend_columns
 from contamination.analysis.statistics.turning_points import as_text, turning_levels
 from contamination.analysis.summary import Direction, direction
 from contamination.core.statistics import bootstrap
@@ -304,7 +304,7 @@ def sweep(
             ranked = bootstrap.rank(scores[inserted] + shift, scores[size:], drawn)
             parts[level].append(estimate_ranked(ranked, [AUROC])[AUROC.name])
     line = {level: mean(of_benchmarks) for level, of_benchmarks in parts.items()}
-    row = {**_series_tests(line), **shape(line, CONFIDENCE)}
+    row = {**_series_tests(line), **trend_columns(line, CONFIDENCE)}
     excludes = row["slope_low"] > 0 or row["slope_high"] < 0
     values = values_of({float(np.log2(level)): auroc for level, auroc in line.items()})
     stated = direction(row, values)

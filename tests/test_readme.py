@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from contamination.analysis.statistics.pooled import COLUMNS
+from contamination.analysis.statistics.seed_pooling import COLUMNS
 from contamination.core.errors import ArtifactError
 from perf.readme import (
     BEGIN,

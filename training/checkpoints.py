@@ -32,7 +32,7 @@ from typing import Any
 from contamination.core.config_diff import differences
 from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.files import read_sealed, sealed, sync, write_text
+from contamination.core.files import hashed_json, read_verified_json, sync, write_text
 from contamination.core.hashing import digests
 from contamination.training.trained_model import EVALUATIONS, EXPORTS, HF, METRICS
 
@@ -280,7 +280,7 @@ def _mark(saved: SavedCheckpoint) -> None:
         sync(file)
     complete = replace(saved, files=_hashes(saved.path), beside=folder_state(saved.path.parents[1]))
     marker = {name: value for name, value in asdict(complete).items() if name != "path"}
-    write_text(saved.path / MARKER, sealed(marker))
+    write_text(saved.path / MARKER, hashed_json(marker))
 
 
 def _hashes(folder: Path) -> dict[str, str]:
@@ -291,7 +291,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def _read(path: Path) -> SavedCheckpoint:
-    marker = read_sealed(path / MARKER)
+    marker = read_verified_json(path / MARKER)
     return SavedCheckpoint(path, **{**marker, "beside": FolderState(**marker["beside"])})
 
 

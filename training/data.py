@@ -176,7 +176,7 @@ def counted_tokens(sequences: Any, rows: Rows, loss_on: str = ALL) -> int:
     return sum(int(sequences[int(row)][TARGETS[loss_on]]) for row in real)
 
 
-def counted_texts(sequences: Any, rows: Rows | None = None) -> int:
+def count_texts(sequences: Any, rows: Rows | None = None) -> int:
     """Return how many texts are in the rows (None: all); a corpus's sequences are one text each."""
     real = np.arange(len(sequences)) if rows is None else rows[rows != PADDING]
     if TEXT not in sequences[int(real[0])]:

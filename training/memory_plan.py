@@ -89,7 +89,7 @@ def _changes(stage: MemoryStage) -> Iterator[tuple[str, MemoryStage]]:
     more data.
     """
     recomputing = replace(stage.training, activation_checkpointing=True)
-    for name, zero in _engines(stage.deepspeed):
+    for name, zero in _engine_alternatives(stage.deepspeed):
         for label, training in (("", stage.training), ("activation checkpointing", recomputing)):
             for count, fewer in _halved(training.micro_batch_sequences):
                 words = " + ".join(filter(None, (name, label, fewer)))
@@ -105,7 +105,7 @@ def _halved(micro: int) -> Iterator[tuple[int, str]]:
         yield micro, f"micro-batch {micro}"
 
 
-def _engines(deepspeed: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _engine_alternatives(deepspeed: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the engine as configured, then higher ZeRO stages, then all states on the host."""
     yield "", deepspeed
     configured: dict[str, Any] = deepspeed.get("zero_optimization", {})

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import require
-from contamination.core.hashing import file_digest, file_digests, files_digest
+from contamination.core.hashing import combined_digest, file_digest, file_digests
 from contamination.core.integrity import MANIFEST, damage_error
 from contamination.core.models import resolve
 from contamination.core.stored_files import typed
@@ -221,4 +221,4 @@ def _files(trained: Checkpoint, part: str) -> dict[str, str]:
 def _names(files: Mapping[str, str]) -> frozenset[str]:
     """Return a folder's names: the hash of all its files, and that of each weights file."""
     weights = (digest for name, digest in files.items() if name.endswith(WEIGHTS))
-    return frozenset({files_digest(files), *weights} if files else ())
+    return frozenset({combined_digest(files), *weights} if files else ())

@@ -73,7 +73,7 @@ def retained_tokens(retained: Retained, steps: int) -> int:
     return retained.order.seen(steps) * len(retained.sequences[0]["input_ids"])
 
 
-def tokens_beside(config: TrainingConfig, forgotten: SequenceOrder) -> int:
+def planned_retained_tokens(config: TrainingConfig, forgotten: SequenceOrder) -> int:
     """Return the tokens of retained text that a whole training will read."""
     if config.retain_folder is None:
         return 0

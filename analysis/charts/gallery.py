@@ -24,7 +24,12 @@ from contamination.analysis.charts.curves import (
 from contamination.analysis.charts.heat_map import heat_caption, heat_map
 from contamination.analysis.charts.losses import loss_caption, loss_chart
 from contamination.analysis.charts.occurrences import factor_caption, factor_chart
-from contamination.analysis.charts.stages import families, has_stages, stage_caption, stage_chart
+from contamination.analysis.charts.stages import (
+    condition_families,
+    has_stages,
+    stage_caption,
+    stage_chart,
+)
 from contamination.analysis.findings import Findings
 from contamination.analysis.provenance import has_losses
 from contamination.analysis.statistics.controls import control_warning
@@ -92,7 +97,7 @@ def charts_over(findings: Findings) -> Iterator[DrawnChart]:
 def _by_stage(findings: Findings) -> Iterator[DrawnChart]:
     """A chart of each family of conditions of two stages."""
     rows_by_family = {
-        name: rows for name, rows in families(findings.pooled).items() if has_stages(rows)
+        name: rows for name, rows in condition_families(findings.pooled).items() if has_stages(rows)
     }
     for family, rows in rows_by_family.items():
         suffix = family if len(rows_by_family) > 1 else ""

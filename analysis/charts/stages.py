@@ -32,7 +32,7 @@ def stage_rows(pooled: pd.DataFrame) -> pd.DataFrame:
     return pooled[selected]
 
 
-def families(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
+def condition_families(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
     """The rows of conditions that differ in stage, scope and epochs alone, by their common name.
 
     A chart is of one family: another learning rate or layout would be a second point in its lines.

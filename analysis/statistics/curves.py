@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from contamination.analysis.cells import Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.groups import ANY, groups, lacking
-from contamination.analysis.statistics.pooled import pooled_estimate
+from contamination.analysis.statistics.seed_pooling import pooled_estimate
 from contamination.core.seeds import derive
 from contamination.core.statistics import bootstrap
 from contamination.core.statistics.estimates import ALL, Estimate, estimate, intervals, mean

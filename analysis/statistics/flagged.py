@@ -23,16 +23,19 @@ import pandas as pd
 from contamination.analysis.cells import CONTAMINATED, Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import label, methods_of
-from contamination.analysis.statistics import pooled, results
+from contamination.analysis.statistics import results, seed_pooling
 from contamination.analysis.statistics.groups import ANY, ComparedGroup, lacking
 from contamination.analysis.statistics.results import Estimates
 from contamination.core.statistics.estimates import ALL, Estimate, estimate_without_value
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.flags import describe_flags
-from contamination.injection.contamination import CONTAMINATION_COLUMN, describe_flagged_counts
+from contamination.injection.contamination_table import (
+    CONTAMINATION_COLUMN,
+    describe_flagged_counts,
+)
 
 COUNTS = ("flagged_members", "flagged_nonmembers")
-COLUMNS = (*pooled.COLUMNS[1:], *COUNTS)
+COLUMNS = (*seed_pooling.COLUMNS[1:], *COUNTS)
 FLAG_COLUMNS = ("condition", "cell", "checkpoint", "method", "variant", "flag", "texts", "of")
 
 
@@ -51,9 +54,9 @@ def unflagged_rows(
     of_cells = [
         _with_lacking_benchmarks(cell, estimates, config.draws) for cell, estimates in pairs
     ]
-    joint = pooled.pool(of_cells, [cell.examples_digest for cell in without_flagged], seed)
+    joint = seed_pooling.pool(of_cells, [cell.examples_digest for cell in without_flagged], seed)
     counts = _flagged_counts(cells)
-    for row in pooled.condition_rows(without_flagged, of_cells, joint, config.confidence):
+    for row in seed_pooling.condition_rows(without_flagged, of_cells, joint, config.confidence):
         if row["occurrences"] == ANY:
             yield {**row, **dict(zip(COUNTS, counts.get(row["benchmark"], (0, 0)), strict=True))}
 

@@ -16,7 +16,14 @@ from contamination.analysis.cells import Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.factors import FACTORS
 from contamination.analysis.methods import default_variants
-from contamination.analysis.statistics import controls, flagged, paired, pooled, results, trends
+from contamination.analysis.statistics import (
+    controls,
+    flagged,
+    paired,
+    results,
+    seed_pooling,
+    trends,
+)
 from contamination.analysis.statistics import trends as trends_module
 from contamination.analysis.statistics.counterfactual import replicates_table
 from contamination.analysis.statistics.flagged import flags_table
@@ -51,10 +58,10 @@ def statistics(
         "cell": {},
         "condition": {},
     }
-    for name, members in pooled.by_condition(cells).items():
+    for name, members in seed_pooling.by_condition(cells).items():
         of_cells = [results.estimates(cell, blind(cell), config, seed) for cell in members]
         texts = [cell.examples_digest for cell in members]
-        joint = pooled.pool(of_cells, texts, seed)
+        joint = seed_pooling.pool(of_cells, texts, seed)
         control_aurocs = [controls.control_aurocs(cell, blind(cell), seed, ids) for cell in members]
         distances_by_name["condition"][name] = controls.distances(
             controls.mean_control_aurocs(control_aurocs)
@@ -64,7 +71,7 @@ def statistics(
         }
         for cell, estimates in zip(members, of_cells, strict=True):
             rows["results"] += results.cell_rows(cell, estimates, config.confidence)
-        rows["pooled"] += pooled.condition_rows(members, of_cells, joint, config.confidence)
+        rows["pooled"] += seed_pooling.condition_rows(members, of_cells, joint, config.confidence)
         rows["paired"] += paired.comparison_rows(
             name, joint, default_variants(members), config.confidence
         )
@@ -85,7 +92,7 @@ def _tables(
 ) -> Statistics:
     single = results.frame(rows["results"], results.COLUMNS)
     single = controls.with_p_values(single, "cell", distances_by_name["cell"])
-    joint = results.frame(rows["pooled"], pooled.COLUMNS)
+    joint = results.frame(rows["pooled"], seed_pooling.COLUMNS)
     joint = controls.with_p_values(joint, "condition", distances_by_name["condition"])
     integers = ["last_tokens", *(factor.column for factor in FACTORS if factor.integer)]
     typed = {name: joint[name].astype("Int64") for name in integers}

@@ -46,8 +46,8 @@ from contamination.analysis.statistics.dose_response import (
 )
 from contamination.analysis.statistics.dose_test import Detector, dose_tests
 from contamination.analysis.statistics.groups import ANY, groups, lacking
-from contamination.analysis.statistics.pooled import hierarchical, pooled_estimate
 from contamination.analysis.statistics.results import Estimates, resample
+from contamination.analysis.statistics.seed_pooling import hierarchical, pooled_estimate
 from contamination.analysis.statistics.turning_points import as_text, turning_levels
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import ALL, Estimate
@@ -187,11 +187,11 @@ def series_rows(conditions: Sequence[Condition], confidence: float) -> Iterator[
                         "over": factor.column,
                         **detector._asdict(),
                         **_series_tests(line),
-                        **shape(line, confidence),
+                        **trend_columns(line, confidence),
                     }
 
 
-def shape(line: Line, confidence: float) -> dict[str, Any]:
+def trend_columns(line: Line, confidence: float) -> dict[str, Any]:
     """Slope, monotony and crossing of the AUROC along a series, with their intervals."""
     levels = sorted(line)
     columns: dict[str, Any] = {"levels": len(levels), "note": f"{NO_SLOPE}one level"}
@@ -282,10 +282,10 @@ def _crossing_columns(log_occurrences: Scores, auroc: Scores, confidence: float)
         for name, number in zip(columns, numbers, strict=True)
     }
     notes = [] if np.isfinite(numbers[0]) else [_why_not_reached(auroc)]
-    return {**reached, "note": "; ".join([*notes, *_open_ends(*ends)])}
+    return {**reached, "note": "; ".join([*notes, *_open_end_notes(*ends)])}
 
 
-def _open_ends(low: float, high: float) -> list[str]:
+def _open_end_notes(low: float, high: float) -> list[str]:
     """What of the interval lies outside of what was measured."""
     if low == high and np.isinf(low):
         return [f"interval {'above' if low == np.inf else 'below'} what was measured"]

@@ -14,7 +14,7 @@ from contamination.analysis.methods import checkpoint_of, label, methods_of
 from contamination.analysis.statistics.controls import LEVEL, control_rows, tested_controls
 from contamination.analysis.statistics.groups import ANY, occurrences_order
 from contamination.analysis.sweeps import Sweep, short
-from contamination.analysis.tables.paper_tables import method_tables
+from contamination.analysis.tables.paper_comparisons import method_tables
 from contamination.core.report.tables import (
     ESTIMATE_COLUMNS,
     NO_VALUE,
@@ -44,7 +44,7 @@ def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
     """Method × occurrences on the contaminated model; the controls are in the last columns."""
     means = results[(results["metric"] == metric) & (results["benchmark"] == ALL)]
     numbers = sorted(means["occurrences"].unique(), key=occurrences_order)
-    texts = _texts(means)
+    texts = _estimate_texts(means)
 
     def line(method: str, variant: str) -> list[str]:
         texts_by_number = [
@@ -72,7 +72,7 @@ def by_benchmark(results: pd.DataFrame, metric: str) -> Table:
         (over_all_members["checkpoint"] == CONTAMINATED) | (over_all_members["method"] == BLIND)
     ]
     benchmarks = _benchmarks(over_all_members)
-    texts = _texts(over_all_members)
+    texts = _estimate_texts(over_all_members)
 
     def line(method: str, variant: str) -> list[str]:
         return [texts[checkpoint_of(method), method, variant, b, ANY] for b in benchmarks]
@@ -91,7 +91,7 @@ def controls(results: pd.DataFrame) -> Table:
     clean_rows = results[(results["metric"] == AUROC.name) & (results["occurrences"] == ANY)]
     clean_rows = clean_rows[clean_rows["checkpoint"] == CLEAN]
     benchmarks = _benchmarks(clean_rows)
-    texts = _texts(clean_rows)
+    texts = _estimate_texts(clean_rows)
     p_values = tested_controls(results).groupby(["method", "variant"])["p_control"].min().to_dict()
 
     def line(method: str, variant: str) -> list[str]:
@@ -110,7 +110,7 @@ def controls(results: pd.DataFrame) -> Table:
     )
 
 
-def _texts(results: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
+def _estimate_texts(results: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
     """(checkpoint, method, variant, benchmark, occurrences) → the estimate in words."""
     columns = ["checkpoint", "method", "variant", "benchmark", "occurrences"]
     estimates = results[[*columns, *ESTIMATE_COLUMNS]].itertuples(index=False, name=None)

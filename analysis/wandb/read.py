@@ -22,7 +22,7 @@ from contamination.analysis.report_folder import KIND, REPORT, RESULTS, TABLES
 from contamination.analysis.statistics.results import COLUMNS
 from contamination.analysis.statistics.trends import OCCURRENCES
 from contamination.analysis.tables.estimates import cell_tables
-from contamination.analysis.tables.paper_tables import learning_rate_table
+from contamination.analysis.tables.paper_comparisons import learning_rate_table
 from contamination.analysis.wandb.keys import rows_of
 from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.errors import DataError, require

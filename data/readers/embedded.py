@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from contamination.core.errors import ConfigError, near_names, require
-from contamination.core.hashing import digests, files_digest
+from contamination.core.hashing import combined_digest, digests
 from contamination.core.seeds import unit_hash
 from contamination.data.readers import Document
 from contamination.data.readers.mixture import check_weights, interleave
@@ -73,7 +73,7 @@ class EmbeddedCorpus:
 
     def fingerprint(self) -> str:
         """Return SHA-256 of the names and bytes of the files that are read."""
-        return files_digest(digests(self._files))
+        return combined_digest(digests(self._files))
 
     @property
     def _files(self) -> dict[str, Path]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from contamination.core.config import Ranged, limited, one_of
 from contamination.core.errors import ConfigError, near_names, require
-from contamination.core.hashing import digests, files_digest
+from contamination.core.hashing import combined_digest, digests
 from contamination.data.readers import Document
 from contamination.data.readers.mixture import check_weights, interleave
 from contamination.data.readers.rows import READERS, ReadOptions, Row, Shard, Tally, read_file
@@ -201,7 +201,7 @@ class FilesCorpus(StreamedCorpus):
 
     def fingerprint(self) -> str:
         """Return SHA-256 of the files' names and bytes."""
-        return files_digest(digests({shard.name: shard.path for shard in self.shards}))
+        return combined_digest(digests({shard.name: shard.path for shard in self.shards}))
 
     def most_bytes(self) -> int | None:
         """Return an upper bound of its texts' bytes; None if the files are compressed."""

@@ -115,7 +115,7 @@ def leftover(style: Style, sizes: tuple[int, int], draws: int) -> Estimate:
     aurocs = []
     for inner, scores in style.halves():
         values = inner.labels.astype(np.float64), rankdata(scores, axis=0)
-        covariates = _with_constant(
+        covariates = _design_matrix(
             np.stack([inner.predicted(values_row) for values_row in values])
         )
         weights = _overlap_weights(covariates, inner.labels)
@@ -135,7 +135,7 @@ def _weights_of_draws(
     text_covariates: Numbers, member: NDArray[np.bool_], counts: Counts
 ) -> Iterator[Numbers]:
     """Yields the weights of all texts (n × 1), then those of resamples (n × D), block by block."""
-    covariates, label = _with_constant(text_covariates.T[:, :, None]), member[:, None]
+    covariates, label = _design_matrix(text_covariates.T[:, :, None]), member[:, None]
     beta_of_all = _newton(
         covariates, label, np.ones(label.shape), np.zeros((len(covariates), 1)), STEPS
     )
@@ -148,7 +148,7 @@ def _weights_of_draws(
         yield (block_counts * _other_side(covariates, label, beta)).astype(np.float32)
 
 
-def _with_constant(covariates: Numbers) -> Numbers:
+def _design_matrix(covariates: Numbers) -> Numbers:
     """Returns the standardised covariates after a constant ((1 + k) × n × D)."""
     spread = covariates.std(axis=1, keepdims=True)
     standard = (covariates - covariates.mean(axis=1, keepdims=True)) / np.where(

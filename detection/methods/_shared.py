@@ -37,7 +37,7 @@ def standardised(stats: TokenStats) -> Floats:
 AUGMENTATIONS = ("swap", "delete", "lowercase", "masked_lm", "given")
 
 
-def augmented(augmentation: str, n: int, share: float) -> Pass:
+def augmented_pass(augmentation: str, n: int, share: float) -> Pass:
     """Returns the target's pass over `n` versions of a text.
 
     Lower case has a single version and no random choices. `given` versions are the benchmark's own.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from contamination.core.config import FRACTION, at_least, limited, one_of
-from contamination.detection.methods._shared import AUGMENTATIONS, augmented, mean_logprob
+from contamination.detection.methods._shared import AUGMENTATIONS, augmented_pass, mean_logprob
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Pass
 
@@ -33,7 +33,7 @@ class Neighbor(Method):
     @property
     def neighbors(self) -> Pass:
         """The pass over the neighbours."""
-        return augmented(self.augmentation, self.n, self.share)
+        return augmented_pass(self.augmentation, self.n, self.share)
 
     @property
     def passes(self) -> tuple[Pass, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from contamination.core.config import FRACTION, at_least, limited, one_of
-from contamination.detection.methods._shared import AUGMENTATIONS, augmented, polarization
+from contamination.detection.methods._shared import AUGMENTATIONS, augmented_pass, polarization
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Pass
 
@@ -39,7 +39,7 @@ class Pac(Method):
     @property
     def augmented(self) -> Pass:
         """The pass over the augmented versions."""
-        return augmented(self.augmentation, self.n, self.share)
+        return augmented_pass(self.augmentation, self.n, self.share)
 
     @property
     def passes(self) -> tuple[Pass, ...]:

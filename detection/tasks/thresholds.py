@@ -17,7 +17,7 @@ from contamination.core.errors import DataError
 from contamination.core.stored_files import MOST_BYTES, parse_json, typed
 from contamination.core.table_files import write_csv
 from contamination.core.terminal import fit_columns
-from contamination.core.user_files import open_to_read, output_file
+from contamination.core.user_files import atomic_output_file, open_to_read
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import examples_digest, lines_digest
 from contamination.data.texts import Text
@@ -136,7 +136,7 @@ class Calibration:
 
     def write(self, path: Path) -> None:
         """Writes the file atomically."""
-        with output_file(path) as temporary:
+        with atomic_output_file(path) as temporary:
             temporary.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     @classmethod
@@ -254,7 +254,7 @@ def decide(stage: ThresholdStage) -> None:
         methods = set(zip(table["method"], table["variant"], strict=True))
         saved.check(origin, methods, stage.override)
         decisions = apply_thresholds(table, saved.thresholds)
-        with output_file(out) as temporary:
+        with atomic_output_file(out) as temporary:
             write_csv(temporary, decisions)
         print("\n".join(_decision_lines(decisions)))
     else:

@@ -16,7 +16,7 @@ from typing import Any
 from contamination.core.config import Ranged, at_least, limited
 from contamination.core.disk import check_file, disk_errors
 from contamination.core.errors import ArtifactError, ConfigError, require
-from contamination.core.user_files import output_file
+from contamination.core.user_files import atomic_output_file
 from contamination.data.texts import Text
 from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionStage
@@ -100,7 +100,7 @@ def run(stage: ViewStage) -> Path:
     )
     out = Path(stage.out).expanduser()
     facts = _facts(stage, models, len(examples), sorted(left_out))
-    with disk_errors(out.parent), output_file(out) as temporary:
+    with disk_errors(out.parent), atomic_output_file(out) as temporary:
         temporary.write_text(page(facts, show(texts, stored)), encoding="utf-8")
     return out
 

@@ -171,7 +171,7 @@ class Text(Format):
         ledger = export.ledger.drop(columns=[*names.values()]).rename(columns=names)
         first = ledger.groupby(["example_id", "copy"])["token_start"].transform("min")
         ledger["copy_start"] = ledger["token_start"] - first
-        blocks = _read_lines(export.artifact.path / FILE)
+        blocks = _read_code_points(export.artifact.path / FILE)
         encoder = _Characters(str(export.tokenizer_folder))
         return verify(blocks, export.examples, ledger, encoder, (0, maxsize), CHARACTERS)
 
@@ -206,7 +206,7 @@ def _character_span(lines: TextLines, row: Any, start: int, ids: Ids, text: str)
     return first + blank, last
 
 
-def _read_lines(path: Path) -> Iterator[Ids]:
+def _read_code_points(path: Path) -> Iterator[Ids]:
     """Yield each line's characters, shape (1, n)."""
     with path.open(encoding="utf-8", newline="\n") as stream:
         for line in stream:

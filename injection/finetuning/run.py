@@ -16,7 +16,7 @@ from contamination.core.config import identity
 from contamination.core.errors import DataError
 from contamination.core.seeds import derive
 from contamination.core.tasks import Runner
-from contamination.injection.contamination import (
+from contamination.injection.contamination_table import (
     flagged_counts,
     join_matches,
     warn_of_flags,

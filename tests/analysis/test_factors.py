@@ -7,7 +7,7 @@ import pytest
 from contamination.analysis import factors
 from contamination.analysis.conditions import recipe
 from contamination.analysis.factors import FACTORS, Factor, factor_values
-from contamination.analysis.statistics.pooled import COLUMNS
+from contamination.analysis.statistics.seed_pooling import COLUMNS
 
 DECAY = Factor("decay", ("training.weight_decay",), "Detection by weight decay", "weight decay")
 

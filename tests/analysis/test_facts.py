@@ -13,7 +13,7 @@ import pytest
 from contamination.analysis.methods import glossary
 from contamination.analysis.provenance import cell_facts, provenance, training_facts, utc
 from contamination.core.artifacts import Artifact
-from contamination.core.files import sealed, write_text
+from contamination.core.files import hashed_json, write_text
 from contamination.detection.methods.min_k import MinK
 
 
@@ -44,7 +44,7 @@ def test_the_time_is_the_sum_over_steps(tmp_path):
     """100 tokens at 50 a second, 100 at 1, 40 at 20: 2 + 100 + 2 seconds, about 2 minutes."""
     parts = dict.fromkeys(("inputs", "counts", "files", "records", "bytes"), {})
     made = {"kind": "model", "schema": 4, "revision": "abc+", "digest": "0" * 64}
-    write_text(tmp_path / "manifest.json", sealed({**made, **parts}))
+    write_text(tmp_path / "manifest.json", hashed_json({**made, **parts}))
     steps = {"tokens": [100, 200, 240], "tokens_per_second": [50.0, 1.0, 20.0]}
     model = Trained(Artifact(tmp_path, "model", "", {}, {}, {}), pd.DataFrame(steps))
     found = training_facts(model)

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from contamination.analysis.cells import make_cell, name_apart, series_of
-from contamination.analysis.charts.stages import families, has_stages, stage_chart
+from contamination.analysis.charts.stages import condition_families, has_stages, stage_chart
 from contamination.analysis.conditions import TwoStageTraining
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.tidy_tables import statistics
@@ -142,7 +142,7 @@ def test_a_chart_by_stage_has_one_point_for_each_number_of_epochs():
     cells = name_apart([two_stage(stage, epochs=epochs, layout=layout)
                         for stage in ("pretraining", "both") for layout in ("packed", "padded")
                         for epochs in (1, 3)])  # fmt: skip
-    found = families(statistics("trial", 0, cells, QUICK).pooled)
+    found = condition_families(statistics("trial", 0, cells, QUICK).pooled)
     assert [name.rpartition("-")[2] for name in found] == ["layout_packed", "layout_padded"]
     for name, rows in found.items():
         for panel in stage_chart(rows, QUICK, name).axes:

@@ -23,7 +23,7 @@ from contamination.core.artifacts import (
 )
 from contamination.core.config import runtime
 from contamination.core.errors import ArtifactError, ConfigError
-from contamination.core.files import sealed, temporary_path, unsealed, write_text
+from contamination.core.files import hashed_json, temporary_path, verified_json, write_text
 from contamination.core.integrity import MANIFEST, SCHEMA, naming_folders
 from contamination.core.models import resolve
 
@@ -115,7 +115,7 @@ def test_a_complete_folder_is_not_made_again(tmp_path):
     nested = {"cells": [Settings(2), ("a", {3: None})]}
     kept = build(tmp_path / "corpus" / "b-1", nested, {}, make("one")).config()
     assert kept == {"cells": [{"size": 2, "workers": 1}, ["a", {"3": None}]]}
-    manifest = unsealed((folder / MANIFEST).read_text())
+    manifest = verified_json((folder / MANIFEST).read_text())
     made_by = version("contamination-testbed"), code_revision()
     assert (manifest["version"], manifest["revision"]) == made_by
 
@@ -194,8 +194,8 @@ def test_a_folder_of_another_kind_or_schema_is_refused(tmp_path):
     build(folder, Settings(), {}, make("x"))
     with pytest.raises(ArtifactError, match="not a model"):
         open_artifact(folder, "model")
-    manifest = unsealed((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(sealed({**manifest, "schema": 99}))
+    manifest = verified_json((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(hashed_json({**manifest, "schema": 99}))
     with pytest.raises(ArtifactError, match="schema 99"):
         open_artifact(folder, "corpus")
     (folder / MANIFEST).write_text(json.dumps({"kind": "corpus", "schema": 3}))
@@ -234,8 +234,8 @@ def test_a_renamed_model_is_known_by_its_config(tmp_path):
 
 
 def damaged_manifest(folder, **changed):
-    manifest = unsealed((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(sealed({**manifest, **changed}))
+    manifest = verified_json((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(hashed_json({**manifest, **changed}))
 
 
 NAMES = ["../../../pwn.txt", "/etc/passwd", "a/../../x", "..", "", "a\nb"]
@@ -245,7 +245,7 @@ NAMES = ["../../../pwn.txt", "/etc/passwd", "a/../../x", "..", "", "a\nb"]
 @pytest.mark.parametrize("part", ["files", "records"])
 def test_a_manifest_names_files_inside_its_folder(tmp_path, name, part):
     folder = build(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
-    manifest = unsealed((folder / MANIFEST).read_text())
+    manifest = verified_json((folder / MANIFEST).read_text())
     more = {part: {**manifest[part], name: "0" * 64}, "bytes": {**manifest["bytes"], name: 1}}
     damaged_manifest(folder, **more)
     with pytest.raises(ArtifactError, match="which is not a file name inside the folder"):

@@ -12,7 +12,13 @@ import pytest
 from contamination.core import hashing as hashing_module
 from contamination.core import process_records
 from contamination.core.errors import DataError
-from contamination.core.hashing import LARGE_BYTES, digests, file_digest, file_digests, files_digest
+from contamination.core.hashing import (
+    LARGE_BYTES,
+    combined_digest,
+    digests,
+    file_digest,
+    file_digests,
+)
 
 OLD = 10 * 10**9  # nanoseconds
 
@@ -229,7 +235,7 @@ def test_a_folder_has_its_files_by_name(tmp_path, reads, later):
         "in/weights": hashlib.sha256(b"a" * LARGE_BYTES).hexdigest(),
     }
     whole = hashing_module.folder_digest(tmp_path / "data")
-    assert whole == files_digest(found)
+    assert whole == combined_digest(found)
     assert sorted(reads) == ["config", "config", "weights"]
     (tmp_path / "data/config").rename(tmp_path / "data/in/config")
     assert (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom, norm
 
-from contamination.analysis.statistics.pooled import pooled_estimate
+from contamination.analysis.statistics.seed_pooling import pooled_estimate
 from contamination.core.statistics.bootstrap import Resample, rank, resample
 from contamination.core.statistics.estimates import (
     Estimate,

@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import constants, get_session
 
 from contamination.core.errors import ConfigError
-from contamination.core.hub import offline_hint, only_cached, snapshot
+from contamination.core.hub import hub_offline, offline_hint, snapshot
 from contamination.core.models import load_tokenizer
 
 
@@ -27,7 +27,7 @@ def no_request(*_, **__):
 def test_within_it_no_request_is_sent(asking, monkeypatch):
     monkeypatch.setattr("socket.getaddrinfo", no_request)
     words = "A stored config names it.* hf download --repo-type dataset owner/name$"
-    with only_cached():
+    with hub_offline():
         with pytest.raises(ConfigError, match=words):
             snapshot("examples.path", "owner/name", ["*"], kind="dataset")
         with pytest.raises(ConfigError, match="hf download owner/name$"):
@@ -37,7 +37,7 @@ def test_within_it_no_request_is_sent(asking, monkeypatch):
 
 
 def test_behind_it_the_hub_may_be_asked_again(asking):
-    with only_cached():
+    with hub_offline():
         assert constants.is_offline_mode()
         assert offline_hint("owner/name")
     assert not constants.is_offline_mode()

@@ -9,7 +9,7 @@ import pytest
 from contamination.core import config_diff
 from contamination.core.artifacts import Built, build, run_folder
 from contamination.core.config import runtime
-from contamination.core.files import sealed, unsealed
+from contamination.core.files import hashed_json, verified_json
 from contamination.core.integrity import MANIFEST, SCHEMA
 
 
@@ -96,8 +96,8 @@ def test_a_neighbour_that_can_not_be_read_or_compared_is_passed_over(made):
         made(Settings(1), make=fails)  # unfinished
     for members, change in [(2, {"schema": SCHEMA - 1}), (3, {"identity": None}), (4, None)]:
         place = made(Settings(members))[0] / MANIFEST
-        whole = unsealed(place.read_text())
-        place.write_text("{" if change is None else sealed({**whole, **change}))
+        whole = verified_json(place.read_text())
+        place.write_text("{" if change is None else hashed_json({**whole, **change}))
     assert made(Settings(5))[1] == ""
     assert "members 5, not 6" in made(Settings(6))[1]
     assert made(Settings(1))[1] == ""  # begun before: it is gone on with

@@ -12,13 +12,18 @@ import pytest
 from contamination.core import user_files
 from contamination.core.disk import check_file
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.user_files import is_written_into, open_to_read, output_file, refused_output
+from contamination.core.user_files import (
+    atomic_output_file,
+    is_written_into,
+    open_to_read,
+    refused_output,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def write(path, text="new"):
-    with output_file(Path(path)) as part:
+    with atomic_output_file(Path(path)) as part:
         part.write_text(text)
 
 
@@ -59,7 +64,7 @@ def test_a_file_may_have_as_long_a_name_as_the_disk_takes(tmp_path, letter):
 def test_the_old_file_stays_after_an_error(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(TypeError), output_file(path) as part:
+    with pytest.raises(TypeError), atomic_output_file(path) as part:
         part.write_text(None)
     assert path.read_text() == "old"
     assert [*tmp_path.iterdir()] == [path]
@@ -142,7 +147,7 @@ def test_a_named_pipe_that_nobody_writes_to_is_an_error(tmp_path, monkeypatch):
 STDOUT = """
 import os, sys
 from pathlib import Path
-from contamination.core.user_files import output_file
+from contamination.core.user_files import atomic_output_file as output_file
 print("before")
 with output_file(Path(sys.argv[1])) as part:
     part.write_text("content\\n")

@@ -369,7 +369,7 @@ def launches(material: Path) -> Kind:
 
 def served(material: Path) -> Kind:
     """The folder of a served model's answers, which has a sealed file and no manifest."""
-    from contamination.core.files import sealed, write_text
+    from contamination.core.files import hashed_json, write_text
     from contamination.core.integrity import naming_folders
     from contamination.detection.models.served.capabilities import PROBE_FILE, _read_probe
     from contamination.detection.models.served.fingerprint import Fingerprint
@@ -378,7 +378,7 @@ def served(material: Path) -> Kind:
     folder.mkdir(parents=True)
     named = {"name": "toy", "tokenizer": "0" * 64, "way": "echo", "error": 0.0}
     said = Fingerprint({0: [-1.0]}).record()
-    write_text(folder / PROBE_FILE, sealed({"model": named, "said": said, "digest": "0" * 64}))
+    write_text(folder / PROBE_FILE, hashed_json({"model": named, "said": said, "digest": "0" * 64}))
 
     def read(place: Path) -> None:
         with naming_folders(place):

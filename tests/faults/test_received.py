@@ -24,8 +24,8 @@ import yaml
 import contamination.core.cli
 import contamination.injection.__main__
 from contamination.core.errors import UserError
-from contamination.core.files import sealed
-from contamination.core.hashing import digests, files_digest
+from contamination.core.files import hashed_json
+from contamination.core.hashing import combined_digest, digests
 from tests.faults import kinds
 
 SEED = int(os.environ.get("RECEIVED_SEED", "0"))
@@ -77,7 +77,7 @@ class Received:
 
     def seal(self, manifest: dict) -> None:
         manifest.pop("own_sha256", None)
-        (self.folder / MANIFEST).write_text(sealed(manifest))
+        (self.folder / MANIFEST).write_text(hashed_json(manifest))
 
     def agree(self) -> None:
         """Give the manifest the hashes and the sizes of the files as they are now."""
@@ -88,7 +88,7 @@ class Received:
             manifest[part] = {n: now.get(n, digest) for n, digest in manifest[part].items()}
         sizes = {name: (self.folder / name).stat().st_size for name in names}
         manifest["bytes"] |= sizes
-        manifest["digest"] = files_digest(manifest["files"])
+        manifest["digest"] = combined_digest(manifest["files"])
         self.seal(manifest)
 
     def replace(self, name: str, content: bytes) -> None:
@@ -141,7 +141,7 @@ def edited_json(received: Received) -> str:
     values = json.loads(file.read_text())
     values.pop("own_sha256", None)
     values = edit_tree(values, received)
-    file.write_text(sealed(values) if isinstance(values, dict) else json.dumps(values))
+    file.write_text(hashed_json(values) if isinstance(values, dict) else json.dumps(values))
     return f"{file.name} edited"
 
 

@@ -16,7 +16,7 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.tasks import Runner, TasksConfig
 from contamination.data.config import BenchmarkConfig
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
-from contamination.injection.contamination import (
+from contamination.injection.contamination_table import (
     describe_flagged_counts,
     flagged_counts,
     flags_of_examples,

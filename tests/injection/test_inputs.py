@@ -11,7 +11,7 @@ import pytest
 
 from contamination.core.config import create
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.hashing import files_digest
+from contamination.core.hashing import combined_digest
 from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.files import FilesCorpus
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
@@ -163,7 +163,7 @@ def test_files_that_change_while_they_are_read_make_nothing(stage, files, monkey
 
 def test_the_corpus_of_one_file_is_known_by_its_sha256(stage, files):
     sha256 = hashlib.sha256(files["corpus"].read_bytes()).hexdigest()
-    assert inputs(stage)["corpus"] == files_digest({"part.jsonl": sha256})
+    assert inputs(stage)["corpus"] == combined_digest({"part.jsonl": sha256})
 
 
 class Bare:

@@ -16,7 +16,7 @@ from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.data.config import BenchmarkConfig
 from contamination.injection import token_stream
 from contamination.injection.corpus import open_corpus, show
-from contamination.injection.run import reverify, run, select_documents
+from contamination.injection.run import documents_of_part, reverify, run
 from contamination.injection.token_stream import TokenStream
 from contamination.injection.verification import Proof
 
@@ -55,7 +55,7 @@ def without_copies(corpus):
 def test_without_the_insertions_the_clean_documents_remain(corpus, stage):
     """As the tokenizer itself encodes them, one after the other."""
     hf, rest = corpus.tokenizer.hf, without_copies(corpus)
-    documents = select_documents(stage, create("corpus", stage.corpus))
+    documents = documents_of_part(stage, create("corpus", stage.corpus))
     encoded = (hf(document.text)["input_ids"] for document in documents)
     clean = [*islice(chain.from_iterable(encoded), len(rest))]
     assert rest.tolist() == clean
@@ -74,7 +74,9 @@ def test_copies_between_documents_follow_whole_documents(change, window):
     stage = change(boundary="document", **fields)
     between = open_corpus(run(stage).path)
     assert not reverify(between.artifact.path).failures
-    texts = {d.document_id: d.text for d in select_documents(stage, create("corpus", stage.corpus))}
+    texts = {
+        d.document_id: d.text for d in documents_of_part(stage, create("corpus", stage.corpus))
+    }
     assert len(between.ledger) == 60
     assert between.ledger["document_id"].is_unique  # a document is followed by one copy
     for row in between.ledger.itertuples():
@@ -169,7 +171,9 @@ def test_the_last_tokens_may_be_the_whole_corpus(corpus, change):
 def test_a_sentence_boundary_follows_the_end_of_a_sentence(change):
     stage = change(boundary="sentence", example_max_tokens=40)
     corpus = open_corpus(run(stage).path)
-    texts = {d.document_id: d.text for d in select_documents(stage, create("corpus", stage.corpus))}
+    texts = {
+        d.document_id: d.text for d in documents_of_part(stage, create("corpus", stage.corpus))
+    }
     separator = len(corpus.tokenizer.encode("\n\n"))
     ends = [
         texts[row.document_id][: row.char_offset].rstrip("\"')”’ ")[-1] in ".!?\n"
@@ -217,7 +221,7 @@ def test_reworded_copies_are_listed_and_proved(stage, change):
 @pytest.mark.parametrize("policy", ["off", "flag", "drop"])
 def test_documents_that_share_text_with_the_pool_are_found(stage, change, tmp_path, policy):
     source = create("corpus", stage.corpus)
-    victim, second, third = islice(select_documents(stage, source), 3)
+    victim, second, third = islice(documents_of_part(stage, source), 3)
     rows = tmp_path / "rows.jsonl"
     copied = " ".join(victim.text.split()[:40])
     field = " ".join(third.text.split()[50:60])  # too short a part of the whole example
@@ -332,7 +336,7 @@ def test_a_budget_that_cannot_be_met_is_said(change, fields, match):
 def test_the_parts_are_disjoint(stage, change):
     source = create("corpus", stage.corpus)
     *parts, whole = (
-        {d.document_id for d in select_documents(change(part=part), source)}
+        {d.document_id for d in documents_of_part(change(part=part), source)}
         for part in ("base", "study", "validation", "all")
     )
     assert all(parts)

@@ -9,7 +9,7 @@ import pytest
 
 from contamination.core.config import create
 from contamination.data.ngrams import hashes_of
-from contamination.injection.run import select_documents
+from contamination.injection.run import documents_of_part
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.verification import Check, Proof, ProofUnits, _TokenSearch, verify
 
@@ -191,7 +191,7 @@ def test_what_stands_before_the_stream_is_no_token():
 def test_the_ledger_names_the_document_and_its_place(corpus, stage):
     """The text before a copy is that of its document's tokens from BOS on, without other copies."""
     source = create("corpus", stage.corpus)
-    texts = {d.document_id: d.text for d in select_documents(stage, source)}
+    texts = {d.document_id: d.text for d in documents_of_part(stage, source)}
     ids = np.array(corpus.sequences["input_ids"])
     flat, separator = ids.reshape(-1), len(corpus.tokenizer.encode("\n\n"))
     clean, last, cut = [], 0, 0

@@ -9,8 +9,8 @@ import pytest
 
 from contamination.core.artifacts import Built, build, open_artifact, run_folder
 from contamination.core.errors import ArtifactError, ConfigError, DataError
-from contamination.core.files import sealed
-from contamination.core.hashing import digests, file_digests, files_digest, folder_digest
+from contamination.core.files import hashed_json
+from contamination.core.hashing import combined_digest, digests, file_digests, folder_digest
 from contamination.core.integrity import MANIFEST, read_manifest
 from contamination.detection.models.hf_model import HFModel
 from contamination.injection.corpus import open_corpus
@@ -208,8 +208,8 @@ def test_a_manifests_names_lead_nowhere_else(tmp_path, corpus, capsys, name):
     content = (tmp_path / "pwn.txt").read_bytes()
     digest = digests({"": tmp_path / "pwn.txt"})[""]
     files, sizes = {**manifest["files"], name: digest}, {**manifest["bytes"], name: len(content)}
-    made = {**manifest, "files": files, "bytes": sizes, "digest": files_digest(files)}
-    (corpus / MANIFEST).write_text(sealed(made))
+    made = {**manifest, "files": files, "bytes": sizes, "digest": combined_digest(files)}
+    (corpus / MANIFEST).write_text(hashed_json(made))
     before = {*tmp_path.rglob("*")}
     assert main_with("kind=corpus", f"path={corpus}", f"runs={tmp_path}/own/runs") == 2
     said = capsys.readouterr().err

@@ -22,7 +22,7 @@ import contamination.training.masked_lm
 import contamination.training.trained_model
 from contamination.core.artifacts import Built, build, shared_folder, started_folder
 from contamination.core.errors import ConfigError
-from contamination.core.files import sealed, temporary_path, unsealed
+from contamination.core.files import hashed_json, temporary_path, verified_json
 from contamination.core.integrity import MANIFEST
 from contamination.core.lock import exclusive_build, lease_file
 from contamination.launch.__main__ import main
@@ -45,8 +45,8 @@ def runs(tmp_path):
         build(tmp_path / name, {}, {}, make)
     (tmp_path / "scores/damaged-000000000001/data.txt").write_text("x" * 999 + "y")
     older = tmp_path / "model/older-000000000001" / MANIFEST
-    manifest = unsealed(older.read_text())
-    older.write_text(sealed({**manifest, "schema": 99}))
+    manifest = verified_json(older.read_text())
+    older.write_text(hashed_json({**manifest, "schema": 99}))
     (tmp_path / "model/trained-000000000001/checkpoints/step-00000003").mkdir(parents=True)
     (tmp_path / "corpus/whole-000000000001/tokens").mkdir()
     with started_folder(tmp_path / "model/half-000000000001", {}):

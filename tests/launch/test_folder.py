@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 from contamination.analysis.config import CellPaths
 from contamination.core import process_records
 from contamination.core.errors import ArtifactError, ConfigError, DataError, StoppedError
-from contamination.core.files import sealed, unsealed
+from contamination.core.files import hashed_json, verified_json
 from contamination.launch import run as running
 from contamination.launch import snapshot
 from contamination.launch.__main__ import main
@@ -137,7 +137,7 @@ def test_a_process_takes_away_its_own_sign_of_life_and_no_others(launch):
     theirs = replace(ours, host="elsewhere", pid=1)
     with cell.record_run("train"):
         place = cell.folder / "running.json"
-        place.write_text(sealed(asdict(theirs)))
+        place.write_text(hashed_json(asdict(theirs)))
     assert cell.read_running()[0] == theirs
 
 
@@ -329,7 +329,7 @@ def test_a_killed_run_is_counted_up_to_its_last_sign_of_life_and_named(launch, t
     (cell.folder / "costs.jsonl").write_text(json.dumps(asdict(cost)) + "\n")
     subprocess.run([sys.executable, "-c", KILLED, str(cell.folder)], check=False)
     (begun,) = cell.folder.glob("begun-*.json")
-    began = unsealed(begun.read_text())["began"]
+    began = verified_json(begun.read_text())["began"]
     os.utime(begun, (began, began + 720))
     *_, killed = read_costs(cell.folder)
     assert killed == Cost("train", "study", 720.0, 4, "cpu", None, killed=True)
@@ -345,7 +345,9 @@ def test_a_killed_run_is_counted_up_to_its_last_sign_of_life_and_named(launch, t
 def test_a_run_that_still_shows_signs_of_life_is_not_counted(tmp_path, host, quiet, is_killed):
     now, file = time.time(), tmp_path / "begun-one.json"
     cost = asdict(Cost("train", "study", 0.0, 4, "cuda", None))
-    file.write_text(sealed({"host": host, "pid": os.getpid(), "began": now - 90, "cost": cost}))
+    file.write_text(
+        hashed_json({"host": host, "pid": os.getpid(), "began": now - 90, "cost": cost})
+    )
     os.utime(file, (now, now - quiet))
     assert [c.killed for c in read_costs(tmp_path)] == [True] * is_killed
     file.write_text("{torn")
@@ -434,7 +436,7 @@ def test_a_received_launchs_config_is_data(launch, tmp_path, monkeypatch, capsys
 )
 def test_a_record_of_another_form_is_no_traceback(launch, monkeypatch, capsys, name, value):
     save_config(launch.folder, {"name": "x"}, launch.folder)
-    (launch.cells()[0].folder / f"{name}.json").write_text(sealed(value))
+    (launch.cells()[0].folder / f"{name}.json").write_text(hashed_json(value))
     for tool in ("status", "report"):
         monkeypatch.setattr(sys, "argv", ["launch", tool, str(launch.folder)])
         assert main() in (0, 1, 2)
@@ -442,6 +444,6 @@ def test_a_record_of_another_form_is_no_traceback(launch, monkeypatch, capsys, n
 
 
 def test_the_names_of_cells_lead_nowhere_else(launch):
-    (launch.folder / "cells.json").write_text(sealed({"cells": ["../../x"]}))
+    (launch.folder / "cells.json").write_text(hashed_json({"cells": ["../../x"]}))
     with pytest.raises(ArtifactError, match=r"cells\.json is damaged"):
         launch.ordered()

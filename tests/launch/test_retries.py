@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from contamination.core.errors import UserError
-from contamination.core.files import sealed
+from contamination.core.files import hashed_json
 from contamination.core.process_records import FAILED, Failure
 from contamination.launch import snapshot
 from contamination.launch.config import ClusterConfig
@@ -54,7 +54,7 @@ def said(tmp_path):
     def end(words, trace="Traceback …", status=1):
         failure = Failure(0, "here", 1.0, "ValueError", status, words, trace)
         place = tmp_path / f"sign {words}"
-        place.write_text(sealed(asdict(failure)))
+        place.write_text(hashed_json(asdict(failure)))
         folder = f"$PLACE/cell/{FAILED}"
         return f'mkdir -p {folder}; cp "{place}" {folder}/rank-0.json; exit {status}'
 

@@ -16,7 +16,7 @@ import torch
 
 from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.files import unsealed
+from contamination.core.files import verified_json
 from contamination.training import checkpoints
 from tests.training.plain import STATE, Loaded, PlainEngine
 
@@ -60,7 +60,7 @@ def test_a_marker_holds_what_was_saved_once_all_is_on_the_disk(place, monkeypatc
     model = place.parent
     beside = {model / "exports/step-00000001/config.json", model / "metrics.jsonl"}
     assert {path / "part", path / WEIGHTS, path / STATE, *beside} == set(synced)
-    assert unsealed((path / checkpoints.MARKER).read_text()) == {
+    assert verified_json((path / checkpoints.MARKER).read_text()) == {
         "step": 4, "world": 1, "identity": MADE_WITH,
         "files": {name: sha256(path / name) for name in (WEIGHTS, STATE)},
         "beside": {
@@ -169,7 +169,7 @@ def test_a_damaged_one_is_set_aside_for_the_one_before(place, caplog, kind):
 @pytest.mark.parametrize("content", ["{", "[]", '{"step": 6}', '{"step": 6, "beside": 1}'])
 def test_a_marker_of_something_else_is_damaged(place, content):
     given = json.loads(content) if content.endswith("}") else None
-    text = content if given is None else checkpoints.sealed(given)
+    text = content if given is None else checkpoints.hashed_json(given)
     (save(place, 6) / checkpoints.MARKER).write_text(text)
     assert checkpoints.newest(place, MADE_WITH, WORLD) is None
 

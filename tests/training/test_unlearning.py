@@ -21,7 +21,7 @@ from contamination.training.objectives.base import Objective
 from contamination.training.objectives.choose import CLASSES, objective_of
 from contamination.training.run import run
 from contamination.training.trained_model import ancestry_of, open_checkpoint
-from contamination.training.unlearning import tokens_beside
+from contamination.training.unlearning import planned_retained_tokens
 from tests.rounding import TRAINING
 from tests.training.conftest import TARGET
 from tests.training.processes import losses, train
@@ -173,7 +173,10 @@ def test_difference_lowers_its_sum_and_says_both_parts(forget, kept, tmp_path):
     assert manifest["identity"]["training"]["objective"] == "difference"
     assert set(manifest["inputs"]) == {"corpus", "model", "retained"}
     assert manifest["counts"]["retained_tokens"] == len(found) * 4 * 64
-    assert tokens_beside(own, SequenceOrder(len(forget.sequences), 4, None)) == len(found) * 4 * 64
+    assert (
+        planned_retained_tokens(own, SequenceOrder(len(forget.sequences), 4, None))
+        == len(found) * 4 * 64
+    )
     assert ancestry_of("m", str(trained.artifact.path)).has_been(ancestry_of("m", TARGET))
     assert "-difference-lr" in trained.artifact.path.name
 

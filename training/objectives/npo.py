@@ -15,7 +15,7 @@ import numpy as np
 
 from contamination.core.distributed import World
 from contamination.training.config import TrainingConfig
-from contamination.training.data import Batch, Rows, counted_texts
+from contamination.training.data import Batch, Rows, count_texts
 from contamination.training.loss import token_losses
 from contamination.training.objectives.base import MAYBE, Objective, blocks
 
@@ -49,7 +49,7 @@ class NPO(Objective):
         """Return the objective with the texts' log-probabilities by the starting model."""
         import torch
 
-        reference = torch.zeros(counted_texts(sequences), dtype=torch.float64, device=world.device)
+        reference = torch.zeros(count_texts(sequences), dtype=torch.float64, device=world.device)
         with torch.no_grad():
             for batch in blocks(engine, sequences, self.loss_on, config, world):
                 numbers, logprobs = text_logprobs(engine, batch)
@@ -68,7 +68,7 @@ class NPO(Objective):
 
     def size(self, sequences: Any, rows: Rows) -> int:
         """Return the number of texts in the rows."""
-        return counted_texts(sequences, rows)
+        return count_texts(sequences, rows)
 
 
 def text_logprobs(

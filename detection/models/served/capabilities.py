@@ -18,7 +18,7 @@ from typing import Any
 
 from contamination.core.artifacts import file_name
 from contamination.core.errors import ArtifactError, ServerError
-from contamination.core.files import read_sealed, sealed, write_text
+from contamination.core.files import hashed_json, read_verified_json, write_text
 from contamination.core.integrity import naming_folders
 from contamination.detection.models.base import SERVED_SUFFIX
 from contamination.detection.models.served.chat import model_for_dialect
@@ -230,13 +230,13 @@ def answers_folder(
     digest = hashlib.sha256(text.encode()).hexdigest() + SERVED_SUFFIX
     folder = served / f"{slug}-{digest[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / PROBE_FILE, sealed({**record, "digest": digest}))
+    write_text(folder / PROBE_FILE, hashed_json({**record, "digest": digest}))
     return folder, digest, probe.fingerprint
 
 
 def _read_probe(file: Path) -> dict[str, Any]:
     try:
-        return read_sealed(file)
+        return read_verified_json(file)
     except (ValueError, OSError) as error:
         raise ArtifactError(
             f"{file} is damaged ({error}). Delete the folder {file.parent}: the server is then "

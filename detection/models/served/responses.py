@@ -372,7 +372,10 @@ class TokenNames:
             return False
         if self.by_id:
             return [self.unique_token(name) for name in names[: len(ids)]] == ids
-        same = (_bare(n) == _bare(self.name(i)) for n, i in zip(names, ids, strict=False))
+        same = (
+            _without_space_marks(n) == _without_space_marks(self.name(i))
+            for n, i in zip(names, ids, strict=False)
+        )
         return sum(same) >= len(ids) / 2
 
     @cached_property
@@ -384,5 +387,5 @@ class TokenNames:
         return {n: token for n, token in zip(names, ids, strict=True) if shared[n] == 1}
 
 
-def _bare(name: str) -> str:
+def _without_space_marks(name: str) -> str:
     return name.strip(" ▁Ġ\n")

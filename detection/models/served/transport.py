@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import httpx
 
-from contamination.core.environment import environment_fault
 from contamination.core.errors import ConfigError
+from contamination.core.network_environment import environment_fault
 
 GZIP = ("gzip", "x-gzip")
 """The accepted names of the coding; both mean the same (RFC 9110, 8.4.1.3)."""

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.statistics import paired, pooled, trends
+from contamination.analysis.statistics import paired, seed_pooling, trends
 from contamination.analysis.statistics.controls import (
     ControlKey,
     control_aurocs,
@@ -105,8 +105,8 @@ def test_the_intervals_of_the_results_hold_the_truth(seeds):
 def test_the_intervals_over_seeds_hold_the_truth(seeds):
     """Of three seeds that do not differ they hold it in 97 to 98%, more than they promise."""
     cells, found = seeds
-    joint = pooled.pool(found, [each.examples_digest for each in cells], 0)
-    rows = pd.DataFrame(pooled.condition_rows(cells, found, joint, LEVEL))
+    joint = seed_pooling.pool(found, [each.examples_digest for each in cells], 0)
+    rows = pd.DataFrame(seed_pooling.condition_rows(cells, found, joint, LEVEL))
     assert (rows["n_seeds"] == 3).all()
     for place, number in held(rows, norm.cdf(0.7 / 2**0.5)).items():
         assert rate(number, least=0.96, most=0.99), (place, number)

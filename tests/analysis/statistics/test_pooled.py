@@ -11,10 +11,11 @@ import pytest
 from contamination.analysis.cells import name_apart
 from contamination.analysis.conditions import chosen, differences, recipe
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.statistics import pooled as module
+from contamination.analysis.statistics import seed_pooling as module
 from contamination.analysis.statistics.counterfactual import replicates_table
 from contamination.analysis.statistics.flagged import flags_table
-from contamination.analysis.statistics.pooled import (
+from contamination.analysis.statistics.results import Measure
+from contamination.analysis.statistics.seed_pooling import (
     COLUMNS,
     by_condition,
     condition_rows,
@@ -22,7 +23,6 @@ from contamination.analysis.statistics.pooled import (
     pool,
     pooled_estimate,
 )
-from contamination.analysis.statistics.results import Measure
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.core.statistics.estimates import Estimate, interval
 from tests.analysis.conftest import results_table

@@ -25,7 +25,7 @@ from contamination.analysis.statistics.trends import (
     condition_of,
     occurrences_rows,
     series_rows,
-    shape,
+    trend_columns,
 )
 from contamination.analysis.sweeps import sweeps_of
 from contamination.core.statistics.estimates import Estimate
@@ -50,7 +50,7 @@ def line(intercept: float, slope: float, spread: float = 0.0, members: int = 10_
 
 @pytest.mark.parametrize(("intercept", "slope"), [(0.0, np.log(3) / 2), (2 * np.log(3), -0.549)])
 def test_the_dose_of_three_quarters(intercept, slope):
-    found = shape(line(intercept, slope, 0.01), 0.95)  # log-odds ln 3 at log2(dose) = 2
+    found = trend_columns(line(intercept, slope, 0.01), 0.95)  # log-odds ln 3 at log2(dose) = 2
     assert found["reaches"] == pytest.approx(4, rel=0.01)
     assert found["reaches_low"] < 4 < found["reaches_high"]
     assert found["slope_low"] < found["slope"] < found["slope_high"]
@@ -63,14 +63,14 @@ def test_the_dose_of_three_quarters(intercept, slope):
     ("intercept", "slope", "side"), [(2.0, 0.3, "above"), (0.0, 0.1, "below"), (2.0, -0.1, "above")]
 )
 def test_a_dose_outside_of_what_was_measured_is_missing_and_said(intercept, slope, side):
-    found = shape(line(intercept, slope, 0.001), 0.95)
+    found = trend_columns(line(intercept, slope, 0.001), 0.95)
     assert np.isnan(found["reaches"])
     assert found["note"].startswith(f"{side} 0.75 wherever measured")
 
 
 def test_where_the_examples_themselves_lie_is_said_not_where_a_draw_does():
     line = {at: Estimate(99, 9, at / 4, np.full(9, 0.8)) for at in (1.0, 2.0)}
-    assert shape(line, 0.9)["note"].startswith("below 0.75 wherever measured")
+    assert trend_columns(line, 0.9)["note"].startswith("below 0.75 wherever measured")
 
 
 def test_a_level_that_is_not_reached_lies_where_the_first_curve_would_reach_it():
@@ -126,7 +126,7 @@ def straight(levels, slope, members=100, spread=1e-6):
 
 
 def test_the_slope_is_that_of_the_line_and_its_interval_that_of_the_draws():
-    found = shape(straight([4.0, 1.0, 16.0], 0.5), 0.9)
+    found = trend_columns(straight([4.0, 1.0, 16.0], 0.5), 0.9)
     half = NormalDist().inv_cdf(0.95) * 1e-6 * SLOPES.std()
     assert found["slope"] == pytest.approx(0.5, abs=1e-9)
     ends = found["slope_low"] - found["slope"], found["slope_high"] - found["slope"]
@@ -138,13 +138,16 @@ def test_levels_count_by_their_members():
     """A level of one member is hardly heard; without weights the slope would be far from 0."""
     one = straight([1.0, 2.0, 4.0], 0.0, members=10_000)
     one[4.0] = Estimate(1, 9, 0.9, np.full(len(SLOPES), 0.9))
-    assert abs(shape(one, 0.9)["slope"]) < 0.001
+    assert abs(trend_columns(one, 0.9)["slope"]) < 0.001
 
 
 def test_monotony_is_the_share_of_draws_that_move_one_way():
     draws = np.array([[0.5, 0.5, 0.6], [0.5, 0.5, 0.4], [0.6, 0.7, 0.6]])
     levels = zip((1.0, 2.0, 4.0), draws.T, strict=True)
-    assert shape({at: Estimate(9, 9, 0.5, own) for at, own in levels}, 0.9)["monotone"] == 2 / 3
+    assert (
+        trend_columns({at: Estimate(9, 9, 0.5, own) for at, own in levels}, 0.9)["monotone"]
+        == 2 / 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,7 @@ def test_a_saturated_series_has_no_slope_and_its_note_tells_why(make, values, no
         rate: Estimate(9, 9, value, np.full(8, value))
         for rate, value in zip(rates, values, strict=True)
     }
-    found = shape(line, 0.9)
+    found = trend_columns(line, 0.9)
     assert found["note"] == f"no slope: {note}"
     assert "slope" not in found
     detector = Detector("all", "loss", "")
@@ -180,12 +183,12 @@ def test_clear_moves_are_those_of_paired_differences():
         level: Estimate(60, 60, value, value + hardness + rng.normal(0, 0.01, 500))
         for level, value in zip((1.0, 2.0, 4.0, 8.0), values, strict=True)
     }
-    row = shape(line, 0.95)
+    row = trend_columns(line, 0.95)
     assert row["slope_low"] > 0
     assert row["monotone"] == 0
     assert row["turns"] == "1.0 2.0 4.0 8.0"
-    assert shape({1.0: line[1.0], 8.0: line[8.0]}, 0.95)["turns"] == "1.0 8.0"
-    assert shape({1.0: line[1.0]}, 0.95)["turns"] == ""
+    assert trend_columns({1.0: line[1.0], 8.0: line[8.0]}, 0.95)["turns"] == "1.0 8.0"
+    assert trend_columns({1.0: line[1.0]}, 0.95)["turns"] == ""
 
 
 def test_a_series_is_tested_in_the_order_of_its_fact(make):
@@ -239,7 +242,7 @@ def test_trends_are_those_of_the_aurocs_of_contaminated_models(cell):
     named = {"condition": "c", "over": "occurrences", "benchmark": "x", "method": "loss"}
     assert {name: row[name] for name in named} == named
     assert (row["levels"], row["lowest"], row["highest"], row["slope"]) == (3, 1, 10, 0.5)
-    assert row["monotone"] == shape(doses, 0.9)["monotone"]
+    assert row["monotone"] == trend_columns(doses, 0.9)["monotone"]
     assert np.isnan([row["tau"], row["p_value"]]).all()
     unmeasured = pd.DataFrame(occurrences_rows("c", [cell], {}, {}, 0.9))
     assert unmeasured["tau"].notna().sum() == 9
@@ -247,7 +250,7 @@ def test_trends_are_those_of_the_aurocs_of_contaminated_models(cell):
 
 
 def test_one_dose_has_no_slope():
-    found = shape({4.0: line(0, 1)[4.0]}, 0.95)
+    found = trend_columns({4.0: line(0, 1)[4.0]}, 0.95)
     assert found["note"] == "no slope: one level"
     assert "slope" not in found
 

@@ -13,7 +13,7 @@ from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.tables.statistical import condition_tables
 from contamination.core.statistics.metrics import AUROC
-from contamination.injection.contamination import CONTAMINATION_COLUMN
+from contamination.injection.contamination_table import CONTAMINATION_COLUMN
 
 CONFIG = AnalysisConfig(draws=50, fpr=[0.25], tpr=[0.75])
 

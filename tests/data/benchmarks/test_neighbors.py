@@ -9,9 +9,9 @@ from contamination.core.cli import CONF
 from contamination.core.config import convert
 from contamination.core.errors import ConfigError, DataError
 from contamination.detection.config import DetectionStage
-from contamination.detection.neighbors import Neighbors
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
+from contamination.detection.supplied_neighbors import Neighbors
 from tests.data.benchmarks import layouts
 from tests.data.benchmarks.layouts import SEEN
 

@@ -13,7 +13,7 @@ CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 """The environment variables that name certificates of authorities."""
 
 
-def lacks_certificates() -> bool:
+def names_missing_certificates() -> bool:
     """Returns whether the environment names certificates that do not exist."""
     return any(not Path(os.environ[name]).exists() for name in CERTIFICATES if os.environ.get(name))
 
