@@ -83,7 +83,7 @@ class Cell:
     digests: Mapping[str, str]
     examples: pd.DataFrame
     """The examples that are ranked; `flags` counts the others. The column `contamination` names the
-    corpora that share text with an example apart from its copies (`injection.contamination`)."""
+    corpora that share text with an example apart from its copies (`contamination_table`)."""
     scores: Mapping[str, pd.DataFrame]
     defaults: Collection[tuple[str, str]]
     """The (method, variant) that have the method's own hyperparameters."""

@@ -7,7 +7,7 @@
     └── <slug>-<hash>/
         ├── config.yaml         the resolved config
         ├── results.parquet     tidy, one row per estimate of a cell (statistics/results.py)
-        ├── pooled.parquet      the same over the seeds of each condition (statistics/pooled.py)
+        ├── pooled.parquet      the same over the seeds of each condition (seed_pooling.py)
         ├── comparisons.parquet every two methods, with p-values (statistics/paired.py)
         ├── trends.parquet      over occurrences and along conditions (statistics/trends.py)
         ├── replicates.parquet  each example in against out (statistics/counterfactual.py)
@@ -62,7 +62,7 @@ class Report:
 
     @cached_property
     def pooled(self) -> pd.DataFrame:
-        """One row per estimate of a condition; the columns are `statistics.pooled.COLUMNS`."""
+        """One row per estimate of a condition; the columns are `seed_pooling.COLUMNS`."""
         return self._table("pooled")
 
     @cached_property

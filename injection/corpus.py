@@ -116,7 +116,7 @@ class PackedCorpus(Contaminated):
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
-        """One row per document and example that share text: see `injection.contamination`."""
+        """One row per document and example that share text: see `contamination_table`."""
         return self.artifact.table(CONTAMINATION)
 
     @cached_property
@@ -231,7 +231,7 @@ class FinetuningSet(PackedCorpus):
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
-        """One row per clean text and example that share text: see `injection.contamination`."""
+        """One row per clean text and example that share text: see `contamination_table`."""
         if CONTAMINATION not in self.artifact.files:  # an older set
             return pd.DataFrame(columns=["document_id", "example_id", "corpus"])
         return self.artifact.table(CONTAMINATION)

@@ -1,7 +1,7 @@
 """AUROC without the flagged examples: those that share text with a corpus apart from their copies.
 
 A flagged non-member may have been seen, and a flagged member more often than its occurrences say
-(`injection.contamination`). Columns (`COLUMNS`) are those of `analysis.statistics.pooled`, of AUROC
+(`contamination_table`). Columns (`COLUMNS`) are those of `statistics.seed_pooling`, of AUROC
 over all members (occurrences `any`) alone, and:
 
 - `n_members`, `n_nonmembers`: of the examples that are left.

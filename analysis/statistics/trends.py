@@ -103,7 +103,7 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
 def pool(of_cells: Sequence[DoseResponses], examples: Sequence[str], seed: int) -> DoseResponses:
     """The mean over cells that differ in their seed alone, with hierarchical draws.
 
-    Arguments are those of `analysis.statistics.pooled.pool`. A detector has a slope where it has
+    Arguments are those of `statistics.seed_pooling.pool`. A detector has a slope where it has
     one in each of the cells that measured it.
     """
     gathered: dict[Detector, dict[int, DoseResponse]] = defaultdict(dict)
