@@ -128,8 +128,7 @@ def _piece_states(model: CausalLM, cache: DynamicCache, texts: Sequence[Branches
         input_ids=_padded([t.ids for t in texts], model),
         position_ids=start_BQ + offset_BQ,
         attention_mask=branch_mask(start_BQ, prefix, model.hf.dtype),
-        past_key_values=cached,
-        use_cache=True,
+        cache=cached,
     )
     return states_BQX[real_BQ.to(states_BQX.device)]
 
@@ -183,7 +182,7 @@ def run_branches(
     cache = DynamicCache()  # of whole layers, even if the model's own cache would drop tokens
 
     def hidden(ids_BT: Tensor) -> Tensor:
-        return model.states(input_ids=ids_BT, past_key_values=cache, use_cache=True)[0]
+        return model.states(input_ids=ids_BT, cache=cache)[0]
 
     texts = model.score(sequences, hidden=hidden)
     queries = max(1, min(QUERIES, batch_tokens // len(sequences)))

@@ -50,7 +50,7 @@ class AfterPrefix(LanguageModel):
         rows, body_BT = len(ids_BT), ids_BT[:, self.special :]
         past = copy.deepcopy(self.past)  # a forward extends it
         past.batch_repeat_interleave(rows)
-        states = self.model.states(input_ids=body_BT, past_key_values=past, use_cache=True)[0]
+        states = self.model.states(input_ids=body_BT, cache=past)[0]
         return torch.cat([self.last_11X.expand(rows, -1, -1)] * self.special + [states], dim=1)
 
 
@@ -84,7 +84,7 @@ def model_after_prefix(model: LanguageModel, prefix: Sequence[int], special: int
     """
     if isinstance(model, CausalLM):
         after_prefix = AfterPrefix(model, prefix, special)
-        if after_prefix.past is not None:  # else the architecture has no cache
+        if after_prefix.past is not None:  # else a layer keeps something else
             return after_prefix
     return WithPrefix(model, prefix, special)
 

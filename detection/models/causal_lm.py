@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers.cache_utils import DynamicLayer
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
@@ -201,11 +203,28 @@ class CausalLM(LanguageModel):
         """
         return self.states(input_ids=ids_BT, use_cache=False)[0]
 
-    def states(self, **inputs: Any) -> tuple[Tensor, Any]:
-        """Returns the last hidden states of a forward pass, and its keys and values."""
-        output = (self.hf.base_model if self.head else self.hf)(**inputs)
+    def states(self, cache: Any = None, **inputs: Any) -> tuple[Tensor, Any]:
+        """Returns the last hidden states of a forward pass, and the cache of keys and values.
+
+        The cache is None if a layer keeps something else than keys and values (a recurrent state).
+
+        Args:
+            cache: the keys and values of earlier tokens; the forward adds the new ones to it.
+            **inputs: the model's other arguments.
+        """
+        body = self.hf.base_model if self.head else self.hf
+        if cache is not None:  # the argument was called past_key_values before transformers 5.24
+            new_name = "cache" in signature(body.forward).parameters
+            inputs |= {"cache" if new_name else "past_key_values": cache, "use_cache": True}
+        output = body(**inputs)
         states: Tensor = output[0] if self.head else output.logits
-        return states, getattr(output, "past_key_values", None)
+        returned = getattr(output, "cache", None) or getattr(output, "past_key_values", None)
+        layers = getattr(returned, "layers", None)
+        return states, returned if layers and all(map(_only_keys_and_values, layers)) else None
+
+
+def _only_keys_and_values(layer: Any) -> bool:
+    return isinstance(layer, DynamicLayer) and not hasattr(layer, "update_recurrent_state")
 
 
 def load_causal_lm(

@@ -6,7 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 import yaml
-from transformers import MistralConfig, MistralForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    JambaConfig,
+    MambaConfig,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
@@ -270,6 +276,37 @@ def test_a_model_without_a_cache_reads_the_prefix_with_each_text(decoder, tokeni
         assert one.logprob == pytest.approx(other.logprob, rel=1e-4, abs=FORWARD)
 
 
+def check_after_prefix(model, shots, tokenizer):
+    """Fails unless each text's log-probabilities after the shots are those of a float64 loop."""
+    sequences = [tokenizer(t.text)["input_ids"] for t in TEXTS]
+    found = run_after(CausalLM(model), shots, sequences, ["x"] * len(sequences), 8192, None)
+    start = len(shots.ids[1]) - 1
+    for ids, stats in zip(sequences, found, strict=True):
+        rows = naive.token_rows(model.double(), shots.ids[1] + ids[1:])[start:]
+        wanted = [row["logprob"] for row in rows]
+        assert stats.logprob.tolist() == pytest.approx(wanted, rel=1e-4, abs=FORWARD)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        MambaConfig(vocab_size=1024, hidden_size=32, num_hidden_layers=2, state_size=4),
+        JambaConfig(
+            vocab_size=1024, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, attn_layer_period=2, attn_layer_offset=1,
+            num_experts=1, num_experts_per_tok=1, mamba_d_state=4, use_mamba_kernels=False,
+        ),
+    ],
+    ids=["states alone", "states and keys"],
+)  # fmt: skip
+def test_a_recurrent_model_reads_the_prefix_with_each_text(tokenizer, config):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    shots = Shots(tokenizer, [SHOT])
+    assert isinstance(model_after_prefix(CausalLM(model), shots.ids[1], 1), WithPrefix)
+    check_after_prefix(model, shots, tokenizer)
+
+
 def test_a_sliding_window_reaches_back_into_the_prefix(tokenizer):
     torch.manual_seed(0)
     config = MistralConfig(
@@ -278,15 +315,7 @@ def test_a_sliding_window_reaches_back_into_the_prefix(tokenizer):
     )  # fmt: skip
     model = MistralForCausalLM(config).eval()
     shots = Shots(tokenizer, [SHOT])
-    sequences = [tokenizer(t.text)["input_ids"] for t in TEXTS]
-    found = run_after(CausalLM(model), shots, sequences, ["x"] * len(sequences), 8192, None)
-    for ids, stats in zip(sequences, found, strict=True):
-        rows_after = naive.token_rows(model.double(), shots.ids[1] + ids[1:])[
-            len(shots.ids[1]) - 1 :
-        ]
-        assert stats.logprob.tolist() == pytest.approx(
-            [r["logprob"] for r in rows_after], rel=1e-4, abs=FORWARD
-        )
+    check_after_prefix(model, shots, tokenizer)
 
 
 def test_a_prefix_with_an_evaluated_text_is_an_error():
