@@ -218,7 +218,8 @@ class CausalLM(LanguageModel):
             inputs |= {"cache" if new_name else "past_key_values": cache, "use_cache": True}
         output = body(**inputs)
         states: Tensor = output[0] if self.head else output.logits
-        returned = getattr(output, "cache", None) or getattr(output, "past_key_values", None)
+        name = "cache" if hasattr(output, "cache") else "past_key_values"
+        returned = getattr(output, name, None)
         layers = getattr(returned, "layers", None)
         return states, returned if layers and all(map(_only_keys_and_values, layers)) else None
 
