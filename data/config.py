@@ -63,6 +63,14 @@ class ExamplesConfig(Ranged, node="examples"):
     """The configuration of a hub data set."""
     on_error: str = runtime("stop", one_of(ON_ERROR))
     """A row that can't be used: stop, or skip (leave it out and count it)."""
+    template: str | None = runtime(None)
+    """How a row becomes a text: a format string over its columns, such as
+    "Question: {question}\\nAnswer: {answer}", or the name of a benchmark in conf/benchmark, whose
+    template is used; null: a row has its `text`, or a `prompt` and an `output`."""
+    separator: str = runtime(" ")
+    """What stands between a `prompt` and an `output` if neither has white space there."""
+    limit: int | None = runtime(None, at_least(1))
+    """Only the first texts, so many; null: all."""
     name: str | None = runtime(None)
     """The name of a labelled benchmark in conf/examples; null: the rows are no benchmark."""
     domain: Any = runtime(None)
@@ -74,7 +82,7 @@ class ExamplesConfig(Ranged, node="examples"):
     same_texts: list[str] = runtime([])
     """For a benchmark: the axes along which parts have versions of the same texts."""
     columns: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
-    """For a benchmark: the columns of `text`, `label`, `id` or `cluster`, if named differently."""
+    """The columns of `text`, `label`, `id`, `cluster` or another field, if named differently."""
     sources: list[SourceConfig] = runtime([])
     """For a benchmark: the sources of its rows; see `SourceConfig`."""
     label_words: int | None = runtime(None, at_least(1))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from numbers import Real
 from typing import Any
 
@@ -16,8 +17,10 @@ import pyarrow.compute as pc
 
 from contamination.core.errors import DataError
 from contamination.core.statistics.estimates import ALL
+from contamination.data.config import ExamplesConfig
 from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.rows import fold_name, is_missing, value_as_text, warn_of_names
+from contamination.data.templates import RowTemplate
 from contamination.data.texts import Text, Texts
 
 LABELS = {
@@ -33,25 +36,51 @@ RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}
 log = logging.getLogger(__name__)
 
 
-def texts_of_rows(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
+@dataclass(frozen=True)
+class RowLayout:
+    """How rows are read as texts, apart from the names that every row may have.
+
+    Attributes:
+        template: see `ExamplesConfig.template`.
+        columns: for each field, the column that has it if it is named differently.
+        separator: see `ExamplesConfig.separator`.
+        limit: the number of texts after which reading stops; None: all are read.
+    """
+
+    template: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    separator: str = " "
+    limit: int | None = None
+
+    @classmethod
+    def of(cls, examples: ExamplesConfig) -> RowLayout:
+        """Returns the layout of rows without a benchmark's name."""
+        return cls(examples.template, examples.columns, examples.separator, examples.limit)
+
+
+def texts_of_rows(
+    rows: Iterable[Row], tally: Tally, source: str, layout: RowLayout = RowLayout()
+) -> Texts:
     """Return the rows' texts, in their order.
 
     A row has a `text` and may have an `id` (by default its number from 0), a `label`, a
     `benchmark`, a `cluster` (the unit to which it belongs, such as a book) and an `output_start`,
     the number of its output's first character. In place of `text` and `output_start` it may have a
-    `prompt` and an `output`. Case and surrounding blanks of these names are ignored.
+    `prompt` and an `output`, or the columns of a template. Case and surrounding blanks of these
+    names are ignored.
 
     Args:
         rows: the rows.
         tally: decides on a row that can't be used.
         source: the name of their source in errors.
+        layout: the template, and columns with other names.
 
     Raises:
-        DataError: a row can't be used, an id is there twice, a benchmark is called "all", or there
-            is no row.
+        DataError: a row can't be used, an id is there twice, a benchmark is called "all", there is
+            no row, or the first row lacks a column that the layout names.
     """
-    texts = (_make_text_of_row(row, tally) for row in warn_of_names(rows, source))
-    examples = Texts.of(text for text in texts if text is not None)
+    texts = _iter_texts(warn_of_names(_with_named_columns(rows, layout), source), tally, layout)
+    examples = Texts.of(islice((text for text in texts if text is not None), layout.limit))
     if tally.skipped:
         log.warning("%s: %s", source, describe_skipped(tally.skipped))
     return check_texts(source, examples)
@@ -156,22 +185,64 @@ def _warn_of_both_labels(source: str, examples: Texts) -> None:
         )
 
 
-def _make_text_of_row(row: Row, tally: Tally) -> Text | None:
+def _with_named_columns(rows: Iterable[Row], layout: RowLayout) -> Iterator[Row]:
+    """Yields the rows; each field that `layout.columns` names is added under its own name."""
+    rows = iter(rows)
+    for first in islice(rows, 1):
+        for name, column in layout.columns.items():
+            if column not in first.value:
+                raise DataError(
+                    f"examples.columns.{name} is {column!r}: {first.where} has no such column, but "
+                    f"{', '.join(map(str, first.value)) or 'none'}. Give one of these."
+                )
+        rows = chain([first], rows)
+    for row in rows:
+        named = {name: row.value.get(column) for name, column in layout.columns.items()}
+        renamed = {column for name, column in layout.columns.items() if column != name}
+        others = {
+            key: value
+            for key, value in row.value.items()
+            if fold_name(key) not in named and key not in renamed
+        }
+        yield row._replace(value={**others, **named}) if named else row
+
+
+def _iter_texts(rows: Iterable[Row], tally: Tally, layout: RowLayout) -> Iterator[Text | None]:
+    """Yields each row's text, or None if it can't be used, which the tally counts."""
+    template: RowTemplate | None = None
+    for row in rows:
+        if layout.template is not None:
+            template = template or RowTemplate.of(layout.template, [*map(str, row.value)])
+            if (filled := template.fill(row, tally)) is None:
+                yield None
+                continue
+            row = _with_text(row, *filled)
+        yield _make_text_of_row(row, tally, layout.separator)
+
+
+def _with_text(row: Row, text: str, start: int | None) -> Row:
+    """Returns the row with this text and output in the place of its own."""
+    replaced = {"text", "prompt", "output", OUTPUT_START}
+    others = {key: value for key, value in row.value.items() if fold_name(key) not in replaced}
+    return row._replace(value={**others, "text": text, OUTPUT_START: start})
+
+
+def _make_text_of_row(row: Row, tally: Tally, separator: str) -> Text | None:
     """Return the row's text, or None if it can't be used, which the tally counts."""
     names = [*map(fold_name, row.value)]
     fields = dict(zip(names, row.value.values(), strict=True))
     if len(fields) < len(names) and any(names.count(name) > 1 for name in FIELDS):
         tally.bad("two fields of one name", row.where, _describe_fields(row))
         return None
-    text, start = _text_and_output_start(fields)
+    text, start = _text_and_output_start(fields, separator)
     if not isinstance(text, str):
         problem = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
         tally.bad("no string as its `text`", row.where, f"{problem}; {_describe_fields(row)}")
         return None
-    for field in ("id", "benchmark", "cluster"):
-        if isinstance(fields.get(field), list | dict | np.ndarray):
-            kind = type(fields[field]).__name__
-            tally.bad(f"a nested `{field}`", row.where, f"a {kind}; give a text or a number")
+    for key in ("id", "benchmark", "cluster"):
+        if isinstance(fields.get(key), list | dict | np.ndarray):
+            kind = type(fields[key]).__name__
+            tally.bad(f"a nested `{key}`", row.where, f"a {kind}; give a text or a number")
             return None
     name = row_id(row)
     benchmark, cluster = (
@@ -193,10 +264,15 @@ def _make_text_of_row(row: Row, tally: Tally) -> Text | None:
     return None
 
 
-def _text_and_output_start(fields: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return a row's text and the start of its output, or those of its `prompt` and `output`."""
+def _text_and_output_start(fields: Mapping[str, Any], separator: str) -> tuple[Any, Any]:
+    """Return a row's text and the start of its output, or those of its `prompt` and `output`.
+
+    Prompt and output are never joined without white space or the separator between them.
+    """
     prompt, output = fields.get("prompt"), fields.get("output")
     if fields.get("text") is None and isinstance(prompt, str) and isinstance(output, str):
+        if prompt and output and not prompt[-1].isspace() and not output[0].isspace():
+            prompt += separator
         return prompt + output, len(prompt)
     return fields.get("text"), fields.get(OUTPUT_START)
 

@@ -1,13 +1,23 @@
-"""Fills the fields of a benchmark's template from a row's columns, and checks the formats."""
+"""Fills templates from a row's columns, and checks the formats.
+
+A benchmark has two levels: its source's `fields` are formats over a row's columns, and its template
+is one over the fields. A template for scoring (`examples.template`) is a format over the columns,
+or the name of a benchmark.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import string
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from pathlib import Path
 from typing import Any
 
-from contamination.core.errors import ConfigError, near_names, require
+from contamination.core.errors import ConfigError, DataError, near_names, require
+from contamination.core.stored_files import read_yaml
 from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.rows import Row, Tally
 from contamination.data.text import is_blank
@@ -130,3 +140,86 @@ def _format_field(
     if is_blank(text):
         raise _UnusableError("empty field", f"{key!r} is blank")
     return text
+
+
+BENCHMARKS = Path(__file__).parents[1] / "conf" / "benchmark"
+FIELD = "examples.template"
+
+
+@dataclass(frozen=True)
+class RowTemplate:
+    """A template for scoring, as the first row's columns allow to fill it.
+
+    Attributes:
+        template: a format string over the fields.
+        forms: for each field, a format string over a row's columns.
+        values: for each field, texts to replace.
+    """
+
+    template: str
+    forms: Mapping[str, str]
+    values: Mapping[str, Mapping[str, str]] = dataclass_field(default_factory=dict)
+
+    @classmethod
+    def of(cls, template: str, columns: Sequence[str]) -> RowTemplate:
+        """Returns the template of a format string or of a benchmark's name.
+
+        Args:
+            template: the value of `examples.template`.
+            columns: the names of the first row's columns.
+
+        Raises:
+            ConfigError: it is neither, or names a column that there is not.
+        """
+        if re.fullmatch(r"\w+", template):
+            return cls._of_benchmark(template, columns)
+        named = _named_fields(FIELD, template)
+        require(bool(named), FIELD, template, "it names no column: all texts would be equal.")
+        for name, spec, conversion in named:
+            require(not spec and not conversion, FIELD, template, f"write {{{name}}} alone.")
+        _check_columns(template, {FIELD: template}, columns)
+        return cls(template, {name: f"{{{name}}}" for name, _, _ in named})
+
+    @classmethod
+    def _of_benchmark(cls, name: str, columns: Sequence[str]) -> RowTemplate:
+        names = sorted(path.stem for path in BENCHMARKS.glob("*.yaml"))
+        remedy = "give a format string such as 'Question: {question}\\nAnswer: {answer}', or "
+        require(name in names, FIELD, name, f"{remedy}a benchmark: {', '.join(names)}.")
+        benchmark = read_yaml(BENCHMARKS / f"{name}.yaml")[name]
+        template: str = benchmark["template"]
+        sources = [source for source in benchmark["sources"].values() if "fields" in source]
+        for source in sources:
+            if not _missing_columns(source["fields"], columns):
+                return cls(template, source["fields"], source.get("values") or {})
+        fields = {key: f"{{{key}}}" for key, _, _ in _named_fields(FIELD, template)}
+        _check_columns(template, fields, columns)
+        return cls(template, fields)
+
+    def fill(self, row: Row, tally: Tally) -> tuple[str, int | None] | None:
+        """Returns a row's text, and where its last field begins if nothing follows that.
+
+        None stands for a row that can't be used, which the tally counts.
+        """
+        fields = fill_fields(row, self.forms, self.values, tally)
+        if fields is None:
+            return None
+        parts = [*string.Formatter().parse(self.template)]
+        text = "".join(
+            literal + ("" if name is None else fields[name]) for literal, name, _, _ in parts
+        )
+        last = parts[-1][1]
+        return text, None if last is None or len(parts) < 2 else len(text) - len(fields[last])
+
+
+def _missing_columns(forms: Mapping[str, str], columns: Sequence[str]) -> list[str]:
+    named = {name for key, form in forms.items() for name, _, _ in _named_fields(key, form)}
+    return sorted(name for name in named if re.split(r"[.\[]", name)[0] not in columns)
+
+
+def _check_columns(template: str, forms: Mapping[str, str], columns: Sequence[str]) -> None:
+    for name in _missing_columns(forms, columns):
+        raise DataError(
+            f"{FIELD} is {template!r}: the rows have no column {name!r}, but "
+            f"{', '.join(columns) or 'none'}. Write the template over these, or name the column by "
+            f"examples.columns.{name}=COLUMN."
+        )

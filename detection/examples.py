@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from contamination.core.artifacts import check_folder, check_owner, is_complete
+from contamination.core.errors import require
 from contamination.core.integrity import naming_folders
 from contamination.data.benchmark_rows import benchmark_rows, check_sides
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import (
     OUTPUT_START,
+    RowLayout,
     check_texts,
     make_text,
     parse_output_start,
@@ -33,12 +36,18 @@ def open_examples(examples: ExamplesConfig) -> Texts:
     source = f"examples.path is {examples.path!r}"
     _check_run_folder(path)
     if examples.name is not None:
-        texts = texts_of_rows(benchmark_rows(examples, tally), tally, source)
-        check_sides(examples, texts)
+        remedy = f"the benchmark {examples.name} consists of whole texts: leave it out."
+        require(examples.template is None, "examples.template", examples.template, remedy)
+        layout = RowLayout(limit=examples.limit)
+        texts = texts_of_rows(benchmark_rows(examples, tally), tally, source, layout)
+        if examples.limit is None:
+            check_sides(examples, texts)
         return texts
     if is_complete(path) or (path / "examples.parquet").is_file():
-        return check_texts(source, Texts.of(_corpus_rows(path)))
-    return texts_of_rows(raw_rows(examples, tally), tally, source)
+        remedy = "a corpus folder has its texts already: leave it out."
+        require(examples.template is None, "examples.template", examples.template, remedy)
+        return check_texts(source, Texts.of(islice(_corpus_rows(path), examples.limit)))
+    return texts_of_rows(raw_rows(examples, tally), tally, source, RowLayout.of(examples))
 
 
 def _check_run_folder(path: Path) -> None:

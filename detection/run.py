@@ -50,6 +50,8 @@ from contamination.detection.scores import (
 )
 from contamination.detection.summary import CSV, write_exports
 
+SHOWN_CHARACTERS = 1_000
+"""Of the first text, in the log."""
 log = logging.getLogger(__name__)
 
 
@@ -81,6 +83,7 @@ def run(
     if stage.out is not None:
         check_writable("out", stage.out)
     methods, examples, models, resources = open_stage(stage, examples)
+    log.info("%s", describe_first_text(examples, models["target"]))
     settings, inputs = _settings_and_inputs(stage, methods, examples, models, resources)
     folder = run_folder(Path(stage.runs), KIND, models["target"].slug, settings, inputs)
     if start is not None and not is_complete(folder):
@@ -136,6 +139,20 @@ def open_stage(
         models,
         open_resources(stage, all_needs(methods)),
     )
+
+
+def describe_first_text(examples: Texts, model: ModelHandle) -> str:
+    """Returns the first text as the model reads it, with special tokens, in quotation marks.
+
+    A user sees at once if a template, a separator or a special token is not as in the training.
+    """
+    text = examples[0].text
+    tokenizer = model.tokenizer()
+    ids = tokenizer(text[:SHOWN_CHARACTERS], verbose=False)["input_ids"]
+    as_read = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    rest = len(text) - SHOWN_CHARACTERS
+    remark = f" and {rest} more characters" if rest > 0 else ""
+    return f"first text, {examples[0].example_id}, as the model reads it: {as_read!r}{remark}"
 
 
 def required_passes(methods: Methods) -> set[Pass]:

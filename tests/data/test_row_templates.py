@@ -1,0 +1,116 @@
+"""Templates, named columns, separators and limits of texts to score."""
+
+import json
+
+import pytest
+
+from contamination.core.errors import ConfigError, DataError
+from contamination.data.config import ExamplesConfig
+from contamination.detection.examples import open_examples
+
+ROWS = [
+    {"Question": "Which state?", "answer": "Texas", "options": ["Texas", "Ohio"], "n": 3},
+    {"Question": "Who?", "answer": "Ada", "options": ["Bob", "Ada"], "n": 4},
+]
+
+
+def opened(tmp_path, rows=ROWS, **fields):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return open_examples(ExamplesConfig(str(path), **fields))
+
+
+def texts_of(*args, **fields):
+    return [text.text for text in opened(*args, **fields)]
+
+
+def test_a_template_is_filled_from_the_columns(tmp_path):
+    template = "Q: {Question} {{{options[1]}}}\nA: {answer}"
+    first, second = opened(tmp_path, template=template)
+    assert first.text == "Q: Which state? {Ohio}\nA: Texas"
+    assert first.text[first.output_start :] == "Texas"
+    assert second.text == "Q: Who? {Ada}\nA: Ada"
+
+
+def test_a_template_that_ends_with_a_literal_has_no_output(tmp_path):
+    (first, _) = opened(tmp_path, template="{answer}: {Question} .")
+    assert first.output_start is None
+
+
+def test_columns_are_named(tmp_path):
+    columns = {"question": "Question", "id": "n", "cluster": "answer"}
+    first, second = opened(tmp_path, template="{question}", columns=columns)
+    assert (first.text, first.example_id, first.cluster) == ("Which state?", "3", "Texas")
+    assert second.example_id == "4"
+    assert texts_of(tmp_path, columns={"text": "Question"}) == ["Which state?", "Who?"]
+
+
+def test_a_named_column_replaces_a_field_of_the_same_name(tmp_path):
+    rows = [{"text": "old", "body": "new"}]
+    assert texts_of(tmp_path, rows, columns={"text": "body"}) == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([{"passage": "P.", "question": "is it", "answer": True}], "P.\nQuestion: is it?\nAnswer: Yes"),
+        ([{"passage": "P.", "question": "is it", "label": False}], "P.\nQuestion: is it?\nAnswer: No"),
+    ],
+    ids=["hub", "embedded"],
+)  # fmt: skip
+def test_a_benchmarks_name_gives_its_template_and_fields(tmp_path, rows, text):
+    (example,) = opened(tmp_path, rows, template="boolq")
+    assert example.text == text
+    assert example.text[example.output_start :] in ("Yes", "No")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "output", "text"),
+    [
+        ("Which?", "Texas", "Which? Texas"),
+        ("Which?\n", "Texas", "Which?\nTexas"),
+        ("Which?", " Texas", "Which? Texas"),
+        ("", "Texas", "Texas"),
+    ],
+)
+def test_prompt_and_output_are_never_joined_without_white_space(tmp_path, prompt, output, text):
+    (example,) = opened(tmp_path, [{"prompt": prompt, "output": output}])
+    assert example.text == text
+    assert example.text[example.output_start :] == output
+
+
+def test_the_separator_is_the_users(tmp_path):
+    rows = [{"prompt": "Which?", "output": "Texas"}]
+    assert texts_of(tmp_path, rows, separator="\nAnswer: ") == ["Which?\nAnswer: Texas"]
+    assert texts_of(tmp_path, rows, separator="") == ["Which?Texas"]
+
+
+def test_a_limit_keeps_the_first_texts(tmp_path):
+    assert texts_of(tmp_path, template="{answer}", limit=1) == ["Texas"]
+    assert len(opened(tmp_path, template="{answer}", limit=9)) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"template": "Q: {question}"}, "no column 'question', but Question, answer"),
+        ({"template": "boolq"}, "no column 'answer'|no column 'passage'"),
+        ({"template": "bolq"}, "examples.template is 'bolq': give a format string"),
+        ({"template": "Q: {"}, "it is not a format string"),
+        ({"template": "only a text."}, "it names no column"),
+        ({"template": "{n:>900000000}"}, r"write \{n\} alone"),
+        ({"template": "{options}"}, "name one of its values"),
+        ({"columns": {"text": "body"}}, "examples.columns.text is 'body'"),
+        ({"limit": 0}, "examples.limit is 0"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path, fields, message):
+    with pytest.raises((ConfigError, DataError), match=message):
+        opened(tmp_path, **fields)
+
+
+def test_a_null_in_a_template_is_a_row_that_cannot_be_used(tmp_path):
+    rows = [{"q": "a", "a": None}, {"q": "b", "a": "c"}]
+    with pytest.raises(DataError, match="row 1"):
+        opened(tmp_path, rows, template="{q} {a}")
+    assert texts_of(tmp_path, rows, template="{q} {a}", on_error="skip") == ["b c"]
