@@ -128,6 +128,7 @@ def blind_baseline(
     group: Rows | None = None,
     repeats: int = REPEATS,
     shuffles: Sequence[Rows] | NDArray[np.intp] | None = None,
+    within_groups: bool = False,
 ) -> BlindBaseline:
     """Scores each text by a classifier that never saw it.
 
@@ -142,6 +143,8 @@ def blind_baseline(
         shuffles: whose label each text receives, for each of NULLS shuffles, so that several
             baselines share them. It is ignored where texts are equal or in groups. None draws
             the shuffles here.
+        within_groups: whether labels are shuffled among the texts of each group (the versions of
+            one question) and not among groups.
     """
     rng = np.random.default_rng(derive(seed, "nulls"))
     if group is None:
@@ -149,7 +152,10 @@ def blind_baseline(
         if shuffles is None or group.max() + 1 < len(group):
             shuffles = [shuffled(group, rng) for _ in range(NULLS)]
     else:
-        shuffles = [shuffled_whole(group, member, rng) for _ in range(NULLS)]
+        shuffles = [
+            shuffled_within(group, rng) if within_groups else shuffled_whole(group, member, rng)
+            for _ in range(NULLS)
+        ]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
     learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
     orders = [_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
@@ -246,6 +252,13 @@ def shuffled_whole(group: Rows, member: NDArray[np.bool_], rng: np.random.Genera
     within = rng.permutation(len(group))
     role = np.empty(len(group), np.intp)
     role[np.lexsort((within, takers))] = np.lexsort((within, givers, ~member))
+    return role
+
+
+def shuffled_within(group: Rows, rng: np.random.Generator) -> Rows:
+    """Returns whose label each text gets, where labels are exchanged within each group alone."""
+    role = np.empty(len(group), np.intp)
+    role[np.argsort(group, kind="stable")] = np.lexsort((rng.random(len(group)), group))
     return role
 
 
