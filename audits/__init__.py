@@ -5,6 +5,14 @@ package) and a file of `conf/audit` that names it. It checks its input and retur
 report; `run` stores that in the same way for all audits.
 """
 
-from contamination.core.startup import check_import_name
+from __future__ import annotations
 
-check_import_name(__name__)
+from typing import TYPE_CHECKING
+
+from contamination.core.startup import lazy_exports
+
+if TYPE_CHECKING:
+    from contamination.audits.benchmark.api import audit_benchmark
+
+__all__ = ["audit_benchmark"]
+__getattr__ = lazy_exports(__name__, {"audit_benchmark": "benchmark.api"})

@@ -2,10 +2,10 @@
 
 The public functions are imported from here; a package is loaded when its name is first used:
 
-    from contamination import inject, train, score, evaluate, analyse
+    from contamination import inject, train, score, evaluate, audit_benchmark, analyse
 
 `inject`, `train` and `analyse` run a stage with the overrides of the command line and return its
-result. `score` and `evaluate` take texts and a model (docs/python.md).
+result. `score`, `evaluate` and `audit_benchmark` take texts and a model (docs/python.md).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _EXPORTS = {
     "score": "detection",
     "evaluate": "detection",
     "open_scores": "detection",
+    "audit_benchmark": "audits",
     "analyse": "analysis",
     "open_report": "analysis",
 }

@@ -58,8 +58,12 @@ class RowLayout:
         return cls(examples.template, examples.columns, examples.separator, examples.limit)
 
 
+PLAIN = RowLayout()
+"""Rows with a `text`, or a `prompt` and an `output`, and the usual names of columns."""
+
+
 def texts_of_rows(
-    rows: Iterable[Row], tally: Tally, source: str, layout: RowLayout = RowLayout()
+    rows: Iterable[Row], tally: Tally, source: str, layout: RowLayout = PLAIN
 ) -> Texts:
     """Return the rows' texts, in their order.
 

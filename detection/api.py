@@ -29,7 +29,7 @@ from contamination.core.errors import ConfigError, DataError, UserError, near_na
 from contamination.core.statistics.metrics import chosen_metrics
 from contamination.core.stored_files import read_yaml
 from contamination.data.config import ExamplesConfig
-from contamination.data.examples import texts_of_rows
+from contamination.data.examples import PLAIN, RowLayout, texts_of_rows
 from contamination.data.readers.rows import Row, Shard, Tally
 from contamination.data.rows import fold_name, with_class_names
 from contamination.data.texts import Texts
@@ -77,17 +77,25 @@ class InMemoryRow(Row):
         return f"{self.shard.name}[{self.number - 1}]"
 
 
-def make_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Texts:
-    """Makes texts from a path or from texts in memory.
+def make_texts(
+    texts: Any, labels: Iterable[Any] | None, on_error: str, layout: RowLayout = PLAIN
+) -> Texts:
+    """Makes texts from a path or from texts in memory; `Texts` are returned as they are.
 
     Raises:
         ConfigError: there are labels and a path.
         DataError: texts or labels cannot be read or used.
     """
+    if isinstance(texts, Texts):
+        return texts
     if isinstance(texts, str | Path):
         if labels is not None:
             raise ConfigError("labels: a file or a data set has its own, in its column label.")
-        return open_examples(ExamplesConfig(str(texts), on_error=on_error))
+        examples = ExamplesConfig(
+            str(texts), on_error=on_error, template=layout.template,
+            columns=dict(layout.columns), separator=layout.separator,
+        )  # fmt: skip
+        return open_examples(examples)
     rows = _rows(texts)
     if labels is not None:
         is_sequence = hasattr(labels, "__iter__") and not isinstance(labels, str | Mapping | set)
@@ -99,7 +107,7 @@ def make_texts(texts: Any, labels: Iterable[Any] | None, on_error: str) -> Texts
         rows = [_labelled(row, label) for row, label in zip(rows, labels, strict=True)]
     shard = Shard(Path("texts"), "texts", "rows")
     numbered = (InMemoryRow(shard, number, row) for number, row in enumerate(rows, 1))
-    return texts_of_rows(numbered, Tally(on_error, "on_error"), "texts")
+    return texts_of_rows(numbered, Tally(on_error, "on_error"), "texts", layout)
 
 
 def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:

@@ -37,7 +37,9 @@ from contamination.detection.models import open_model
 from contamination.detection.scores import open_scores
 
 SCORES = "scores.parquet"
-NO_SCORES = pd.DataFrame(columns=["example_id", "method", "variant", "score", "ranked", "default"])
+NO_SCORES = pd.DataFrame(
+    columns=["example_id", "method", "variant", "score", "ranked", "default"]
+).astype({"ranked": bool})
 LEVEL = Range(lambda value: 0 < value <= 0.5, "give a level such as 0.05.")
 ScoreTable = Callable[[Texts, str], pd.DataFrame]
 """Scores texts by the model of a name; see `detection.scores.Scores.table`."""

@@ -51,17 +51,15 @@ def test_a_named_column_replaces_a_field_of_the_same_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "text"),
-    [
-        ([{"passage": "P.", "question": "is it", "answer": True}], "P.\nQuestion: is it?\nAnswer: Yes"),
-        ([{"passage": "P.", "question": "is it", "label": False}], "P.\nQuestion: is it?\nAnswer: No"),
-    ],
-    ids=["hub", "embedded"],
-)  # fmt: skip
-def test_a_benchmarks_name_gives_its_template_and_fields(tmp_path, rows, text):
+    ("column", "value", "answer"),
+    [("answer", True, "Yes"), ("label", False, "No")],
+    ids=["of the hub", "embedded"],
+)
+def test_a_benchmarks_name_gives_its_template_and_fields(tmp_path, column, value, answer):
+    rows = [{"passage": "P.", "question": "is it", column: value}]
     (example,) = opened(tmp_path, rows, template="boolq")
-    assert example.text == text
-    assert example.text[example.output_start :] in ("Yes", "No")
+    assert example.text == f"P.\nQuestion: is it?\nAnswer: {answer}"
+    assert example.text[example.output_start :] == answer
 
 
 @pytest.mark.parametrize(

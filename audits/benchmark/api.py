@@ -1,0 +1,125 @@
+"""The audit from Python: takes lists or data frames and a model, returns the findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from omegaconf import OmegaConf
+
+from contamination.audits.benchmark import inputs
+from contamination.audits.benchmark.audit import BenchmarkFindings, audit_texts
+from contamination.core.config import convert
+from contamination.core.errors import ConfigError
+from contamination.data.examples import RowLayout
+from contamination.data.texts import Texts
+from contamination.detection.api import errors_name_arguments, make_model_node, make_texts, score
+from contamination.detection.config import ScoredModelConfig
+from contamination.detection.models import open_model
+
+DEFAULT = ("loss", "zlib", "min_k", "min_k_plus_plus", "gap_k", "surp")
+"""Methods that need one forward pass; conf/audit/benchmark.yaml has the same."""
+
+
+@errors_name_arguments()
+def audit_benchmark(
+    questions: Any,
+    fresh: Any = None,
+    model: Any = None,
+    *,
+    versions: Any = None,
+    order: bool = False,
+    models: Mapping[str, Any] | None = None,
+    tokenizer: Any = None,
+    reference: Any = None,
+    reference_tokenizer: Any = None,
+    methods: str | Sequence[str] | Mapping[str, Mapping[str, Any]] = DEFAULT,
+    template: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    separator: str = " ",
+    alpha: float = 0.05,
+    seed: int = 0,
+    folder: str | Path | None = None,
+    **settings: Any,
+) -> BenchmarkFindings:
+    r"""Did the questions leak into the model? A verdict over the set; see docs/audits.md.
+
+    Args:
+        questions: strings, a data frame, a list of mappings, or a path; see `score`.
+        fresh: questions of the same making that the model cannot have seen.
+        model: see `score`.
+        versions: other versions of the questions, whose `cluster` is their question's id.
+        order: whether the questions are in the published order, and that order is a random one.
+        models: several models by name, in the place of `model`.
+        tokenizer: the tokenizer of a loaded model.
+        reference: a model that has not seen the questions, given like `model`.
+        reference_tokenizer: the tokenizer of a loaded reference.
+        methods: see `score`.
+        template: how a row becomes a text, such as "Question: {question}\nAnswer: {answer}", or
+            the name of a benchmark; None: a row has its `text`.
+        columns: the columns of `text`, `id`, `benchmark`, `cluster` or another field.
+        separator: what stands between a prompt and an output without white space there.
+        alpha: the level of the tests.
+        seed: of the tests' relabellings.
+        folder: stores passes and scores; see `score`.
+        **settings: fields of `DetectionConfig`.
+
+    Returns:
+        The findings: `verdicts`, the tables `benchmarks`, `questions` and `methods`, and the report
+        as `markdown()` or `html()`.
+
+    Raises:
+        ConfigError: an invalid argument, or more than one of `fresh`, `versions` and `order`.
+        DataError: a text cannot be used.
+    """
+    given_models = {"model": model} if models is None else dict(models)
+    if (model is None) == (models is None):
+        raise ConfigError("model: give one model, or several by name as models={…}.")
+    given = [n for n, v in {"fresh": fresh, "versions": versions}.items() if v is not None]
+    if len(given) + order > 1:
+        raise ConfigError(f"{', '.join(given)}: choose one of fresh, versions and order.")
+    layout = RowLayout(template, dict(columns or {}), separator)
+
+    def read(rows: Any) -> Texts:
+        return make_texts(rows, None, "stop", layout)
+
+    def score_table(texts: Texts, name: str) -> pd.DataFrame:
+        with_reference = reference is not None and not order and "reference" not in methods
+        chosen: Any = ["loss"] if order else methods
+        if with_reference:
+            chosen = (
+                {**methods, "reference": {}}
+                if isinstance(methods, Mapping)
+                else [*([methods] if isinstance(methods, str) else methods), "reference"]
+            )
+        return score(
+            texts, given_models[name], chosen, tokenizer=tokenizer, reference=reference,
+            reference_tokenizer=reference_tokenizer, folder=folder, seed=seed, **settings,
+        )  # fmt: skip
+
+    texts = read(questions)
+    control = inputs.FRESH
+    if versions is not None:
+        texts, control = inputs.questions_and_versions(texts, read(versions)), inputs.VERSIONS
+    elif fresh is not None:
+        texts = inputs.questions_and_fresh(texts, read(fresh))
+    elif order:
+        first = next(iter(given_models.values()))
+        texts = inputs.published_and_random_orders(
+            texts, *_tokenizer_and_context(first, tokenizer), seed
+        )
+        control = inputs.ORDER
+    else:
+        texts = inputs.questions_alone(texts)
+    return audit_texts(texts, [*given_models], score_table, control, seed, alpha)
+
+
+def _tokenizer_and_context(model: Any, tokenizer: Any) -> tuple[Any, int | None]:
+    with ExitStack() as stack:
+        node = make_model_node(model, tokenizer, "model", stack, stored=False)
+        config: ScoredModelConfig = convert(OmegaConf.create(node), ScoredModelConfig)
+        handle = open_model("model", config, "runs")
+        return handle.tokenizer(), handle.context
