@@ -34,8 +34,8 @@ from contamination.core.integrity import (
     MANIFEST,
     SCHEMA,
     ForeignManifestError,
+    check_integrity,
     damage_error,
-    ensure_whole,
     naming_file,
     read_manifest,
     unlisted_files,
@@ -52,7 +52,7 @@ from contamination.core.stored_files import (
 if TYPE_CHECKING:
     import pandas as pd
 CONFIG = "config.yaml"
-FOLDER_NAME = re.compile(r".+-[0-9a-f]{12}")  # as `locate` returns it
+FOLDER_NAME = re.compile(r".+-[0-9a-f]{12}")  # as `run_folder` returns it
 MODEL, WITH_MODEL = "hf", ("model", "masked_lm")  # a folder's model, and the kinds that have one
 UNKNOWN = "unknown"
 REVISION = "REVISION"  # the file with the revision in a copy of the code
@@ -145,11 +145,11 @@ def build(
     If several processes need the same folder, one of them builds it and the others wait.
 
     Args:
-        folder: as `locate` returns it.
+        folder: as `run_folder` returns it.
         config: what config.yaml will contain.
         inputs: the digests of the inputs, by name.
         make: writes the files into the folder.
-        named: the config that `locate` was given; None: `config`.
+        named: the config that `run_folder` was given; None: `config`.
         log_nearest: whether to log which finished folder differs least from a new one.
     """
     if not is_complete(folder):
@@ -203,21 +203,21 @@ def shared_folder(folder: Path, config: Any, claim: str) -> Iterator[bool]:
 
 
 def _write_config(folder: Path, config: Any) -> None:
-    text = config_text(config)
+    text = format_config(config)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / CONFIG, text)
 
 
-def config_text(config: Any) -> str:
+def format_config(config: Any) -> str:
     """Returns the config as YAML that `read_config` can read.
 
     Raises:
         ConfigError: it exceeds a limit of `core.stored_files`.
     """
-    data = as_data(config)
+    plain_config = as_data(config)
     try:
-        check_writable(data)
-        text = yaml.safe_dump(data, sort_keys=False)
+        check_writable(plain_config)
+        text = yaml.safe_dump(plain_config, sort_keys=False)
         check_yaml(text, MOST_NODES)
     except ValueError as error:
         raise ConfigError(f"{error}.") from error
@@ -289,7 +289,7 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
             f"{folder} contains a {manifest['kind']} of schema {manifest['schema']}, "
             f"not a {kind} of schema {SCHEMA}: give the folder that the {kind} stage wrote."
         )
-    ensure_whole(folder, manifest)
+    check_integrity(folder, manifest)
     keys = ("digest", "inputs", "counts", "files", "records")
     return Artifact(folder, kind, *(manifest[key] for key in keys))
 
@@ -307,22 +307,26 @@ def check_owner(path: Path | str) -> None:
         for owner in location.parents[:2]:
             if is_complete(owner):
                 check_folder(owner)
-                _check_listed(owner, location)
-            elif location.name == MODEL and location.parent == owner and _was_finished(owner):
+                _check_manifest_lists_subfolder(owner, location)
+            elif (
+                location.name == MODEL
+                and location.parent == owner
+                and _was_written_by_training(owner)
+            ):
                 raise damage_error(
                     owner, f"{MANIFEST} is missing, so the other files can't be checked"
                 )
 
 
-def _check_listed(owner: Path, path: Path) -> None:
+def _check_manifest_lists_subfolder(owner: Path, subfolder: Path) -> None:
     """Check that a folder's manifest lists files in one of its subfolders."""
     try:
         manifest = read_manifest(owner)
     except ArtifactError:  # `check_folder` accepted the folder of another program
         return
-    name = path.relative_to(owner).as_posix()
+    name = subfolder.relative_to(owner).as_posix()
     is_listed = any(file.startswith(f"{name}/") for file in manifest.get("bytes", ()))
-    if manifest["schema"] == SCHEMA and path.is_dir() and not is_listed:
+    if manifest["schema"] == SCHEMA and subfolder.is_dir() and not is_listed:
         raise damage_error(owner, f"{name} was not written by the stage (move it elsewhere)")
 
 
@@ -341,10 +345,10 @@ def check_folder(folder: Path) -> None:
             raise
         return  # not a run folder, but for example texts from elsewhere
     if manifest["schema"] == SCHEMA:
-        ensure_whole(folder, manifest)
+        check_integrity(folder, manifest)
 
 
-def _was_finished(folder: Path) -> bool:
+def _was_written_by_training(folder: Path) -> bool:
     """Whether a folder with a model but no manifest was written by training.
 
     The model is written last, immediately before the manifest. The config or the name shows it.

@@ -77,11 +77,11 @@ def set_records_folder(folder: Path | str | None) -> None:
     _folder = None if folder is None else Path(folder)
 
 
-def record_progress(now: Progress) -> None:
+def record_progress(current_progress: Progress) -> None:
     """Write this process's progress, if it leaves records."""
     if _folder is not None:
         with suppress(OSError):  # a full disk must not end the work here
-            write_text(_folder / PROGRESS, hashed_json(asdict(now)))
+            write_text(_folder / PROGRESS, hashed_json(asdict(current_progress)))
 
 
 def read_progress(folder: Path) -> Progress | None:

@@ -23,7 +23,7 @@ LONG = 15.0
 CELL, STAGE = "CONTAMINATION_CELL", "CONTAMINATION_STAGE"
 """Environment variables with words before all titles, such as "cell 2 of 3" and "train"."""
 SWEEP = "CONTAMINATION_SWEEP"
-"""An environment variable with the expected end of this run and of its sweep; see `ends`."""
+"""An environment variable with the expected end of this run and of its sweep; see `sweep_end`."""
 COUNT = "{desc} · {unit} {n_fmt}/{total_fmt}"
 RUNNING = COUNT + " · {remaining} left{sweep} |{bar:10}| {rate_fmt}{postfix}"
 DONE = COUNT + " in {elapsed}, {rate_fmt}{postfix}"
@@ -37,24 +37,24 @@ NARROW = {
 
 
 @contextmanager
-def titles_below(name: str, words: str) -> Iterator[None]:
+def titles_below(variable: str, words: str) -> Iterator[None]:
     """Let titles begin with these words, of the cell (`CELL`) or of the stage (`STAGE`)."""
-    outer_words = os.environ.get(name)
-    os.environ[name] = words
+    outer_words = os.environ.get(variable)
+    os.environ[variable] = words
     try:
         yield
     finally:
-        os.environ.pop(name)
+        os.environ.pop(variable)
         if outer_words is not None:
-            os.environ[name] = outer_words
+            os.environ[variable] = outer_words
 
 
-def sweep_end(now: float, later: float) -> str:
-    """Returns a value for `SWEEP`: this run takes `now` seconds, the later ones take `later`."""
-    return f"{time.time() + now:.0f} {later:.0f}"
+def sweep_end(run_seconds: float, later_seconds: float) -> str:
+    """Returns a value for `SWEEP`: the seconds that this run and the later ones take."""
+    return f"{time.time() + run_seconds:.0f} {later_seconds:.0f}"
 
 
-class _Bar(tqdm):  # type: ignore[type-arg]
+class _RecordedBar(tqdm):  # type: ignore[type-arg]
     """A bar that also records its progress in the run's folder."""
 
     last_record = 0.0  # monotonic seconds
@@ -86,27 +86,27 @@ class _Bar(tqdm):  # type: ignore[type-arg]
         counted, self.partial_count = self.partial_count, 0
         if counted:
             self.set_postfix_str(refresh=False)
-        return self._advance((1 if n is None else n) - counted)
+        return self._advance_up_to_total((1 if n is None else n) - counted)
 
-    def part(self, size: int, done: int, total: int) -> None:
+    def count_batch_rows(self, batch_size: int, done: int, total: int) -> None:
         """Count finished rows of a batch of that size; `update` later counts the whole batch."""
-        self.set_postfix_str(f"batch of {size}: row {done:,}/{total:,}", refresh=False)
-        count = size * done // max(total, 1)
-        self._advance(count - self.partial_count)
+        self.set_postfix_str(f"batch of {batch_size}: row {done:,}/{total:,}", refresh=False)
+        count = batch_size * done // max(total, 1)
+        self._advance_up_to_total(count - self.partial_count)
         self.partial_count = count
 
-    def _advance(self, n: float) -> Any:
+    def _advance_up_to_total(self, n: float) -> Any:
         """Count `n` more, but not beyond the total."""
         is_displayed = super().update(n if self.total is None else min(n, self.total - self.n))
         if not self.disable and time.monotonic() - self.last_record > INTERVAL:
-            self._record()
+            self._record_progress()
         return is_displayed
 
     def close(self) -> None:
         """Show the duration and the mean rate in the last line."""
         if self.disable:  # closed already
             return
-        self._record()
+        self._record_progress()
         if self.total is not None and self.n >= self.total:
             self.bar_format = DONE
         is_logged = not _has_terminal() and self.format_dict["elapsed"] >= LONG
@@ -114,7 +114,7 @@ class _Bar(tqdm):  # type: ignore[type-arg]
         super().close()
         sys.stderr.write(line)
 
-    def _record(self) -> None:
+    def _record_progress(self) -> None:
         self.last_record = time.monotonic()
         values = self.format_dict
         process_records.record_progress(
@@ -141,9 +141,11 @@ def progress(*, desc: str | None, stage: str = "", **options: Any) -> Any:
         display: dict[str, Any] = {"mininterval": 0.2, "dynamic_ncols": True}
     else:
         display = {"mininterval": float("inf"), "file": StringIO()}
-    stage_title = _title(os.environ.get(STAGE, stage), desc)
-    title = _title(os.environ.get(CELL), stage_title)
-    bar = _Bar(desc=title, bar_format=RUNNING, smoothing=0, miniters=0, **display, **options)
+    stage_title = _join_title(os.environ.get(STAGE, stage), desc)
+    title = _join_title(os.environ.get(CELL), stage_title)
+    bar = _RecordedBar(
+        desc=title, bar_format=RUNNING, smoothing=0, miniters=0, **display, **options
+    )
     bar.stage_title = stage_title
     return bar
 
@@ -154,8 +156,8 @@ def _seconds_left(values: Mapping[str, Any]) -> float | None:
     return (total - values["n"]) * values["elapsed"] / done if total and done else None
 
 
-def _title(*words: str | None) -> str:
-    return " · ".join(filter(None, words))
+def _join_title(*parts: str | None) -> str:
+    return " · ".join(filter(None, parts))
 
 
 def _has_terminal() -> bool:

@@ -53,7 +53,7 @@ def check_variable(field: str, name: str) -> None:
         )
 
 
-def check_overrides(overrides: Sequence[str]) -> None:
+def check_overrides_hold_no_key(overrides: Sequence[str]) -> None:
     """Check the addresses and variables of a command line before they are used or recorded.
 
     Raises:
@@ -67,17 +67,17 @@ def check_overrides(overrides: Sequence[str]) -> None:
                 check_variable(name, value)
 
 
-def without_given(words: str, overrides: Sequence[str]) -> str:
+def hide_sensitive_overrides(message: str, overrides: Sequence[str]) -> str:
     """Returns the words without values of overrides that may be keys.
 
-    Addresses and names of variables are not hidden: see `check_overrides`.
+    Addresses and names of variables are not hidden: see `check_overrides_hold_no_key`.
     """
     for _, field, values in _sensitive_values(overrides):
         value = values.strip(SIGNS)
         is_variable = value in os.environ or VARIABLE.fullmatch(value)
         if field != "url" and not is_variable and len(value) >= SHORTEST:
-            words = without_key(words, value)
-    return words
+            message = without_key(message, value)
+    return message
 
 
 def _sensitive_values(overrides: Sequence[str]) -> Iterator[tuple[str, str, str]]:
@@ -89,25 +89,25 @@ def _sensitive_values(overrides: Sequence[str]) -> Iterator[tuple[str, str, str]
             yield name if name.endswith(field) else f"{name}.{field}", field, match[2]
 
 
-def without_key(words: str, key: str) -> str:
+def without_key(message: str, key: str) -> str:
     """Returns the words without the key, and without parts of it of `SHORTEST` or more characters.
 
     Each character is also recognised as JSON, Python, URLs and HTML escape it.
     """
     size = min(len(key), SHORTEST)
-    words = words[:LONGEST]
-    mask = bytearray(len(words))
-    patterns = [_character_pattern(character) for character in key]
+    message = message[:LONGEST]
+    mask = bytearray(len(message))
+    patterns = [_escaped_character_pattern(character) for character in key]
     for start in range(len(key) - size + 1 if key else 0):
-        for match in re.finditer(f"(?=({''.join(patterns[start : start + size])}))", words, re.I):
+        for match in re.finditer(f"(?=({''.join(patterns[start : start + size])}))", message, re.I):
             mask[slice(*match.span(1))] = b"x" * len(match[1])
     runs = re.finditer(b"x+", mask)
     for run in reversed([*runs]):
-        words = words[: run.start()] + HIDDEN + words[run.end() :]
-    return words
+        message = message[: run.start()] + HIDDEN + message[run.end() :]
+    return message
 
 
-def _character_pattern(character: str) -> str:
+def _escaped_character_pattern(character: str) -> str:
     """A regular expression for the ways in which a character may be escaped."""
     code = f"{ord(character):x}"
     escaped = rf"\\{{0,4}}(?:{re.escape(character)}|u0*{code}|x0*{code})"

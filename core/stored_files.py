@@ -109,7 +109,7 @@ def parse_yaml(text: str) -> dict[str, Any]:
     try:
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
-        raise ValueError(_first_line(error)) from error
+        raise ValueError(_one_line_message(error)) from error
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError("it is not a mapping of fields")
     return value
@@ -121,22 +121,22 @@ def check_yaml(text: str, most_nodes: int) -> None:
     Raises:
         ValueError: it is not YAML, has a tag, an alias or a second document, or exceeds a limit.
     """
-    depth = nodes = documents = 0
+    depth = n_nodes = n_documents = 0
     try:
         for event in yaml.parse(text, Loader=_Loader):
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
-            nodes += isinstance(event, yaml.NodeEvent)
-            documents += isinstance(event, yaml.DocumentStartEvent)
-            _check_event(event)
+            n_nodes += isinstance(event, yaml.NodeEvent)
+            n_documents += isinstance(event, yaml.DocumentStartEvent)
+            _check_yaml_event(event)
             if depth > MOST_DEPTH:
                 raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
-            if nodes > most_nodes:
+            if n_nodes > most_nodes:
                 raise ValueError(f"it has more than {most_nodes:,} values")
-            if documents > 1:
+            if n_documents > 1:
                 raise ValueError("it has a second document (---)")
     except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(_first_line(error)) from error
+        raise ValueError(_one_line_message(error)) from error
 
 
 def check_writable(value: Any, most_nodes: int = MOST_NODES) -> None:
@@ -145,16 +145,16 @@ def check_writable(value: Any, most_nodes: int = MOST_NODES) -> None:
     Raises:
         ValueError: it exceeds one; the field that does is named, with a remedy.
     """
-    _check_leaves(value, "", 1)
+    _check_depth_and_lengths(value, "", 1)
     if (count := count_nodes(value)) > most_nodes:
-        field, field_count = _largest(value)
+        field, field_count = _largest_field(value)
         raise ValueError(
             f"{field or 'the configuration'} has {field_count:,} of {count:,} values and names, "
             f"and {most_nodes:,} can be read again: give fewer values, or a file that holds them"
         )
 
 
-def _check_leaves(value: Any, field: str, depth: int) -> None:
+def _check_depth_and_lengths(value: Any, field: str, depth: int) -> None:
     if isinstance(value, str) and len(value) > MOST_CHARACTERS:
         raise ValueError(
             f"{field[:SHOWN]} is {value[:40]!r}… of {len(value):,} characters, and "
@@ -167,11 +167,11 @@ def _check_leaves(value: Any, field: str, depth: int) -> None:
             f"{field[:SHOWN]} is nested more than {MOST_DEPTH} deep: give a flatter value"
         )
     for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
-        _check_leaves(str(name), f"a name in {field}" if field else "a name", depth)
-        _check_leaves(inner, f"{field}.{name}".lstrip("."), depth + 1)
+        _check_depth_and_lengths(str(name), f"a name in {field}" if field else "a name", depth)
+        _check_depth_and_lengths(inner, f"{field}.{name}".lstrip("."), depth + 1)
 
 
-def _largest(value: Any) -> tuple[str, int]:
+def _largest_field(value: Any) -> tuple[str, int]:
     """The innermost field with more than half of all values, and how many it has."""
     field, count = "", count_nodes(value)
     half = count / 2
@@ -183,7 +183,7 @@ def _largest(value: Any) -> tuple[str, int]:
     return field, count
 
 
-def _check_event(event: yaml.Event) -> None:
+def _check_yaml_event(event: yaml.Event) -> None:
     line = event.start_mark.line + 1 if event.start_mark else 0
     if isinstance(event, yaml.AliasEvent):
         raise ValueError(f"line {line} has the alias *{event.anchor}, which no stage writes")
@@ -200,7 +200,7 @@ def _check_event(event: yaml.Event) -> None:
         )
 
 
-def _first_line(error: Exception) -> str:
+def _one_line_message(error: Exception) -> str:
     """PyYAML's message with its position, in one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__
 
@@ -222,13 +222,13 @@ def is_inside(folder: Path, name: str) -> bool:
     return os.path.realpath(folder / name).startswith(real_folder.rstrip(os.sep) + os.sep)
 
 
-def targets_in(value: Any) -> list[str]:
+def hydra_keys_in(value: Any) -> list[str]:
     """Returns the keys below a config node that select code for Hydra, such as `_target_`."""
     if isinstance(value, Mapping):
         keys = [str(key) for key in value if str(key) in HYDRA_KEYS]
-        return keys + [key for inner in value.values() for key in targets_in(inner)]
+        return keys + [key for inner in value.values() for key in hydra_keys_in(inner)]
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [key for inner in value for key in targets_in(inner)]
+        return [key for inner in value for key in hydra_keys_in(inner)]
     return []
 
 
@@ -270,7 +270,7 @@ def typed(value: Any, hint: Any, name: str = "") -> Any:
     if hint is object:
         return value
     if dataclasses.is_dataclass(kind) and type(value) is dict:
-        return _dataclass(value, kind, f"{name}." if name else "")
+        return _parse_dataclass(value, kind, f"{name}." if name else "")
     if kind in (typing.Union, types.UnionType):
         for choice in inner_hints:
             with suppress(ValueError):
@@ -285,7 +285,7 @@ def typed(value: Any, hint: Any, name: str = "") -> Any:
     raise ValueError(f"{name or 'it'} is {json.dumps(value):.40}")
 
 
-def _dataclass(value: dict[str, Any], kind: Any, prefix: str) -> Any:
+def _parse_dataclass(value: dict[str, Any], kind: Any, prefix: str) -> Any:
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         is_required = field.default is field.default_factory is dataclasses.MISSING

@@ -162,7 +162,7 @@ def _without_benchmark(examples: ExamplesConfig) -> ExamplesConfig:
 
 @contextmanager
 def _missing_split() -> Iterator[None]:
-    """Turn the error of a missing split into a MissingError."""
+    """Turn the error of a missing split into a MissingPartError."""
     try:
         yield
     except DataError as error:
@@ -175,7 +175,7 @@ def _matching_files(folder: Path, place: PlaceConfig) -> list[Path]:
     """Return the folder's files that match the place, or those that the hub converted.
 
     Raises:
-        MissingError: no file matches.
+        MissingPartError: no file matches.
     """
     pattern = place.files or "*"
     kinds = {suffix for suffix, kind in FORMATS.items() if kind != "text"}

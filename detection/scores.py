@@ -269,7 +269,7 @@ def _write_parts(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> N
 
 def _hash_line(path: Path, name: str) -> str:
     """Returns the file's hash and name in one line, as `sha256sum` writes it."""
-    return f"{file_digest(path, remembered=False)}  {name}\n"
+    return f"{file_digest(path, use_cache=False)}  {name}\n"
 
 
 def to_arrow(table: pd.DataFrame, schema: pa.Schema = COLUMNS) -> pa.Table:

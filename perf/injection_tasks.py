@@ -181,7 +181,7 @@ def rest(folder: Path, task: Files) -> Iterator[tuple[str, float, str]]:
         (clean + inserted) / clock(lambda: check.read(packing.read_blocks(path))),
         "tokens",
     )
-    seconds = clock(lambda: file_digest(path, remembered=False))
+    seconds = clock(lambda: file_digest(path, use_cache=False))
     yield "SHA-256 of a file", path.stat().st_size / seconds, "bytes"
 
 

@@ -58,7 +58,7 @@ LONG = 40
 """Table cells with more characters than this are broken into lines."""
 
 
-def render(template: str, values: Mapping[str, object]) -> str:
+def render_template(template: str, values: Mapping[str, object]) -> str:
     """Fill a Jinja template, which may extend `SKELETON` and import `ELEMENTS`.
 
     Args:
@@ -68,11 +68,11 @@ def render(template: str, values: Mapping[str, object]) -> str:
     Raises:
         jinja2.UndefinedError: the template uses a name without a value.
     """
-    return _environment().from_string(template).render(values)
+    return _jinja_environment().from_string(template).render(values)
 
 
 @cache
-def _environment() -> Environment:
+def _jinja_environment() -> Environment:
     from jinja2 import DictLoader, Environment, StrictUndefined
 
     environment = Environment(
@@ -89,7 +89,7 @@ def _environment() -> Environment:
 
 def fill_template(template: str, parts: Mapping[str, str]) -> str:
     """The template with each `{{name}}` replaced by the part of that name, which is HTML."""
-    return render(template, {name: Markup(part) for name, part in parts.items()})
+    return render_template(template, {name: Markup(part) for name, part in parts.items()})
 
 
 def script_json(value: object) -> str:
@@ -116,15 +116,15 @@ def keep_intervals_together(text: str) -> str:
 
 def html_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table that scrolls by itself where it is too wide."""
-    return str(_elements().table(header, lines))
+    return str(_element_macros().table(header, lines))
 
 
 def definition_list(facts: Mapping[str, str]) -> str:
     """A list of facts: each name as a term, with the fact as its definition."""
-    return str(_elements().facts(facts))
+    return str(_element_macros().facts(facts))
 
 
 @cache
-def _elements() -> Any:
+def _element_macros() -> Any:
     """The macros of `ELEMENTS`, as functions."""
-    return _environment().get_template(ELEMENTS).module
+    return _jinja_environment().get_template(ELEMENTS).module

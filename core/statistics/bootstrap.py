@@ -80,11 +80,11 @@ def draw_named_counts(names: Sequence[str], draws: int, seed: int) -> Counts:
         How often each example is drawn (D × n).
     """
     starts = range(0, draws, DRAWS_AT_ONCE)
-    parts = [_first_arrivals(names, derive(seed, start)) for start in starts]
+    parts = [_first_arrival_counts(names, derive(seed, start)) for start in starts]
     return np.concatenate(parts)[:draws]
 
 
-def _first_arrivals(names: Sequence[str], seed: int) -> Counts:
+def _first_arrival_counts(names: Sequence[str], seed: int) -> Counts:
     """How many of each draw's first n arrivals are at each of n names (DRAWS_AT_ONCE × n)."""
     n, window = len(names), 0
     draw, name, time = _arrivals(names, derive(seed, window))

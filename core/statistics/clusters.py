@@ -74,24 +74,33 @@ class ClusterBootstrap:
         by_clusters, by_examples = (
             estimate(members, nonmembers, drawn, wanted) for drawn in (self.whole, self.single)
         )
-        return {m.name: self._estimate(by_clusters[m.name], by_examples[m.name], m) for m in wanted}
+        return {
+            m.name: self._widened_estimate(by_clusters[m.name], by_examples[m.name], m)
+            for m in wanted
+        }
 
     def widened(self, clustered: Estimate) -> Estimate:
         """Returns the estimate with draws widened for the small number of clusters."""
-        if needs := self._needs():
+        if needs := self._missing_clusters_text():
             return estimate_without_value(
                 (clustered.n_members, clustered.n_nonmembers), len(clustered.draws), needs
             )
         if clustered.needs:
             return clustered
         mean = clustered.draws.mean()
-        draws = mean + widening(self.members, self.nonmembers) * (clustered.draws - mean)
+        draws = mean + widening_factor(self.members, self.nonmembers) * (clustered.draws - mean)
         return replace(clustered, draws=draws)
 
-    def _estimate(self, clustered: Estimate, by_examples: Estimate, metric: Metric) -> Estimate:
-        return self.widened(replace(clustered, trials=self._trials(clustered, by_examples, metric)))
+    def _widened_estimate(
+        self, clustered: Estimate, by_examples: Estimate, metric: Metric
+    ) -> Estimate:
+        return self.widened(
+            replace(clustered, trials=self._effective_trials(clustered, by_examples, metric))
+        )
 
-    def _trials(self, clustered: Estimate, by_examples: Estimate, metric: Metric) -> float | None:
+    def _effective_trials(
+        self, clustered: Estimate, by_examples: Estimate, metric: Metric
+    ) -> float | None:
         """Those of single examples over the design effect (Kish 1965), the ratio of variances.
 
         Where draws don't differ it is not known, and each cluster counts as one example.
@@ -103,7 +112,7 @@ class ClusterBootstrap:
             return metric.trials(self.members, self.nonmembers)
         return by_examples.trials / max(1.0, float(variances[0] / variances[1]))
 
-    def _needs(self) -> str:
+    def _missing_clusters_text(self) -> str:
         sides = {"members": self.members, "non-members": self.nonmembers}
         few = [
             f"≥ {FEWEST_CLUSTERS} clusters of {side}"
@@ -113,7 +122,7 @@ class ClusterBootstrap:
         return " and ".join(few)
 
 
-def widening(members: int, nonmembers: int) -> float:
+def widening_factor(members: int, nonmembers: int) -> float:
     """Returns the factor by which the draws' deviations are multiplied.
 
     √(K / (K − 1)), since the variance among K drawn clusters is that much too small on average

@@ -49,8 +49,8 @@ class Metric:
             (members, self.least_members, "members"),
         )
         return " and ".join(
-            kind if least == 1 else f"≥ {least:,} {kind}"
-            for available, least, kind in sides
+            side_name if least == 1 else f"≥ {least:,} {side_name}"
+            for available, least, side_name in sides
             if available < least
         )
 
@@ -109,7 +109,7 @@ With that of the threshold it is V + V/4 and V + 3V/2: the second is twice the f
 NARROW makes noisier draws. A smaller one leaves more bias where the ROC bends sharply.
 """
 STEP = 0.1
-"""So large a share of the members at one score is a step of the TPR (`tpr_steps`)."""
+"""So large a share of the members at one score is a step of the TPR (`tpr_range_of_ties`)."""
 
 
 def tpr_at_fpr(rate: float) -> Metric:
@@ -121,7 +121,7 @@ def tpr_at_fpr(rate: float) -> Metric:
         partial(tpr_draws, fpr=rate),
         guess=rate,
         trials=lambda members, nonmembers: members,
-        steps=partial(tpr_steps, fpr=rate),
+        steps=partial(tpr_range_of_ties, fpr=rate),
         least_nonmembers=fewest_examples(rate),
     )
 
@@ -139,7 +139,7 @@ def fpr_at_tpr(rate: float) -> Metric:
         guess=rate,
         higher_is_better=False,
         trials=lambda members, nonmembers: nonmembers,
-        steps=partial(fpr_steps, tpr=rate),
+        steps=partial(fpr_range_of_ties, tpr=rate),
         least_members=fewest_examples(1 - rate),
     )
 
@@ -202,7 +202,7 @@ def tpr_draws(ranked: Ranked, fpr: float) -> Scores:
     same sum has on the examples themselves: a mean over benchmarks averages out noise, not bias.
     Draws may lie beyond 0 and 1.
     """
-    draws, once = _mean_tpr(ranked, fpr), _mean_tpr(_undrawn(ranked), fpr)
+    draws, once = _mean_tpr_of_draws(ranked, fpr), _mean_tpr_of_draws(_as_single_draw(ranked), fpr)
     moved: Scores = draws + (once - draws.mean())
     return moved
 
@@ -213,10 +213,10 @@ def fpr_draws(ranked: Ranked, tpr: float) -> Scores:
     With both sides exchanged and the scores turned round, the non-members that stay below the
     threshold are the hits, and the members that do are the alarms.
     """
-    return 1 - tpr_draws(_turned(ranked), 1 - tpr)
+    return 1 - tpr_draws(_exchange_sides(ranked), 1 - tpr)
 
 
-def tpr_steps(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
+def tpr_range_of_ties(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
     """The least and the most TPR that tied scores leave possible; None: the ties are few.
 
     Of n non-members, Binomial(n, `fpr`) lie above the true threshold: 95% of the time that leaves
@@ -224,7 +224,7 @@ def tpr_steps(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
     half as many different scores, or where a share STEP of the members has the very score of
     one of them. One more false alarm can change it by the whole step.
     """
-    fewest, most = _alarms_above(len(ranked.nonmembers), fpr)
+    fewest, most = _range_of_false_alarms(len(ranked.nonmembers), fpr)
     near = ranked.nonmembers[fewest : most + 1]
     values = np.unique(near)
     first, last = (
@@ -237,24 +237,24 @@ def tpr_steps(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
     return least, highest
 
 
-def fpr_steps(ranked: Ranked, tpr: float) -> tuple[float, float] | None:
-    """The least and the most FPR at a TPR that ties leave possible; see `tpr_steps`."""
-    steps = tpr_steps(_turned(ranked), 1 - tpr)
+def fpr_range_of_ties(ranked: Ranked, tpr: float) -> tuple[float, float] | None:
+    """The least and the most FPR at a TPR that ties leave possible; see `tpr_range_of_ties`."""
+    steps = tpr_range_of_ties(_exchange_sides(ranked), 1 - tpr)
     return steps and (1 - steps[1], 1 - steps[0])
 
 
-def _undrawn(ranked: Ranked) -> Ranked:
+def _as_single_draw(ranked: Ranked) -> Ranked:
     """The examples themselves, as a single draw."""
     sides = (ranked.members, ranked.nonmembers)
     hits, alarms = (np.arange(len(side) + 1, dtype=np.float32)[None] for side in sides)
     return Ranked(*sides, hits, alarms)
 
 
-def _mean_tpr(ranked: Ranked, fpr: float) -> Scores:
+def _mean_tpr_of_draws(ranked: Ranked, fpr: float) -> Scores:
     """Σ_k w_k TPR_k of every draw (D)."""
     if fpr >= 1:
         return np.ones(len(ranked.hits))
-    within = _threshold_within(len(ranked.nonmembers), fpr)
+    within = _cumulative_threshold_weights(len(ranked.nonmembers), fpr)
     certain = int(np.flatnonzero(within != 1)[-1]) + 1
     used = int((ranked.alarms >= certain).all(axis=0).argmax())
     weights = np.diff(within[ranked.alarms[:, : used + 1].astype(np.intp)], axis=1)
@@ -263,7 +263,7 @@ def _mean_tpr(ranked: Ranked, fpr: float) -> Scores:
     return hits / len(ranked.members)
 
 
-def _turned(ranked: Ranked) -> Ranked:
+def _exchange_sides(ranked: Ranked) -> Ranked:
     """Both sides exchanged, and the scores turned round."""
     return Ranked(
         -ranked.nonmembers[::-1],
@@ -274,7 +274,7 @@ def _turned(ranked: Ranked) -> Ranked:
 
 
 @cache
-def _threshold_within(n: int, fpr: float) -> Scores:
+def _cumulative_threshold_weights(n: int, fpr: float) -> Scores:
     """W: the weight of the k highest of n non-members as thresholds, for k = 0 to n."""
     from scipy.special import betainc
 
@@ -287,7 +287,7 @@ def _threshold_within(n: int, fpr: float) -> Scores:
 
 
 @cache
-def _alarms_above(n: int, fpr: float) -> tuple[int, int]:
+def _range_of_false_alarms(n: int, fpr: float) -> tuple[int, int]:
     """How many of n non-members lie above the true threshold, 95% of the time (at most n − 1)."""
     from scipy.stats import binom
 
@@ -306,6 +306,6 @@ def chosen_metrics(fpr: Sequence[float], tpr: Sequence[float]) -> list[Metric]:
 
 def title(name: str) -> str:
     """The title of the metric with this name; the name itself where none has it."""
-    kind, _, rate = name.rpartition("_")
-    candidates = [BY_RATE[kind](float(rate))] if kind in BY_RATE else ALWAYS
+    family, _, rate = name.rpartition("_")
+    candidates = [BY_RATE[family](float(rate))] if family in BY_RATE else ALWAYS
     return next((metric.title for metric in candidates if metric.name == name), name)

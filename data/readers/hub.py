@@ -12,7 +12,7 @@ from typing import Any
 
 from contamination.core.errors import DataError
 from contamination.core.hashing import folder_digest
-from contamination.core.hub import commit_on_hub, offline_hint, prepare_hub
+from contamination.core.hub import cache_only_hint, commit_on_hub, go_offline_if_hub_unreachable
 from contamination.data.readers.files import StreamedCorpus
 from contamination.data.readers.rows import Row, Shard, Tally
 
@@ -88,7 +88,7 @@ def load(
     Raises:
         DataError: the hub can't be reached, lacks the data set, split or revision, or disconnects.
     """
-    prepare_hub()  # before `datasets` is imported, which reads its settings
+    go_offline_if_hub_unreachable()  # before `datasets` is imported, which reads its settings
     import datasets
 
     with _hub_errors(path, config, split, revision):
@@ -103,7 +103,7 @@ def fetch_rows(path: str, config: str | None, split: str, revision: str | None) 
     Raises:
         DataError: see `load`.
     """
-    prepare_hub()
+    go_offline_if_hub_unreachable()
     import datasets
 
     with _hub_errors(path, config, split, revision):
@@ -128,5 +128,5 @@ def _hub_errors(path: str, config: str | None, split: str, revision: str | None)
             f"The hub's data set {path!r} (config {config!r}, split {split!r}, revision "
             f"{revision!r}) can't be read: {reason} Check these names and the connection. Without "
             "a hub, use corpus=embedded and injection.benchmark_source=embedded."
-            f"{offline_hint(path, 'dataset')}"
+            f"{cache_only_hint(path, 'dataset')}"
         ) from error

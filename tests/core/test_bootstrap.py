@@ -78,7 +78,7 @@ def test_steps_are_the_rates_of_the_thresholds_that_ties_leave_possible():
         ranked = bootstrap.rank(*pair, drawn)
         second, eleventh = sorted(pair[1])[-2], sorted(pair[1])[-11]
         expected = tuple(sum(m > x for m in pair[0]) / 60 for x in (second, eleventh))
-        assert metrics.tpr_steps(ranked, 0.05) == (expected if tied else None)
+        assert metrics.tpr_range_of_ties(ranked, 0.05) == (expected if tied else None)
 
 
 @pytest.mark.parametrize(("share", "tied"), [(0.5, True), (0.1, True), (0.04, False)])
@@ -91,7 +91,7 @@ def test_one_score_that_many_members_share_is_a_step(share, tied):
     ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(100, 100, 5, 0))
     ends = np.sort(nonmembers)[[-2, -11]]
     expected = tuple((members[:, None] > ends).mean(axis=0).tolist())
-    assert metrics.tpr_steps(ranked, 0.05) == (expected if tied else None)
+    assert metrics.tpr_range_of_ties(ranked, 0.05) == (expected if tied else None)
 
 
 def test_half_as_many_scores_as_ranks_are_steps():
@@ -100,7 +100,7 @@ def test_half_as_many_scores_as_ranks_are_steps():
     members = np.random.default_rng(9).normal(102, 3, 60)
     ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(60, 100, 5, 0))
     expected = (sum(members > 104) / 60, sum(members > 100) / 60)
-    assert metrics.tpr_steps(ranked, 0.05) == expected
+    assert metrics.tpr_range_of_ties(ranked, 0.05) == expected
 
 
 def test_steps_from_below_are_those_of_the_members_that_tie():
@@ -109,7 +109,7 @@ def test_steps_from_below_are_those_of_the_members_that_tie():
     ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(100, 60, 5, 0))
     second, eleventh = sorted(members)[1], sorted(members)[10]
     expected = [sum(n >= x for n in nonmembers) / 60 for x in (eleventh, second)]
-    assert metrics.fpr_steps(ranked, 0.95) == pytest.approx(expected)
+    assert metrics.fpr_range_of_ties(ranked, 0.95) == pytest.approx(expected)
 
 
 def test_auroc_equals_the_product_with_the_comparison_matrix():
