@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from contamination.core.errors import DataError
 from contamination.core.statistics.estimates import ALL
 from contamination.data.readers.rows import Row, Tally, describe_skipped
-from contamination.data.rows import fold_name, is_missing, value_as_text, warn_of_names
+from contamination.data.rows import fold_name, is_missing, rows_with_name_warnings, value_as_text
 from contamination.data.texts import Text, Texts
 
 LABELS = {
@@ -50,7 +50,7 @@ def texts_of_rows(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
         DataError: a row can't be used, an id is there twice, a benchmark is called "all", or there
             is no row.
     """
-    texts = (_make_text_of_row(row, tally) for row in warn_of_names(rows, source))
+    texts = (_make_text_of_row(row, tally) for row in rows_with_name_warnings(rows, source))
     examples = Texts.of(text for text in texts if text is not None)
     if tally.skipped:
         log.warning("%s: %s", source, describe_skipped(tally.skipped))
@@ -144,8 +144,8 @@ def check_texts(source: str, examples: Texts) -> Texts:
 def _warn_of_both_labels(source: str, examples: Texts) -> None:
     """Warn of texts that are both members and non-members: no score can tell these apart."""
     columns = {name: examples.column(name) for name in ("sha256", "label", "example_id")}
-    labels = pa.table(columns).filter(pc.is_valid(columns["label"])).group_by("sha256")
-    groups = labels.aggregate([("label", "min"), ("label", "max"), ("example_id", "list")])
+    labels_by_text = pa.table(columns).filter(pc.is_valid(columns["label"])).group_by("sha256")
+    groups = labels_by_text.aggregate([("label", "min"), ("label", "max"), ("example_id", "list")])
     both = groups.filter(pc.not_equal(groups["label_min"], groups["label_max"]))
     if len(both):
         first, second, *_ = both["example_id_list"][0].as_py()
@@ -170,8 +170,8 @@ def _make_text_of_row(row: Row, tally: Tally) -> Text | None:
         return None
     for field in ("id", "benchmark", "cluster"):
         if isinstance(fields.get(field), list | dict | np.ndarray):
-            kind = type(fields[field]).__name__
-            tally.bad(f"a nested `{field}`", row.where, f"a {kind}; give a text or a number")
+            type_name = type(fields[field]).__name__
+            tally.bad(f"a nested `{field}`", row.where, f"a {type_name}; give a text or a number")
             return None
     name = row_id(row)
     benchmark, cluster = (

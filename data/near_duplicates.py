@@ -58,8 +58,8 @@ class Keys:
         self._numbers: dict[str, int] = {}
         grams: dict[str, list[Hashes]] = {}
         for item in items:
-            grams.setdefault(item.group, []).append(self._grams(item))
-        self._template = {group: _shared_by_most(hashes) for group, hashes in grams.items()}
+            grams.setdefault(item.group, []).append(self._gram_hashes(item))
+        self._template = {group: _hashes_shared_by_most(hashes) for group, hashes in grams.items()}
 
     @property
     def has_templates(self) -> bool:
@@ -68,17 +68,17 @@ class Keys:
 
     def of(self, item: Item) -> Hashes:
         """Return an item's distinct keys, one for each of its n-grams and whole texts."""
-        grams = np.setdiff1d(self._grams(item), self._template.get(item.group, _NO_HASHES))
-        texts = {without_spaces(text) for text in item.wholes} - {""}
-        return np.union1d(grams, np.array([_hash(text) for text in texts], np.uint64))
+        grams = np.setdiff1d(self._gram_hashes(item), self._template.get(item.group, _NO_HASHES))
+        texts = {normalised_without_spaces(text) for text in item.wholes} - {""}
+        return np.union1d(grams, np.array([_hash_text(text) for text in texts], np.uint64))
 
-    def _grams(self, item: Item) -> Hashes:
+    def _gram_hashes(self, item: Item) -> Hashes:
         """Return the distinct n-grams of the item's parts."""
-        parts = [self._numbered(words_of(part)) for part in item.parts]
+        parts = [self._word_numbers(normalised_words(part)) for part in item.parts]
         hashes = [hashes_of(words, NGRAM) for words in parts if len(words) >= NGRAM]
         return np.unique(np.concatenate([_NO_HASHES, *hashes]))
 
-    def _numbered(self, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    def _word_numbers(self, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         numbers = (self._numbers.setdefault(word, len(self._numbers) + 1) for word in words)
         return np.fromiter(numbers, np.int32)
 
@@ -107,7 +107,7 @@ def across(items: Sequence[Item], members: Sequence[bool], keys: Keys) -> dict[i
     Groups are ignored: a member of one benchmark may be a non-member of another.
     """
     duplicates: dict[int, int] = {}
-    for owners in _owners([keys.of(item) for item in items]):
+    for owners in _iter_items_sharing_a_key([keys.of(item) for item in items]):
         member_items = [o for o in owners if members[o]]
         nonmember_items = [o for o in owners if not members[o]]
         if member_items and nonmember_items:
@@ -117,23 +117,23 @@ def across(items: Sequence[Item], members: Sequence[bool], keys: Keys) -> dict[i
     return dict(sorted(duplicates.items()))
 
 
-def words_of(text: str) -> list[str]:
+def normalised_words(text: str) -> list[str]:
     """Return a text's runs of letters, digits and letters' marks, normalised."""
-    return _normalised(text).translate(_WORDS).split()
+    return _normalise(text).translate(_WORDS).split()
 
 
-def without_spaces(text: str) -> str:
+def normalised_without_spaces(text: str) -> str:
     """Return a text's words and operators without spaces, except between two numbers."""
-    parts = _SIGN.split(_normalised(text).translate(_MINUS))  # every second one is a sign
+    parts = _SIGN.split(_normalise(text).translate(_MINUS))  # every second one is a sign
     spaced = "".join(p if n % 2 else p.translate(_OPERATORS) for n, p in enumerate(parts))
     return re.sub(r"(?<!\d) | (?!\d)", "", " ".join(spaced.split()))
 
 
-def _normalised(text: str) -> str:
+def _normalise(text: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
-class _Translation(dict[int, int | None]):
+class _CharacterTable(dict[int, int | None]):
     """A table for `str.translate`, filled as characters are met.
 
     Characters of words are kept, invisible ones are removed, and all others become a space. With
@@ -154,24 +154,24 @@ class _Translation(dict[int, int | None]):
         return self[code]
 
 
-_WORDS, _OPERATORS = _Translation(), _Translation(operators=True)
+_WORDS, _OPERATORS = _CharacterTable(), _CharacterTable(operators=True)
 _MINUS = {0x2212: "-", 0x2044: "/"}  # minus sign and fraction slash
 _SIGN = re.compile(r"((?<!\w)-(?=\.?\d)|(?<![\w.])\.(?=\d)|!(?==))")  # -3, -.5, .5 and !=
 _NO_HASHES = np.empty(0, np.uint64)
 
 
-def _hash(text: str) -> int:
+def _hash_text(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def _shared_by_most(texts: Sequence[Hashes]) -> Hashes:
+def _hashes_shared_by_most(hashes_by_text: Sequence[Hashes]) -> Hashes:
     """Return the hashes that more than half of the texts have, and more than two texts."""
-    hashes, counts = np.unique(np.concatenate([_NO_HASHES, *texts]), return_counts=True)
-    common: Hashes = hashes[counts > max(2, len(texts) / 2)]
+    hashes, counts = np.unique(np.concatenate([_NO_HASHES, *hashes_by_text]), return_counts=True)
+    common: Hashes = hashes[counts > max(2, len(hashes_by_text) / 2)]
     return common
 
 
-def _owners(keys: Sequence[Hashes]) -> Iterator[tuple[int, ...]]:
+def _iter_items_sharing_a_key(keys: Sequence[Hashes]) -> Iterator[tuple[int, ...]]:
     """Yield the distinct sets of items that have a key in common, each in ascending order."""
     owners = np.repeat(np.arange(len(keys)), [len(k) for k in keys])
     all_keys = np.concatenate([_NO_HASHES, *keys])

@@ -19,7 +19,7 @@ class _UnusableError(Exception):
     """A row that can't be used; its arguments are the reason and the details."""
 
 
-class _Columns(string.Formatter):
+class _NullRefusingFormatter(string.Formatter):
     """`str.format` over a row's columns, in which a null is an error."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -50,7 +50,7 @@ def check_formats(
     used = check_template(name, config.template, node)
     for key, form in fields.items():
         option = f"the field {key!r} of {node}.{name}"
-        for column, spec, _ in _named_fields(option, form):
+        for column, spec, _ in _parse_format_fields(option, form):
             too_long = f"the format of {column!r} is too long to be meant."
             require(len(spec or "") <= SPEC_CHARACTERS, option, form, too_long)
             index = f"write {column.replace('.', '[', 1)}] for a value inside a column."
@@ -71,7 +71,7 @@ def check_template(name: str, template: str, node: str = "benchmark") -> set[str
         ConfigError: the template is invalid, formats or indexes a field, or names none.
     """
     option, used = f"{node}.{name}.template", set()
-    for field, spec, conversion in _named_fields(option, template):
+    for field, spec, conversion in _parse_format_fields(option, template):
         remedy = f"its fields are texts: write {{{field}}} alone."
         is_plain = not spec and not conversion and not {*".["} & {*field}
         require(is_plain, option, template, remedy)
@@ -80,14 +80,20 @@ def check_template(name: str, template: str, node: str = "benchmark") -> set[str
     return used
 
 
-def _named_fields(option: str, form: str) -> list[tuple[str, str | None, str | None]]:
+def _parse_format_fields(
+    option: str, format_string: str
+) -> list[tuple[str, str | None, str | None]]:
     """Return the name, format and conversion of each field that a format string names."""
     try:
-        return [(f, spec, c) for _, f, spec, c in string.Formatter().parse(form) if f is not None]
+        return [
+            (f, spec, c)
+            for _, f, spec, c in string.Formatter().parse(format_string)
+            if f is not None
+        ]
     except ValueError as error:
         raise ConfigError(
-            f"{option} is {form!r}: it is not a format string ({error}). Write a column or field "
-            "as {name}, and a brace of the text itself as {{ or }}."
+            f"{option} is {format_string!r}: it is not a format string ({error}). Write a column "
+            "or field as {name}, and a brace of the text itself as {{ or }}."
         ) from error
 
 
@@ -103,30 +109,30 @@ def fill_fields(
         tally: decides on rows that can't be used.
     """
     try:
-        return {
-            k: _format_field(row.value, k, form, values.get(k, {})) for k, form in forms.items()
-        }
+        return {k: _fill_field(row.value, k, form, values.get(k, {})) for k, form in forms.items()}
     except _UnusableError as error:
         reason, detail = error.args
         tally.bad(reason, row.where, detail)
         return None
 
 
-def _format_field(
-    columns: Mapping[str, Any], key: str, form: str, replaced: Mapping[str, str]
+def _fill_field(
+    columns: Mapping[str, Any], field_name: str, format_string: str, replaced: Mapping[str, str]
 ) -> str:
     """Return one field's text."""
     try:
-        text = _Columns().vformat(form, (), columns)
+        text = _NullRefusingFormatter().vformat(format_string, (), columns)
         text.encode()  # JSON may spell half of a surrogate pair, which is no text
     except UnicodeEncodeError as error:
-        raise _UnusableError("invalid UTF-8", f"the field {key!r}: {error}") from error
+        raise _UnusableError("invalid UTF-8", f"the field {field_name!r}: {error}") from error
     except (KeyError, IndexError, AttributeError) as error:
         has = ", ".join(columns) or "none"
-        raise _UnusableError("missing field", f"{form!r}: {error}; it has {has}") from error
+        raise _UnusableError(
+            "missing field", f"{format_string!r}: {error}; it has {has}"
+        ) from error
     except (ValueError, TypeError) as error:
-        raise _UnusableError("field can't be formatted", f"{form!r}: {error!r}") from error
+        raise _UnusableError("field can't be formatted", f"{format_string!r}: {error!r}") from error
     text = str(replaced.get(text, text)).strip()
     if is_blank(text):
-        raise _UnusableError("empty field", f"{key!r} is blank")
+        raise _UnusableError("empty field", f"{field_name!r} is blank")
     return text

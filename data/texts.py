@@ -73,7 +73,7 @@ class Texts(Sequence[Text]):
 
     def __init__(self, blocks: Sequence[pa.RecordBatch], rows: Rows) -> None:
         self._blocks = blocks
-        self._rows = rows
+        self._iter_rows = rows
 
     @classmethod
     def of(cls, texts: Iterable[Text]) -> Texts:
@@ -81,12 +81,12 @@ class Texts(Sequence[Text]):
         if isinstance(texts, Texts):
             return texts
         rest = iter(texts)
-        blocks = [_batch(block) for block in iter(lambda: [*islice(rest, AT_ONCE)], [])]
+        blocks = [_record_batch(block) for block in iter(lambda: [*islice(rest, AT_ONCE)], [])]
         release_memory()
         return cls(blocks, np.arange(sum(map(len, blocks)), dtype=np.int64))
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._iter_rows)
 
     @overload
     def __getitem__(self, place: int) -> Text: ...
@@ -95,12 +95,12 @@ class Texts(Sequence[Text]):
     def __getitem__(self, place: int | slice) -> Text | Texts:
         if isinstance(place, slice):
             return self.take(place)
-        block, row = divmod(int(self._rows[place]), AT_ONCE)
+        block, row = divmod(int(self._iter_rows[place]), AT_ONCE)
         return Text(*(column[row].as_py() for column in self._blocks[block].columns))
 
     def __iter__(self) -> Iterator[Text]:
         for start in range(0, len(self), OBJECTS_AT_ONCE):
-            yield from self._make_texts(self._rows[start : start + OBJECTS_AT_ONCE])
+            yield from self._make_texts(self._iter_rows[start : start + OBJECTS_AT_ONCE])
 
     def _make_texts(self, rows: Rows) -> list[Text]:
         """Make the texts of some rows by block, which is five times as fast as one by one."""
@@ -114,7 +114,7 @@ class Texts(Sequence[Text]):
 
     def take(self, places: Any) -> Texts:
         """Return the texts at these places: numbers, a mask or a slice."""
-        return Texts(self._blocks, self._rows[places])
+        return Texts(self._blocks, self._iter_rows[places])
 
     def order(self, *names: str) -> Rows:
         """Return the places that sort the texts by these columns; the sort is stable."""
@@ -125,10 +125,10 @@ class Texts(Sequence[Text]):
     def column(self, name: str) -> pa.ChunkedArray:
         """Return one column of the texts."""
         column = pa.chunked_array([b[name] for b in self._blocks], COLUMNS.field(name).type)
-        return column.take(pa.array(self._rows))
+        return column.take(pa.array(self._iter_rows))
 
 
-def _batch(texts: Sequence[Text]) -> pa.RecordBatch:
+def _record_batch(texts: Sequence[Text]) -> pa.RecordBatch:
     columns = {name: [getattr(text, name) for text in texts] for name in COLUMNS.names}
     return pa.RecordBatch.from_pydict(columns, COLUMNS)
 
@@ -160,7 +160,7 @@ def families_by_sha256(parts: Iterable[Texts]) -> dict[str, Texts]:
         The family of each text that has one, by the text's SHA-256.
     """
     family_by_sha256: dict[str, Texts] = {}
-    for texts in _with_equal_beginning(parts):
+    for texts in _groups_with_equal_beginning(parts):
         ends = longest_extensions([text.text for text in texts])
         for _, indices in groupby(sorted(range(len(ends)), key=ends.__getitem__), ends.__getitem__):
             family = texts.take(np.array([*indices]))
@@ -169,7 +169,7 @@ def families_by_sha256(parts: Iterable[Texts]) -> dict[str, Texts]:
     return family_by_sha256
 
 
-def _with_equal_beginning(parts: Iterable[Texts]) -> Iterable[Texts]:
+def _groups_with_equal_beginning(parts: Iterable[Texts]) -> Iterable[Texts]:
     """Group texts by their first CHARACTERS, or rarely only by the equal checksums of these."""
     parts = list(parts)
     keys = [np.array([crc32(t.text[:CHARACTERS].encode()) for t in p], np.uint32) for p in parts]

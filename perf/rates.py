@@ -147,7 +147,8 @@ def off(share: float, shape: Shape, truth: float, benchmarks: int) -> bool:
 
     It may be more where fewer than ten members (or non-members) are expected to be hits, or
     misses: no interval of so few has 95%; where scores are rounded
-    (`metrics.tpr_range_of_ties`); and over seeds, whose examples' spread enters twice (`analysis.statistics.pooled`).
+    (`metrics.tpr_range_of_ties`); and over seeds, whose examples' spread enters twice
+    (`analysis.statistics.pooled`).
     """
     few = min(truth, 1 - truth) * min(shape.sizes) * benchmarks < 10
     most = 1 if few or shape.rounded or shape.seeds > 1 else WITHIN[1]

@@ -30,7 +30,9 @@ class HubRows:
         """Yield the rows, split after split."""
         for split in self.splits:
             shard = Shard(Path(self.path) / split, split, "hub")
-            for number, row in enumerate(load(self.path, self.config, split, self.revision), 1):
+            for number, row in enumerate(
+                stream_split(self.path, self.config, split, self.revision), 1
+            ):
                 yield Row(shard, number, row)
 
 
@@ -54,9 +56,9 @@ class HubCorpus(StreamedCorpus):
             return None
         return commit_on_hub("corpus.path", self.path, kind="dataset", revision=self.revision)
 
-    def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
+    def _iter_rows(self, tally: Tally, wanted_subset: str | None) -> Iterator[Row]:
         shard = Shard(Path(self.path), self.split, "hub")
-        rows = load(self.path, self.config, self.split, self._commit)
+        rows = stream_split(self.path, self.config, self.split, self._commit)
         return (Row(shard, number, row) for number, row in enumerate(rows, 1))
 
     def _document_id(self, row: Row, subset: str, text: str, tally: Tally) -> str:
@@ -76,7 +78,7 @@ def hub_nodes(node: Any) -> Iterator[Mapping[str, Any]]:
         yield from hub_nodes(item)
 
 
-def load(
+def stream_split(
     path: str,
     config: str | None,
     split: str,
@@ -91,7 +93,7 @@ def load(
     go_offline_if_hub_unreachable()  # before `datasets` is imported, which reads its settings
     import datasets
 
-    with _hub_errors(path, config, split, revision):
+    with _hub_errors_as_data_errors(path, config, split, revision):
         yield from read(
             datasets.load_dataset(path, config, split=split, revision=revision, streaming=True)
         )
@@ -101,12 +103,12 @@ def fetch_rows(path: str, config: str | None, split: str, revision: str | None) 
     """Download one split into the cache of `datasets`, from which it is read without a network.
 
     Raises:
-        DataError: see `load`.
+        DataError: see `stream_split`.
     """
     go_offline_if_hub_unreachable()
     import datasets
 
-    with _hub_errors(path, config, split, revision):
+    with _hub_errors_as_data_errors(path, config, split, revision):
         datasets.load_dataset(path, config, split=split, revision=revision)
 
 
@@ -118,7 +120,9 @@ def rows_are_kept(path: str) -> bool:
 
 
 @contextmanager
-def _hub_errors(path: str, config: str | None, split: str, revision: str | None) -> Iterator[None]:
+def _hub_errors_as_data_errors(
+    path: str, config: str | None, split: str, revision: str | None
+) -> Iterator[None]:
     """Turn the hub's errors into a DataError that names the data set."""
     try:
         yield
