@@ -107,7 +107,7 @@ def test_a_name_has_no_mark_up_of_its_own():
 def test_a_narrow_terminal_shows_the_ends_of_a_table_and_names_the_rest(results, monkeypatch):
     table = estimates.by_occurrences(results, "auroc")
     assert table.on_terminal() == table.markdown()
-    monkeypatch.setattr("contamination.core.report.tables.columns", lambda: 100)
+    monkeypatch.setattr("contamination.core.report.tables.terminal_width", lambda: 100)
     monkeypatch.setattr("contamination.core.terminal.terminal_width", lambda: 100)
     header, *lines, note = table.on_terminal().splitlines()
     assert header.split()[:4] == ["method", "1", "8", "any"]
