@@ -60,7 +60,7 @@ def texts_of_rows(rows: Iterable[Row], tally: Tally, source: str) -> Texts:
 def examples_digest(examples: Sequence[Text]) -> str:
     """Hash ids and texts, whatever their order; not labels, so that cells share clean scores."""
     texts = Texts.of(examples)
-    ordered = texts.take(texts.order("sha256", "example_id"))
+    ordered = texts.take(texts.sorting_places("sha256", "example_id"))
     return lines_digest(f"{e.sha256} {e.example_id}" for e in ordered)
 
 
@@ -123,7 +123,7 @@ def check_texts(source: str, examples: Texts) -> Texts:
     """
     if not examples:
         raise DataError(f"{source}: it has no example. Give at least one text.")
-    ids = examples.take(examples.order("example_id")).column("example_id").combine_chunks()
+    ids = examples.take(examples.sorting_places("example_id")).column("example_id").combine_chunks()
     twice = ids[1:].filter(pc.equal(ids[1:], ids[:-1]))
     if len(twice):
         raise DataError(
@@ -161,17 +161,19 @@ def _make_text_of_row(row: Row, tally: Tally) -> Text | None:
     names = [*map(fold_name, row.value)]
     fields = dict(zip(names, row.value.values(), strict=True))
     if len(fields) < len(names) and any(names.count(name) > 1 for name in FIELDS):
-        tally.bad("two fields of one name", row.where, _describe_fields(row))
+        tally.reject("two fields of one name", row.where, _describe_fields(row))
         return None
     text, start = _text_and_output_start(fields)
     if not isinstance(text, str):
         problem = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
-        tally.bad("no string as its `text`", row.where, f"{problem}; {_describe_fields(row)}")
+        tally.reject("no string as its `text`", row.where, f"{problem}; {_describe_fields(row)}")
         return None
     for field in ("id", "benchmark", "cluster"):
         if isinstance(fields.get(field), list | dict | np.ndarray):
             type_name = type(fields[field]).__name__
-            tally.bad(f"a nested `{field}`", row.where, f"a {type_name}; give a text or a number")
+            tally.reject(
+                f"a nested `{field}`", row.where, f"a {type_name}; give a text or a number"
+            )
             return None
     name = row_id(row)
     benchmark, cluster = (
@@ -183,13 +185,13 @@ def _make_text_of_row(row: Row, tally: Tally) -> Text | None:
         example = make_text(name, text, None, benchmark, parse_output_start(start, text))
         return replace(example, label=parse_label(fields.get("label")), cluster=cluster)
     except UnicodeEncodeError as error:
-        tally.bad("invalid UTF-8", row.where, str(error))
+        tally.reject("invalid UTF-8", row.where, str(error))
     except IndexError:
         remedy = f"give a whole number from 0 to {len(text)}, the characters of its text"
-        tally.bad(f"output_start is {start!r}", row.where, remedy)
+        tally.reject(f"output_start is {start!r}", row.where, remedy)
     except ValueError as error:
         remedy = "give 1, true, yes or member; 0, false, no or non-member; or nothing"
-        tally.bad(f"label is {error.args[0]!r}", row.where, remedy)
+        tally.reject(f"label is {error.args[0]!r}", row.where, remedy)
     return None
 
 

@@ -90,9 +90,9 @@ class Apart:
         """Accept these items first."""
         self._keys, self._taken = keys, set[int]()
         for item in items:
-            self.takes(item)
+            self.accept(item)
 
-    def takes(self, item: Item) -> bool:
+    def accept(self, item: Item) -> bool:
         """Accept the item if it is no near-duplicate; return whether it was accepted."""
         keys = self._keys.of(item).tolist()
         apart = self._taken.isdisjoint(keys)

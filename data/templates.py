@@ -112,7 +112,7 @@ def fill_fields(
         return {k: _fill_field(row.value, k, form, values.get(k, {})) for k, form in forms.items()}
     except _UnusableError as error:
         reason, detail = error.args
-        tally.bad(reason, row.where, detail)
+        tally.reject(reason, row.where, detail)
         return None
 
 

@@ -116,7 +116,7 @@ class Texts(Sequence[Text]):
         """Return the texts at these places: numbers, a mask or a slice."""
         return Texts(self._blocks, self._iter_rows[places])
 
-    def order(self, *names: str) -> Rows:
+    def sorting_places(self, *names: str) -> Rows:
         """Return the places that sort the texts by these columns; the sort is stable."""
         table = pa.table([self.column(name) for name in names], list(names))
         places: Rows = pc.sort_indices(table, [(n, "ascending") for n in names]).to_numpy()

@@ -125,7 +125,7 @@ class Table:
     least: Sequence[str] = ()
     note: str = ""
 
-    def on_terminal(self) -> str:
+    def terminal_text(self) -> str:
         """The columns that fit the terminal and a line that names the others.
 
         Returns Markdown if standard output is not a terminal.

@@ -79,7 +79,7 @@ class ClusterBootstrap:
             for m in wanted
         }
 
-    def widened(self, clustered: Estimate) -> Estimate:
+    def widen(self, clustered: Estimate) -> Estimate:
         """Returns the estimate with draws widened for the small number of clusters."""
         if needs := self._missing_clusters_text():
             return estimate_without_value(
@@ -94,7 +94,7 @@ class ClusterBootstrap:
     def _widened_estimate(
         self, clustered: Estimate, by_examples: Estimate, metric: Metric
     ) -> Estimate:
-        return self.widened(
+        return self.widen(
             replace(clustered, trials=self._effective_trials(clustered, by_examples, metric))
         )
 

@@ -87,7 +87,7 @@ class EmbeddedCorpus:
     def _used_subsets(self) -> Sequence[str]:
         return tuple(self.subsets or self.weights or (*FILES, "github"))
 
-    def most_bytes(self) -> int:
+    def max_text_bytes(self) -> int:
         """Return an upper bound of its texts' bytes."""
         return sum(path.stat().st_size for path in self._path_by_file.values())
 

@@ -43,10 +43,10 @@ def value_at(row: Row, path: str, tally: Tally) -> Any:
     value = lookup(row.value, path)
     if value is MISSING:
         field_names = ", ".join(row.value) or "none"
-        tally.bad("missing field", row.where, f"no {path!r}; its fields are {field_names}")
+        tally.reject("missing field", row.where, f"no {path!r}; its fields are {field_names}")
         return None
     if value is None:
-        tally.bad("null field", row.where, f"{path!r} is null")
+        tally.reject("null field", row.where, f"{path!r} is null")
     return value
 
 
@@ -147,19 +147,19 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
             return None
         if not isinstance(text, str):
             detail = f"{self.text!r} is a {type(text).__name__}"
-            tally.bad("text is not a string", row.where, detail)
+            tally.reject("text is not a string", row.where, detail)
             return None
         if not text.isascii():
             try:  # JSON can spell half a surrogate pair, which no tokenizer takes
                 text.encode()
             except UnicodeEncodeError as error:
                 if self.encoding_errors == "strict":
-                    tally.bad("invalid UTF-8", row.where, str(error))
+                    tally.reject("invalid UTF-8", row.where, str(error))
                     return None
                 text = text.encode(errors=self.encoding_errors).decode()
         if not is_blank(text):
             return text
-        tally.empty()
+        tally.count_empty()
         return None
 
     def _subset_name(self, row: Row, tally: Tally) -> str | None:
@@ -213,7 +213,7 @@ class FilesCorpus(StreamedCorpus):
         """Return SHA-256 of the files' names and bytes."""
         return combined_digest(digests({shard.name: shard.path for shard in self.shards}))
 
-    def most_bytes(self) -> int | None:
+    def max_text_bytes(self) -> int | None:
         """Return an upper bound of its texts' bytes; None if the files are compressed."""
         compressed = any(s.format == "parquet" or s.path.suffix in COMPRESSED for s in self.shards)
         return None if compressed else sum(s.path.stat().st_size for s in self.shards)

@@ -53,7 +53,7 @@ class Extract:
                 yield _with_columns(row, **match.groupdict())
             elif value is not None:
                 detail = f"{self.field!r} does not match the source's pattern {self.pattern!r}"
-                tally.bad("no match", row.where, detail)
+                tally.reject("no match", row.where, detail)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class MultipleChoice:
                 yield _with_columns(row, options="\n".join(options), answer=options[index])
             else:
                 detail = f"{self.gold!r} is {key!r}, but there are {len(options)} choices"
-                tally.bad("no such choice", row.where, detail)
+                tally.reject("no such choice", row.where, detail)
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ def _find_list_of_texts(row: Row, path: str, tally: Tally) -> Sequence[Any] | No
     if texts is None:
         return None
     if not isinstance(texts, list | tuple):
-        tally.bad("not a list", row.where, f"{path!r} is {texts!r}")
+        tally.reject("not a list", row.where, f"{path!r} is {texts!r}")
         return None
     for index, text in enumerate(texts):
         if text is None or is_blank(str(text)):
             reason = "null field" if text is None else "empty field"
-            tally.bad(reason, row.where, f"entry {index} of {path!r} is {text!r}")
+            tally.reject(reason, row.where, f"entry {index} of {path!r} is {text!r}")
             return None
     return texts
 

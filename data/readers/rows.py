@@ -37,7 +37,7 @@ class Tally:
         self.skipped: Counter[str] = Counter()
         self._stop, self._option = on_error == "stop", option
 
-    def bad(self, reason: str, where: str, detail: str) -> None:
+    def reject(self, reason: str, where: str, detail: str) -> None:
         """Count one unusable row or shard.
 
         Raises:
@@ -50,7 +50,7 @@ class Tally:
             )
         self.skipped[reason] += 1
 
-    def empty(self) -> None:
+    def count_empty(self) -> None:
         """Count a document without text, which is never an error: large corpora have some."""
         self.skipped[EMPTY] += 1
 
@@ -132,7 +132,7 @@ class ReadOptions:
         try:
             return raw.removeprefix(b"\xef\xbb\xbf").decode(errors=self.encoding_errors)
         except UnicodeDecodeError as error:
-            self.tally.bad("invalid UTF-8", where, str(error))
+            self.tally.reject("invalid UTF-8", where, str(error))
             return None
 
     def decode_line(self, raw: bytes | None, where: str) -> str | None:
@@ -140,7 +140,7 @@ class ReadOptions:
         if raw is None:
             limit = self.max_line_bytes
             size = f"{self.limit}={limit}" if self.limit else f"{limit:,}"
-            self.tally.bad("line too long", where, f"more than {size} bytes")
+            self.tally.reject("line too long", where, f"more than {size} bytes")
             return None
         return self.decode(raw, where)
 
@@ -151,7 +151,7 @@ def read_file(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
         yield from READERS[shard.format](shard, reading)
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        reading.tally.bad("unreadable shard", f"{shard.path}", reason)
+        reading.tally.reject("unreadable shard", f"{shard.path}", reason)
 
 
 def _read_json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
@@ -163,7 +163,7 @@ def _read_json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            reading.tally.bad("line is not JSON", row.where, str(error))
+            reading.tally.reject("line is not JSON", row.where, str(error))
             continue
         if reading.bare is not None and isinstance(value, str | list):
             value = {reading.bare: value}
@@ -171,7 +171,7 @@ def _read_json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
             yield row._replace(value=value)
         else:
             detail = f"a {type(value).__name__}; each line must be an object"
-            reading.tally.bad("line is not an object", row.where, detail)
+            reading.tally.reject("line is not an object", row.where, detail)
 
 
 def _read_csv_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
@@ -188,7 +188,7 @@ def _read_csv_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
             row = Row(shard, number, value)
             if None in value or None in value.values():
                 detail = f"the header has {len(table.fieldnames or ())} columns, the row does not"
-                reading.tally.bad("malformed CSV row", row.where, detail)
+                reading.tally.reject("malformed CSV row", row.where, detail)
             else:
                 yield row
     except csv.Error as error:  # after a stray quote the rest can't be told apart into rows
@@ -214,7 +214,7 @@ def _read_parquet_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
                 number += 1
                 row = Row(shard, number, value or {})
                 if value is None:
-                    reading.tally.bad("invalid UTF-8", row.where, "a string column")
+                    reading.tally.reject("invalid UTF-8", row.where, "a string column")
                 else:
                     yield row
 
