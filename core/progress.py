@@ -16,10 +16,8 @@ from tqdm.utils import disp_len
 from contamination.core import process_records
 from contamination.core.terminal import approximate_duration
 
-INTERVAL = 2.0
-"""Seconds between two records of progress."""
-LONG = 15.0
-"""Seconds: shorter work leaves no line in a log file."""
+INTERVAL = 2.0  # seconds between two records of progress
+LONG = 15.0  # seconds: shorter work leaves no line in a log file
 CELL, STAGE = "CONTAMINATION_CELL", "CONTAMINATION_STAGE"
 """Environment variables with words before all titles, such as "cell 2 of 3" and "train"."""
 SWEEP = "CONTAMINATION_SWEEP"

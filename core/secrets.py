@@ -14,21 +14,17 @@ from collections.abc import Iterator, Sequence
 from contamination.core.errors import ConfigError
 
 HIDDEN = "***"
-SHORTEST = 8
-"""Characters: a part of a key of at least this length is hidden as well."""
-LONGEST = 10_000
-"""Characters of a message that are searched; the rest is cut off."""
+SHORTEST = 8  # characters: a part of a key of at least this length is hidden as well
+LONGEST = 10_000  # characters of a message that are searched; the rest is cut off
 UNSAID = "The value is not repeated here, since it may contain a key."
-VARIABLE = re.compile("[A-Z_][A-Z0-9_]*")
-"""Names of environment variables."""
+VARIABLE = re.compile("[A-Z_][A-Z0-9_]*")  # names of environment variables
 FIELD = re.compile(
     r"\b(url|\w*key(?:_\w{0,4})?|\w*(?:secret|password|token))['\"]?\s*[=:]\s*"
     r"(.+?)(?=,\s*\w+\s*:(?!//)|$)",  # in a mapping another field follows
     re.DOTALL,
 )
 """The value that an override gives to a field in which users may put a key by mistake."""
-SIGNS = "'\"[]{} "
-"""Characters around values."""
+SIGNS = "'\"[]{} "  # characters around values
 
 
 def check_address(field: str, url: str) -> None:

@@ -24,8 +24,7 @@ from contamination.core.errors import StoppedError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 GRACE_SECONDS = 6.0
-AGAIN_SECONDS = 1.0
-"""A second Ctrl-C after this time also ends work that still wanted to save."""
+AGAIN_SECONDS = 1.0  # a second Ctrl-C after this time also ends work that still wanted to save
 
 
 @dataclass

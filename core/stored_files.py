@@ -21,18 +21,13 @@ from typing import Any
 
 import yaml
 
-MOST_BYTES = 2**26
-"""Of a JSON file; a manifest needs about 250 bytes per file of its folder."""
-MOST_YAML_BYTES = 2**24
-"""Of a YAML file; a report's config needs about 1 kB per cell."""
+MOST_BYTES = 2**26  # of a JSON file; a manifest needs about 250 bytes per file of its folder
+MOST_YAML_BYTES = 2**24  # of a YAML file; a report's config needs about 1 kB per cell
 MOST_NODES = 200_000
 """Values, keys, lists and mappings of a YAML file; a report's config needs about 25 per cell."""
-MOST_DEPTH = 50
-"""Of lists and mappings inside one another."""
-MOST_CHARACTERS = 10**5
-"""Of a YAML file's longest value."""
-SHOWN = 200
-"""Characters of a field's name that an error quotes."""
+MOST_DEPTH = 50  # of lists and mappings inside one another
+MOST_CHARACTERS = 10**5  # of a YAML file's longest value
+SHOWN = 200  # characters of a field's name that an error quotes
 BASE_60 = re.compile(r"[-+]?([1-9][\d_]*(:[0-5]?\d)+|\d[\d_]*(:[0-5]?\d)+\.[\d_]*)")
 """How YAML 1.1 writes numbers of base 60, which take quadratic time. No stage writes one.
 

@@ -16,10 +16,8 @@ CONTROL = re.compile(
     r"\x1b\[A|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 """Control characters and escape sequences, except line feed and tab."""
-REDRAWING = ("\r", UP)
-"""The control characters with which progress bars redraw their lines."""
-BETWEEN = 2
-"""Blanks between two columns."""
+REDRAWING = ("\r", UP)  # the control characters with which progress bars redraw their lines
+BETWEEN = 2  # blanks between two columns
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,7 @@ def time_limit(seconds: float, make_error: Callable[[], Exception]) -> Iterator[
             signal.setitimer(signal.ITIMER_REAL, max(left, 0.001), outer_interval)
 
 
-PIPE_SECONDS = 30.0
-"""How long another process may take to open the other end of a named pipe."""
+PIPE_SECONDS = 30.0  # how long another process may take to open the other end of a named pipe
 SHELL_DESCRIPTORS = range(1, 10)
 """Standard output and error, and the numbers that a shell's `3>FILE` takes."""
 

@@ -137,8 +137,7 @@ def _to_strings(value: object) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
 
 
-BLANK = " "
-"""The separator of words, and of pieces."""
+BLANK = " "  # the separator of words, and of pieces
 
 
 def split_by_labels(row: Row, words_per_label: int) -> Iterator[Row]:

@@ -35,11 +35,9 @@ from contamination.data.readers.rows import Row, Tally
 from contamination.data.rows import fold_name, raw_rows, value_as_text
 from contamination.data.texts import Texts
 
-HUB = "hub"
-"""The value of `examples.path` if each source names its own data set."""
+HUB = "hub"  # the value of `examples.path` if each source names its own data set
 TEXT = "text"
-UNKNOWN = "unknown"
-"""The value of an axis that a row does not have."""
+UNKNOWN = "unknown"  # the value of an axis that a row does not have
 SIDES = {1: "member", 0: "non-member"}
 MAX_NAMED = 10
 RENAMED = ("id", "text", "label", "cluster")

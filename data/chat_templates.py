@@ -21,17 +21,12 @@ from typing import Any
 import contamination
 from contamination.core.errors import describe_error
 
-SECONDS = 10.0
-"""The time limit for one chat."""
-START_SECONDS = 120.0
-"""The time limit for the start of the process."""
-MEMORY = 2**30
-"""Bytes that the process may allocate while it renders."""
-MAX_CHARACTERS = 2**24
-"""Characters of a rendered chat at most."""
+SECONDS = 10.0  # the time limit for one chat
+START_SECONDS = 120.0  # the time limit for the start of the process
+MEMORY = 2**30  # bytes that the process may allocate while it renders
+MAX_CHARACTERS = 2**24  # characters of a rendered chat at most
 
-READY = b"ready"
-"""The message of the process once it can render."""
+READY = b"ready"  # the message of the process once it can render
 
 Messages = Sequence[Mapping[str, str]]
 

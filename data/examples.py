@@ -25,8 +25,7 @@ LABELS = {
     **dict.fromkeys(("0", "0.0", "false", "no", "nonmember"), False),
     "": None,
 }
-NON_MEMBER = re.compile(r"non[\s_\u2010-\u2015-]+member")
-"""Spellings of "non-member" in lower case."""
+NON_MEMBER = re.compile(r"non[\s_\u2010-\u2015-]+member")  # spellings of "non-member" in lower case
 OUTPUT_START = "output_start"
 FIELDS = ("id", "text", "label", "benchmark", OUTPUT_START, "cluster")
 RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}

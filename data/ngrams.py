@@ -204,8 +204,7 @@ def _punctuation_removal_table() -> dict[int, None]:
 
 
 PROBE_CHARACTERS = 16
-AT_ONCE = 1 << 16
-"""Characters that are hashed at once, so that they fit a processor's cache."""
+AT_ONCE = 1 << 16  # characters that are hashed at once, so that they fit a processor's cache
 BETWEEN = "\n"  # no normalised text contains one
 
 

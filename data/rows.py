@@ -33,8 +33,7 @@ LOOKS_LIKE = {
     "benchmark": re.compile(r"[\w .-]*benchmark[\w .-]*"),
 }
 """For each field, the names of columns that may be meant for it."""
-STREAMED = ("jsonl", "csv", "tsv")
-"""The formats of standard input and pipes."""
+STREAMED = ("jsonl", "csv", "tsv")  # the formats of standard input and pipes
 log = logging.getLogger(__name__)
 
 

@@ -28,10 +28,8 @@ COLUMNS = pa.schema(
     ]
 )
 Rows = NDArray[np.int64]
-AT_ONCE = 2**12
-"""Texts of a block of columns."""
-OBJECTS_AT_ONCE = 2**8
-"""Texts that are objects at the same time when many are iterated."""
+AT_ONCE = 2**12  # texts of a block of columns
+OBJECTS_AT_ONCE = 2**8  # texts that are objects at the same time when many are iterated
 
 
 pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own pool never returns freed memory
@@ -133,8 +131,7 @@ def _record_batch(texts: Sequence[Text]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, COLUMNS)
 
 
-CHARACTERS = 64
-"""Texts are grouped by their first CHARACTERS before they are compared in full."""
+CHARACTERS = 64  # texts are grouped by their first CHARACTERS before they are compared in full
 
 
 def longest_extensions(sequences: Sequence[Any]) -> list[int]:

@@ -12,45 +12,6 @@ from contamination.core.report.html import render_template, stylesheet
 from contamination.core.report.tables import Table, escape_markdown
 
 LIMITS_TITLE, FACTS_TITLE = "What this can't prove", "What it is based on"
-TEMPLATE = """\
-{% extends "skeleton.html" %}
-{% import "elements.html" as elements %}
-{% macro section(name, title) -%}
-<section id="{{ name }}"><h2>{{ title }}</h2>{{ caller() }}</section>
-{%- endmacro %}
-{% block body %}
-<header>
-<h1>{{ title }}</h1>
-{% for conclusion in document.conclusions %}
-<p class="answer">{{ conclusion | keep_intervals | bold }}</p>
-{% endfor %}
-{% for warning in document.warnings %}
-<p class="off">{{ warning | bold }}</p>
-{% endfor %}
-</header>
-<main>
-{% if document.charts %}{% call section("charts", "Charts") %}
-{% for chart in document.charts %}
-<figure id="chart-{{ chart.name }}"><h3>{{ chart.title }}</h3>
-<div class="scroll">{{ chart.svg | safe }}</div>
-<figcaption>{{ chart.caption }}</figcaption></figure>
-{% endfor %}
-{% endcall %}{% endif %}
-{% if document.tables %}{% call section("tables", "Tables") %}
-{% for table in document.tables %}
-<h3>{{ table.title }}</h3>{{ elements.table(table.header, table.lines) }}
-{% if table.note %}<p class="note">{{ table.note | bold }}</p>{% endif %}
-{% endfor %}
-{% endcall %}{% endif %}
-{% if document.limits %}{% call section("limits", limits_title) %}
-<ul>{% for limit in document.limits %}<li>{{ limit | bold }}</li>{% endfor %}</ul>
-{% endcall %}{% endif %}
-{% if document.facts %}{% call section("facts", facts_title) %}
-{{ elements.facts(document.facts) }}
-{% endcall %}{% endif %}
-</main>
-{% endblock %}
-"""
 
 
 @dataclass(frozen=True)
@@ -110,4 +71,4 @@ def html_document(content: ReportContent) -> str:
         "limits_title": LIMITS_TITLE,
         "facts_title": FACTS_TITLE,
     }
-    return render_template(TEMPLATE, values)
+    return render_template(stylesheet("document.html"), values)

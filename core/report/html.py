@@ -18,48 +18,11 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SKELETON, ELEMENTS = "skeleton.html", "elements.html"
-"""Names for `{% extends %}` and `{% import %}` in the templates of pages."""
-TEMPLATES = {
-    SKELETON: """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{{ title }}</title>
-<style>{{ css }}</style>
-</head>
-<body>
-{% block body %}{% endblock %}
-</body>
-</html>
-""",
-    ELEMENTS: """\
-{% macro table(header, lines) -%}
-<div class="scroll"><table><thead><tr>
-{%- for text in header %}<th>{{ text | bold }}</th>{% endfor -%}
-</tr></thead><tbody>
-{%- for line in lines %}
-<tr>
-{%- for text in line %}<td{% if text | length > LONG %} class=long{% endif %}>{{ text | bold }}</td>
-{%- endfor -%}
-</tr>
-{%- endfor -%}
-</tbody></table></div>
-{%- endmacro %}
-{% macro facts(facts) -%}
-<dl>{% for name, fact in facts.items() %}<dt>{{ name }}</dt><dd>{{ fact }}</dd>{% endfor %}</dl>
-{%- endmacro %}
-""",
-}
-LONG = 40
-"""Table cells with more characters than this are broken into lines."""
+LONG = 40  # table cells with more characters than this are broken into lines
 
 
 def render_template(template: str, values: Mapping[str, object]) -> str:
-    """Fill a Jinja template, which may extend `SKELETON` and import `ELEMENTS`.
+    """Fill a Jinja template, which may extend skeleton.html and import elements.html.
 
     Args:
         template: the template's source.
@@ -73,10 +36,10 @@ def render_template(template: str, values: Mapping[str, object]) -> str:
 
 @cache
 def _jinja_environment() -> Environment:
-    from jinja2 import DictLoader, Environment, StrictUndefined
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
-        loader=DictLoader(TEMPLATES),
+        loader=FunctionLoader(stylesheet),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
@@ -99,7 +62,7 @@ def script_json(value: object) -> str:
 
 
 def stylesheet(name: str = "page.css") -> str:
-    """A style sheet of this folder. The default is shared by all reports: colours, text, tables."""
+    """The text of a file of this folder; by default the style sheet that all reports share."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
@@ -126,5 +89,5 @@ def definition_list(facts: Mapping[str, str]) -> str:
 
 @cache
 def _element_macros() -> Any:
-    """The macros of `ELEMENTS`, as functions."""
-    return _jinja_environment().get_template(ELEMENTS).module
+    """The macros of elements.html, as functions."""
+    return _jinja_environment().get_template("elements.html").module

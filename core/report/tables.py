@@ -97,8 +97,7 @@ def escape_markdown(text: str) -> str:
     return re.sub("<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
 
 
-NO_VALUE = "–"
-"""The text of a cell without a value."""
+NO_VALUE = "–"  # the text of a cell without a value
 ESTIMATE_COLUMNS = ("value", "ci_low", "ci_high", "needs")
 """The columns of results whose values `format_estimate` takes, in order."""
 

@@ -22,12 +22,9 @@ from contamination.core.statistics.bootstrap import Counts, Resample, Scores
 from contamination.core.statistics.estimates import Estimate, estimate, estimate_without_value
 from contamination.core.statistics.metrics import Metric
 
-Clusters = NDArray[np.intp]
-"""Each example's cluster, numbered from 0 without gaps."""
-FEWEST_CLUSTERS = 2
-"""The fewest clusters per side that show how much clusters differ."""
-TINY = 1e-12
-"""A smaller variance of draws is rounding."""
+Clusters = NDArray[np.intp]  # each example's cluster, numbered from 0 without gaps
+FEWEST_CLUSTERS = 2  # the fewest clusters per side that show how much clusters differ
+TINY = 1e-12  # a smaller variance of draws is rounding
 
 
 def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:

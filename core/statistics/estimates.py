@@ -14,8 +14,7 @@ from contamination.core.statistics.metrics import Metric, Steps
 
 ALL = "all"
 """The benchmark that stands for the mean over benchmarks, wherever one is printed or stored."""
-TINY = 1e-15
-"""A variance below it is rounding."""
+TINY = 1e-15  # a variance below it is rounding
 
 
 @dataclass(frozen=True)

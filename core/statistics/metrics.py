@@ -15,8 +15,7 @@ import numpy as np
 
 from contamination.core.statistics.bootstrap import Ranked, Scores
 
-Steps = tuple[float, float]
-"""The least and the most."""
+Steps = tuple[float, float]  # the least and the most
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,7 @@ def auroc_trials(members: int, nonmembers: int) -> float:
 
 AUROC = Metric("auroc", "AUROC", auroc_value, auroc_draws, 0.5, trials=auroc_trials)
 
-ALARMS = 5
-"""The fewest expected false alarms of a rate that is reported: see `fewest_examples`."""
+ALARMS = 5  # the fewest expected false alarms of a rate that is reported: see `fewest_examples`
 NARROW, WIDE = 4, 2 / 3
 """The two weights of `tpr_draws`: their variance is the threshold's own, V, divided by these.
 

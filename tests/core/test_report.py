@@ -7,7 +7,6 @@ from markupsafe import Markup
 
 from contamination.core.report.document import ReportContent, html_document, markdown_document
 from contamination.core.report.html import (
-    SKELETON,
     definition_list,
     fill_template,
     html_table,
@@ -28,7 +27,7 @@ def test_values_are_escaped_unless_they_are_markup():
 
 def test_a_name_without_a_value_is_an_error():
     with pytest.raises(jinja2.UndefinedError, match="'title' is undefined"):
-        render_template(f'{{% extends "{SKELETON}" %}}', {"css": ""})
+        render_template('{% extends "skeleton.html" %}', {"css": ""})
 
 
 def test_parts_of_a_filled_template_are_html_and_are_not_templates_themselves():
