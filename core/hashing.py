@@ -5,12 +5,7 @@
     $XDG_CACHE_HOME/contamination-testbed/digests/     (~/.cache where that is not set)
     └── <hash of the file's path>.json    its path, size, times and inode, and its SHA-256
 
-A record is valid as long as the size, times and inode are the file's. No program can set the
-change time of an inode, so a file that was replaced by one of the same size and modification time
-is noticed. The device number is left out, since it differs between nodes of a network. A file that
-changed less than 2 seconds before it was read is not cached, since it could change again within one
-tick of a coarse clock. The folder may be deleted at any time; if it can't be written to, nothing is
-cached.
+The folder may be deleted at any time; if it can't be written to, nothing is cached.
 """
 
 from __future__ import annotations
@@ -138,6 +133,13 @@ def _file_state(stream: BinaryIO) -> tuple[int, int, int, int]:
 
 @dataclass(frozen=True)
 class _CachedDigest:
+    """A file's SHA-256, valid as long as the size, times and inode are the file's.
+
+    No program can set the change time of an inode, so a file that was replaced by one of the same
+    size and modification time is noticed. The device number is left out, since it differs between
+    nodes of a network.
+    """
+
     path: str
     size: int
     mtime_ns: int
@@ -149,7 +151,7 @@ class _CachedDigest:
 
     @property
     def is_reliable(self) -> bool:
-        """Whether a later change would show in the file's state."""
+        """Whether a later change would show, beyond one tick of a coarse clock."""
         settled = max(self.mtime_ns, self.ctime_ns) <= self.time_ns - SETTLED_NS
         return settled and self.size >= LARGE_BYTES
 

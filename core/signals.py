@@ -1,11 +1,8 @@
 """SIGTERM and SIGINT (Ctrl-C) end the work at any moment, whatever code is running.
 
 The signal raises a `StoppedError` in the main thread. Python drops an error raised in a callback or
-a destructor, so there it is raised again a little later. Two things could still prevent the end of
-the process: a library may catch the error, though it is not an `Exception`, and Python handles no
-signals while C code runs. Therefore a second thread, which the system wakes at once, ends the
-process if it still runs GRACE_SECONDS later. Run folders on disk are then unfinished but not
-damaged, and the same command resumes them.
+a destructor, so there it is raised again a little later. Run folders on disk are then unfinished,
+but not damaged: the same command resumes them.
 """
 
 from __future__ import annotations
@@ -151,7 +148,11 @@ def _unraisable_hook(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def _exit_after_grace_period(read_end: int, stop: _StopState) -> None:
-    """End the process if a signal has not ended the work in time."""
+    """End the process if it still runs GRACE_SECONDS after a signal, which wakes this thread.
+
+    A library may have caught the error, though it is not an `Exception`, or C code still runs, in
+    which Python handles no signals.
+    """
     while True:
         received = os.read(read_end, 1)[0]
         if _stop is not stop:

@@ -1,8 +1,7 @@
 """What happens before a command begins: signals, the launcher's death, output streams, imports.
 
-`python -m <package>` imports the package for seconds before its command runs. Each package of this
-project that can be run imports this module first. Until the command begins, and after it has ended,
-SIGTERM and SIGINT end the process at once: there is nothing to save. While the command runs
+Each package that can be run imports this module first. Until its command begins, and after it has
+ended, SIGTERM and SIGINT end the process at once: there is nothing to save. While it runs
 `core.signals` handles them. A process that a launcher started ends with its launcher.
 """
 

@@ -6,13 +6,6 @@ almost seen the other, so such a pair counts against every method.
 
 Words in a row that more than half of a group's texts share are the group's template and are not
 compared. This applies only to 13 words in a row: equal whole texts are always near-duplicates.
-
-Texts are compared by their letters and digits (with the letters' marks), after Unicode's
-compatibility normalisation (NFKC) and without case. Within the 13 words, all other characters
-separate, so "well-known" is two words, as "well known" is. Whole texts are compared without white
-space: "well known", "well-known" and "wellknown" are equal. But numbers stay separate ("1 23" is
-not "12 3"), and operators and signs are kept ("x < -3" is not "x > 3"). Operators are no words in
-the 13: lines of "=====" would be near-duplicates otherwise.
 """
 
 from __future__ import annotations
@@ -118,18 +111,27 @@ def across(items: Sequence[Item], members: Sequence[bool], keys: Keys) -> dict[i
 
 
 def normalised_words(text: str) -> list[str]:
-    """Return a text's runs of letters, digits and letters' marks, normalised."""
+    """Return a text's runs of letters, digits and letters' marks, normalised.
+
+    All other characters separate, so "well-known" is two words, as "well known" is. Operators are
+    no words: lines of "=====" would be near-duplicates otherwise.
+    """
     return _normalise(text).translate(_WORDS).split()
 
 
 def normalised_without_spaces(text: str) -> str:
-    """Return a text's words and operators without spaces, except between two numbers."""
+    """Return a text's words and operators without spaces, except between two numbers.
+
+    "well known", "well-known" and "wellknown" are equal, but "1 23" is not "12 3", and operators
+    and signs are kept ("x < -3" is not "x > 3").
+    """
     parts = _SIGN.split(_normalise(text).translate(_MINUS))  # every second one is a sign
     spaced = "".join(p if n % 2 else p.translate(_OPERATORS) for n, p in enumerate(parts))
     return re.sub(r"(?<!\d) | (?!\d)", "", " ".join(spaced.split()))
 
 
 def _normalise(text: str) -> str:
+    """Return the text in Unicode's compatibility normalisation (NFKC), without case."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 

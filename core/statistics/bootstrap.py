@@ -7,10 +7,6 @@ metric on the same examples: their differences are paired by construction.
 Shapes: D draws, M members, N non-members. Per method and draw the cost is O(M + N) after one sort:
 counts are accumulated in descending order of score, and every metric is computed from those sums
 (the same numbers as the D×M · M×N product with the 1/½/0 comparison matrix, without the matrix).
-
-Counts are float32: sums of at most 2**24 examples are exact in it, and it halves the memory that
-is moved. Products of two counts can exceed that, so AUROC is added up in float64, where every
-half-integer below 2**52 is exact: the draws equal a loop over resampled scores to the last bit.
 """
 
 from __future__ import annotations
@@ -55,7 +51,12 @@ class Ranked:
 
 
 def draw_counts(examples: int, draws: int, seed: int) -> Counts:
-    """Returns how often each of `examples` is drawn in `draws` resamples (draws × examples)."""
+    """Returns how often each of `examples` is drawn in `draws` resamples (draws × examples).
+
+    Counts are float32: sums of at most 2**24 examples are exact in it, and it halves the memory
+    that is moved. Products of two counts can exceed that, so AUROC is added up in float64, where
+    every half-integer below 2**52 is exact: the draws equal a loop over resampled scores.
+    """
     picked = np.random.default_rng(seed).integers(0, examples, (draws, examples))
     picked += np.arange(draws)[:, None] * examples
     counts = np.bincount(picked.ravel(), minlength=draws * examples)

@@ -1,9 +1,6 @@
 """Examples that come in clusters, such as snippets of a book: intervals that draw whole clusters.
 
-The snippets of a book go up and down together, so that a bootstrap of single snippets counts many
-similar snippets as independent evidence. Here each side's clusters are drawn with replacement
-(Davison and Hinkley 1997, section 3.8) until the draw is as large as the side; of the last cluster
-a random part is taken. Every metric sees sides of the usual size.
+A bootstrap of single snippets would count many similar snippets as independent evidence.
 
 Shapes: n examples of one side, K clusters of it, D draws.
 """
@@ -28,7 +25,12 @@ TINY = 1e-12  # a smaller variance of draws is rounding
 
 
 def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:
-    """Returns how often each example is drawn in `draws` resamples of whole clusters (D × n)."""
+    """Returns how often each example is drawn in `draws` resamples of whole clusters (D × n).
+
+    Clusters are drawn with replacement (Davison and Hinkley 1997, section 3.8) until the draw is as
+    large as the side; of the last cluster a random part is taken. So every metric sees sides of the
+    usual size.
+    """
     rng, size = np.random.default_rng(seed), np.bincount(cluster)
     rows = np.split(np.argsort(cluster, kind="stable"), np.cumsum(size)[:-1])
     enough = -(-len(cluster) // int(size.min()))
