@@ -124,12 +124,12 @@ def build(
     folder: Path,
     config: Any,
     inputs: Mapping[str, str],
-    make: Callable[[Path], Built],
+    write_files: Callable[[Path], Built],
     named: Any = None,
     *,
     log_nearest: bool = True,
 ) -> Artifact:
-    """Return the finished run folder; if it is not complete, `make` builds or resumes it.
+    """Return the finished run folder; if it is not complete, `write_files` builds or resumes it.
 
     If several processes need the same folder, one of them builds it and the others wait.
 
@@ -137,7 +137,7 @@ def build(
         folder: as `run_folder` returns it.
         config: what config.yaml will contain.
         inputs: the digests of the inputs, by name.
-        make: writes the files into the folder.
+        write_files: writes the files into the folder.
         named: the config that `run_folder` was given; None: `config`.
         log_nearest: whether to log which finished folder differs least from a new one.
     """
@@ -148,7 +148,7 @@ def build(
                 if log_nearest:
                     say_nearest(folder, integrity.SCHEMA, named_by, inputs)
                 with started_folder(folder, config):
-                    built = make(folder)
+                    built = write_files(folder)
                     check()
                     commit(folder, inputs, built, named_by)
     return open_artifact(folder, folder.parent.name)
@@ -214,17 +214,20 @@ def format_config(config: Any) -> str:
     return text
 
 
-def require_size(text: str, most: int) -> None:
-    """Raise a ConfigError if the text of a config has more than `most` bytes."""
-    if (size := len(text.encode())) > most:
+def require_size(text: str, max_bytes: int) -> None:
+    """Raise a ConfigError if the text of a config has more than `max_bytes` bytes."""
+    if (size := len(text.encode())) > max_bytes:
         raise ConfigError(
-            f"The configuration has {size:,} bytes, and {most:,} can be read again: give fewer or "
-            "shorter values, or files that contain them."
+            f"The configuration has {size:,} bytes, and {max_bytes:,} can be read again: give "
+            "fewer or shorter values, or files that contain them."
         )
 
 
 def commit(
-    folder: Path, inputs: Mapping[str, str], built: Built, named: Mapping[str, Any] | None = None
+    folder: Path,
+    inputs: Mapping[str, str],
+    built: Built,
+    naming_settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the manifest, last and atomically: the folder is complete from then on.
 
@@ -232,7 +235,7 @@ def commit(
         folder: the run folder.
         inputs: the digests of its inputs, by name.
         built: its files.
-        named: the settings that name the folder.
+        naming_settings: the settings that name the folder.
     """
     names = sorted({CONFIG, *built.content, *built.records})
     for name in [*integrity.unlisted_files(folder, names)]:  # left by an attempt that was killed
@@ -247,7 +250,7 @@ def commit(
         "version": metadata.version("contamination-testbed"),
         "revision": code_revision(),
         "digest": combined_digest(content_digests),
-        "identity": named,
+        "identity": naming_settings,
         "inputs": dict(inputs),
         "counts": dict(built.counts),
         "files": content_digests,

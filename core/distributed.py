@@ -49,7 +49,7 @@ class World:
 
         return bool(self.sum(torch.tensor(float(flag))))
 
-    def from_rank_0(self, value: Any) -> Any:
+    def broadcast_from_rank_0(self, value: Any) -> Any:
         """Returns rank 0's value in every process."""
         import torch
 
@@ -79,7 +79,7 @@ class World:
         if self.is_rank_0:
             with ThreadPoolExecutor(1) as pool:
                 return self._broadcast_result_when_done(pool.submit(work))
-        while not (message := self.from_rank_0(None))[0]:
+        while not (message := self.broadcast_from_rank_0(None))[0]:
             pass
         _, result, status = message
         if status:
@@ -89,10 +89,10 @@ class World:
 
     def _broadcast_result_when_done(self, work: Future[T]) -> T:
         while not wait([work], timeout=HEARTBEAT_SECONDS).done:
-            self.from_rank_0((False, None, 0))
+            self.broadcast_from_rank_0((False, None, 0))
         error = work.exception()
         status = 0 if error is None else error.status if isinstance(error, UserError) else 1
-        self.from_rank_0((True, None if error else work.result(), status))
+        self.broadcast_from_rank_0((True, None if error else work.result(), status))
         return work.result()
 
 

@@ -71,7 +71,7 @@ class _Manifest:
     revision: str = ""
     identity: dict[str, object] | None = None
 
-    def check(self) -> None:
+    def check_entries(self) -> None:
         """Raise a ValueError for a name outside the folder, or entries that contradict others."""
         _check_kind_form(self.kind)
         for name in self.bytes:
@@ -111,7 +111,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         ):
             return _check_manifest_of_other_schema(manifest)
         names = [field.name for field in fields(_Manifest)]
-        typed({n: manifest[n] for n in names if n in manifest}, _Manifest).check()
+        typed({n: manifest[n] for n in names if n in manifest}, _Manifest).check_entries()
         return manifest
     except (OSError, ValueError) as error:
         raise damage_error(folder, f"{MANIFEST} can't be used: {error}") from error

@@ -78,7 +78,7 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
         if not words:
             return None
         end, later = map(float, words.split())
-        return max(_seconds_left(values) or 0.0, end - time.time()) + later
+        return max(_estimate_seconds_left(values) or 0.0, end - time.time()) + later
 
     def update(self, n: float | None = 1) -> Any:
         counted, self.partial_count = self.partial_count, 0
@@ -107,7 +107,7 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
         self._record_progress()
         if self.total is not None and self.n >= self.total:
             self.bar_format = DONE
-        is_logged = not _has_terminal() and self.format_dict["elapsed"] >= LONG
+        is_logged = not _is_stderr_redrawable() and self.format_dict["elapsed"] >= LONG
         line = f"{self}\n" if is_logged else ""
         super().close()
         sys.stderr.write(line)
@@ -121,7 +121,7 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
                 n=int(values["n"]),
                 total=values["total"],
                 unit=values["unit"],
-                seconds_left=_seconds_left(values),
+                seconds_left=_estimate_seconds_left(values),
                 sweep_left=self._sweep_seconds_left(values),
             )
         )
@@ -135,7 +135,7 @@ def progress(*, desc: str | None, stage: str = "", **options: Any) -> Any:
         stage: the stage, unless a launcher has set it (see `STAGE`).
         options: of tqdm. The unit is in the singular.
     """
-    if _has_terminal():
+    if _is_stderr_redrawable():
         display: dict[str, Any] = {"mininterval": 0.2, "dynamic_ncols": True}
     else:
         display = {"mininterval": float("inf"), "file": StringIO()}
@@ -148,15 +148,15 @@ def progress(*, desc: str | None, stage: str = "", **options: Any) -> Any:
     return bar
 
 
-def _seconds_left(values: Mapping[str, Any]) -> float | None:
+def _estimate_seconds_left(bar_values: Mapping[str, Any]) -> float | None:
     """At the mean rate so far; None if it is unknown."""
-    done, total = values["n"] - values["initial"], values["total"]
-    return (total - values["n"]) * values["elapsed"] / done if total and done else None
+    done, total = bar_values["n"] - bar_values["initial"], bar_values["total"]
+    return (total - bar_values["n"]) * bar_values["elapsed"] / done if total and done else None
 
 
 def _join_title(*parts: str | None) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _has_terminal() -> bool:
+def _is_stderr_redrawable() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # which can't redraw a line

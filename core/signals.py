@@ -66,7 +66,7 @@ def stop_on_signals() -> Iterator[None]:
     os.set_blocking(write_end, False)
     old_handlers = {number: signal.signal(number, _handle_signal) for number in SIGNALS}
     old_wakeup_fd = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    old_hook, sys.unraisablehook = sys.unraisablehook, _unraisable_hook
+    old_hook, sys.unraisablehook = sys.unraisablehook, _note_dropped_stop
     watcher = threading.Thread(
         target=_exit_after_grace_period, args=(read_end, stop), name="stopping", daemon=True
     )
@@ -139,7 +139,7 @@ def _handle_signal(number: int, frame: FrameType | None) -> None:
         raise stop.make_error()
 
 
-def _unraisable_hook(unraisable: sys.UnraisableHookArgs) -> None:
+def _note_dropped_stop(unraisable: sys.UnraisableHookArgs) -> None:
     """Python calls it with an error that it is going to drop."""
     if _stop is not None and isinstance(unraisable.exc_value, StoppedError):
         _stop.is_dropped = True
@@ -185,16 +185,16 @@ def _exit_process(stop: _StopState) -> None:
 _fork = threading.local()
 
 
-def _block_signals() -> None:
+def _block_signals_before_fork() -> None:
     """Before a fork: a signal to the new process waits until that has reset its handlers."""
     _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
-def _unblock_signals() -> None:
+def _unblock_signals_after_fork() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _fork.mask)
 
 
-def _reset_handlers() -> None:
+def _reset_handlers_after_fork() -> None:
     """A forked process has the default handlers, and not the pipe of this process."""
     global _stop
     if _stop is not None:
@@ -202,9 +202,11 @@ def _reset_handlers() -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    _unblock_signals()
+    _unblock_signals_after_fork()
 
 
 os.register_at_fork(
-    before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_reset_handlers
+    before=_block_signals_before_fork,
+    after_in_parent=_unblock_signals_after_fork,
+    after_in_child=_reset_handlers_after_fork,
 )

@@ -39,8 +39,8 @@ HYDRA_KEYS = frozenset({"_target_", "_args_", "_partial_", "_recursive_", "_conv
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """Returns the text of a regular file of at most `most` bytes.
+def read_text(path: Path, max_bytes: int = MOST_BYTES) -> str:
+    """Returns the text of a regular file of at most `max_bytes` bytes.
 
     Raises:
         ValueError: it is a device, a pipe or a folder, too large, or not UTF-8.
@@ -50,9 +50,9 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
     with os.fdopen(handle, "rb") as stream:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ValueError("it is not a regular file")
-        content = stream.read(most + 1)
-    if len(content) > most:
-        raise ValueError(f"it has more than {most:,} bytes")
+        content = stream.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError(f"it has more than {max_bytes:,} bytes")
     return content.decode()
 
 
@@ -71,11 +71,11 @@ def parse_json(text: str) -> Any:
         value = json.loads(text)
     except RecursionError as error:
         raise ValueError(f"it is nested more than {MOST_DEPTH} deep") from error
-    _check_depth(value)
+    _check_json_depth(value)
     return value
 
 
-def _check_depth(value: Any) -> None:
+def _check_json_depth(value: Any) -> None:
     level = [value]
     for _ in range(MOST_DEPTH + 1):
         containers = [item for item in level if isinstance(item, dict | list) and item]

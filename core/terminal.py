@@ -155,7 +155,7 @@ def _pad(text: str, width: int, right: bool = False) -> str:
     return blanks + text if right else text + blanks
 
 
-def _omitted_columns_note(omitted: Sequence[str], width: int | None) -> str:
-    if not omitted:
+def _omitted_columns_note(omitted_names: Sequence[str], width: int | None) -> str:
+    if not omitted_names:
         return ""
-    return f"(not in {width} columns: {', '.join(omitted)}; `| cat` shows all)"
+    return f"(not in {width} columns: {', '.join(omitted_names)}; `| cat` shows all)"

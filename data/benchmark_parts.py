@@ -63,7 +63,11 @@ def parts_of(examples: ExamplesConfig) -> list[BenchmarkPart]:
     Raises:
         ConfigError: no part is left, or no source has one of the values.
     """
-    by_axis = {axis: v for axis, v in choose_values(examples).items() if _has_axis(examples, axis)}
+    by_axis = {
+        axis: v
+        for axis, v in choose_values(examples).items()
+        if _any_source_has_axis(examples, axis)
+    }
     if (count := math.prod(map(len, by_axis.values())) * len(examples.sources)) > MAX_COMBINATIONS:
         raise ConfigError(
             f"examples.name is {examples.name!r}: its {len(examples.sources):,} sources and the "
@@ -122,7 +126,7 @@ def words(values: Mapping[str, str]) -> str:
     return ", ".join(f"{axis} {value}" for axis, value in values.items())
 
 
-def _has_axis(examples: ExamplesConfig, axis: str) -> bool:
+def _any_source_has_axis(examples: ExamplesConfig, axis: str) -> bool:
     return any(axis in source.has for source in examples.sources)
 
 

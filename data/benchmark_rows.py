@@ -326,13 +326,13 @@ def _own_axis_values(row: Row) -> dict[str, str]:
 
 
 def _with_standard_fields(
-    row: Row, examples: ExamplesConfig, values: Sequence[str], label: int | None
+    row: Row, examples: ExamplesConfig, part_values: Sequence[str], label: int | None
 ) -> Row:
     """Return the row with the fields RENAMED under these names, and the name of its part."""
     fields = {fold_name(name): value for name, value in row.value.items()}
     columns = {name: examples.columns.get(name) or name for name in RENAMED}
     renamed = {name: fields.get(fold_name(column)) for name, column in columns.items()}
-    part_name = "/".join([str(fields.get("benchmark") or examples.name), *values])
+    part_name = "/".join([str(fields.get("benchmark") or examples.name), *part_values])
     row_id = row.number - 1 if renamed["id"] in (None, "") else renamed["id"]
     if label is not None:  # the rows of the other side have the same numbers
         renamed["label"], row_id = label, f"{SIDES[label]}-{row_id}"

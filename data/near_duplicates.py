@@ -94,18 +94,18 @@ class Apart:
         return apart
 
 
-def across(items: Sequence[Item], members: Sequence[bool], keys: Keys) -> dict[int, int]:
+def across(items: Sequence[Item], is_member: Sequence[bool], keys: Keys) -> dict[int, int]:
     """For each item with near-duplicates on the other side, return the first of them.
 
     Groups are ignored: a member of one benchmark may be a non-member of another.
     """
     duplicates: dict[int, int] = {}
     for owners in _iter_items_sharing_a_key([keys.of(item) for item in items]):
-        member_items = [o for o in owners if members[o]]
-        nonmember_items = [o for o in owners if not members[o]]
+        member_items = [o for o in owners if is_member[o]]
+        nonmember_items = [o for o in owners if not is_member[o]]
         if member_items and nonmember_items:
             for item in owners:
-                first = (nonmember_items if members[item] else member_items)[0]
+                first = (nonmember_items if is_member[item] else member_items)[0]
                 duplicates[item] = min(duplicates.get(item, first), first)
     return dict(sorted(duplicates.items()))
 
@@ -190,18 +190,18 @@ def text_notes(examples: Sequence[Text]) -> list[str]:
     ]
 
 
-def part_notes(examples: Texts, named: Callable[[str], str]) -> list[str]:
+def part_notes(examples: Texts, display_name_of: Callable[[str], str]) -> list[str]:
     """Return the notes on each part of a benchmark, and on the number of texts without a label.
 
     Args:
         examples: the texts.
-        named: returns the display name of a part, by its texts' `benchmark`.
+        display_name_of: returns the display name of a part, by its texts' `benchmark`.
     """
     column = examples.column("benchmark")
     notes = []
     for name in column.unique().to_pylist():
         part = examples.take(np.flatnonzero(pc.equal(column, name).to_numpy()))
-        notes += [f"{named(name)}: {note}" for note in text_notes(part)]
+        notes += [f"{display_name_of(name)}: {note}" for note in text_notes(part)]
     unlabelled = examples.column("label").null_count
     return notes + [f"{unlabelled} texts have no label: they are in no metric."] * bool(unlabelled)
 

@@ -117,7 +117,7 @@ def fill_fields(
 
 
 def _fill_field(
-    columns: Mapping[str, Any], field_name: str, format_string: str, replaced: Mapping[str, str]
+    columns: Mapping[str, Any], field_name: str, format_string: str, replacements: Mapping[str, str]
 ) -> str:
     """Return one field's text."""
     try:
@@ -132,7 +132,7 @@ def _fill_field(
         ) from error
     except (ValueError, TypeError) as error:
         raise _UnusableError("field can't be formatted", f"{format_string!r}: {error!r}") from error
-    text = str(replaced.get(text, text)).strip()
+    text = str(replacements.get(text, text)).strip()
     if is_blank(text):
         raise _UnusableError("empty field", f"{field_name!r} is blank")
     return text

@@ -24,23 +24,23 @@ FEWEST_CLUSTERS = 2  # the fewest clusters per side that show how much clusters 
 TINY = 1e-12  # a smaller variance of draws is rounding
 
 
-def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:
-    """Returns how often each example is drawn in `draws` resamples of whole clusters (D × n).
+def draw_cluster_counts(clusters: Clusters, n_draws: int, seed: int) -> Counts:
+    """Returns how often each example is drawn in `n_draws` resamples of whole clusters (D × n).
 
     Clusters are drawn with replacement (Davison and Hinkley 1997, section 3.8) until the draw is as
     large as the side; of the last cluster a random part is taken. So every metric sees sides of the
     usual size.
     """
-    rng, size = np.random.default_rng(seed), np.bincount(cluster)
-    rows = np.split(np.argsort(cluster, kind="stable"), np.cumsum(size)[:-1])
-    enough = -(-len(cluster) // int(size.min()))
-    counts = np.empty((draws, len(cluster)), np.float32)
+    rng, size = np.random.default_rng(seed), np.bincount(clusters)
+    rows = np.split(np.argsort(clusters, kind="stable"), np.cumsum(size)[:-1])
+    enough = -(-len(clusters) // int(size.min()))
+    counts = np.empty((n_draws, len(clusters)), np.float32)
     for draw in counts:
         picked = rng.integers(0, len(size), enough)
         total = np.cumsum(size[picked])
-        last = int(np.searchsorted(total, len(cluster)))
-        draw[:] = np.bincount(picked[:last], minlength=len(size))[cluster]
-        remaining = len(cluster) - int(total[last] - size[picked[last]])
+        last = int(np.searchsorted(total, len(clusters)))
+        draw[:] = np.bincount(picked[:last], minlength=len(size))[clusters]
+        remaining = len(clusters) - int(total[last] - size[picked[last]])
         draw[rng.permutation(rows[picked[last]])[:remaining]] += 1
     return counts
 
@@ -57,14 +57,20 @@ class ClusterBootstrap:
     single: Resample
 
     @classmethod
-    def of(cls, members: Clusters, nonmembers: Clusters, draws: int, seed: int) -> ClusterBootstrap:
-        """Draw `draws` times from examples of these clusters."""
+    def of(
+        cls, member_clusters: Clusters, nonmember_clusters: Clusters, n_draws: int, seed: int
+    ) -> ClusterBootstrap:
+        """Draw `n_draws` times from examples of these clusters."""
         whole = Resample(
-            draw_cluster_counts(members, draws, derive(seed, "clusters of members")),
-            draw_cluster_counts(nonmembers, draws, derive(seed, "clusters of nonmembers")),
+            draw_cluster_counts(member_clusters, n_draws, derive(seed, "clusters of members")),
+            draw_cluster_counts(
+                nonmember_clusters, n_draws, derive(seed, "clusters of nonmembers")
+            ),
         )
-        single = bootstrap.resample(len(members), len(nonmembers), draws, seed)
-        return cls(len(np.unique(members)), len(np.unique(nonmembers)), whole, single)
+        single = bootstrap.resample(len(member_clusters), len(nonmember_clusters), n_draws, seed)
+        return cls(
+            len(np.unique(member_clusters)), len(np.unique(nonmember_clusters)), whole, single
+        )
 
     def estimate(
         self, members: Scores, nonmembers: Scores, wanted: Sequence[Metric]
@@ -121,7 +127,7 @@ class ClusterBootstrap:
         return " and ".join(few)
 
 
-def widening_factor(members: int, nonmembers: int) -> float:
+def widening_factor(n_member_clusters: int, n_nonmember_clusters: int) -> float:
     """Returns the factor by which the draws' deviations are multiplied.
 
     √(K / (K − 1)), since the variance among K drawn clusters is that much too small on average
@@ -130,6 +136,6 @@ def widening_factor(members: int, nonmembers: int) -> float:
     """
     from scipy.stats import norm, t
 
-    fewer, tail = min(members, nonmembers), 0.975
-    student = t.ppf(tail, members + nonmembers - 2) / norm.ppf(tail)
+    fewer, tail = min(n_member_clusters, n_nonmember_clusters), 0.975
+    student = t.ppf(tail, n_member_clusters + n_nonmember_clusters - 2) / norm.ppf(tail)
     return float(np.sqrt(fewer / (fewer - 1)) * student)

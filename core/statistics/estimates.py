@@ -66,9 +66,9 @@ def _estimate_metric(ranked: Ranked, metric: Metric) -> Estimate:
     return Estimate(*sizes, value, metric.draws(ranked), trials, steps)
 
 
-def estimate_without_value(sizes: tuple[int, int], draws: int, needs: str) -> Estimate:
+def estimate_without_value(sizes: tuple[int, int], n_draws: int, needs: str) -> Estimate:
     """Returns an estimate without a number."""
-    return Estimate(*sizes, np.nan, np.full(draws, np.nan), needs=needs)
+    return Estimate(*sizes, np.nan, np.full(n_draws, np.nan), needs=needs)
 
 
 def mean(estimates: Sequence[Estimate]) -> Estimate:
@@ -88,19 +88,21 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
     )
 
 
-def mean_over(benchmarks: Mapping[str, Estimate]) -> Estimate:
+def mean_over(estimate_by_benchmark: Mapping[str, Estimate]) -> Estimate:
     """The mean over benchmarks; its `needs` names those with too few examples."""
-    needs = needs_over({name: e.needs for name, e in benchmarks.items()})
-    return replace(mean(list(benchmarks.values())), needs=needs)
+    needs = needs_over({name: e.needs for name, e in estimate_by_benchmark.items()})
+    return replace(mean(list(estimate_by_benchmark.values())), needs=needs)
 
 
-def needs_over(benchmarks: Mapping[str, str]) -> str:
+def needs_over(needs_by_benchmark: Mapping[str, str]) -> str:
     """Returns what each benchmark lacks, such as "non-members in imdb"; empty if nothing."""
     where: dict[str, list[str]] = {}
-    for name, needs in benchmarks.items():
+    for name, needs in needs_by_benchmark.items():
         where.setdefault(needs, []).append(name)
     return "; ".join(
-        f"{needs} a benchmark" if names == list(benchmarks) else f"{needs} in {', '.join(names)}"
+        f"{needs} a benchmark"
+        if names == list(needs_by_benchmark)
+        else f"{needs} in {', '.join(names)}"
         for needs, names in where.items()
         if needs
     )
@@ -236,16 +238,16 @@ def jointly_valid_confidence(estimates: Sequence[Estimate], confidence: float) -
     return min(max(2 * NormalDist().cdf(z) - 1, single), bonferroni)
 
 
-def _student_confidence(confidence: float, examples: int) -> float:
+def _student_confidence(confidence: float, n_examples: int) -> float:
     """The confidence of a normal interval that is as wide as Student's of so many examples.
 
     The draws' variance is multiplied by n / (n - 1).
     """
     from scipy.special import stdtrit
 
-    quantile = float(stdtrit(examples - 1, (1 + confidence) / 2))
+    quantile = float(stdtrit(n_examples - 1, (1 + confidence) / 2))
     widest = 8.0  # standard deviations: the normal distribution is 1 beyond, in float64
-    return 2 * NormalDist().cdf(min(quantile * (examples / (examples - 1)) ** 0.5, widest)) - 1
+    return 2 * NormalDist().cdf(min(quantile * (n_examples / (n_examples - 1)) ** 0.5, widest)) - 1
 
 
 def _wilson_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:

@@ -41,11 +41,11 @@ class Metric:
     least_nonmembers: int = 1
     """The fewest examples for the metric (`fewest_examples`)."""
 
-    def needs(self, members: int, nonmembers: int) -> str:
+    def needs(self, n_members: int, n_nonmembers: int) -> str:
         """Returns what is missing, such as "≥ 500 non-members"; empty where nothing is."""
         sides = (
-            (nonmembers, self.least_nonmembers, "non-members"),
-            (members, self.least_members, "members"),
+            (n_nonmembers, self.least_nonmembers, "non-members"),
+            (n_members, self.least_members, "members"),
         )
         return " and ".join(
             side_name if least == 1 else f"≥ {least:,} {side_name}"
@@ -78,7 +78,7 @@ ONE_TOSS = 3.8
 """Trials of which the 95% interval of all or none just includes 0.5: less than z² = 3.84."""
 
 
-def auroc_trials(members: int, nonmembers: int) -> float:
+def auroc_trials(n_members: int, n_nonmembers: int) -> float:
     """Four times the harmonic mean of both sides.
 
     Scores of two normals make an AUROC of 0.5 to 0.9 as certain as trials of about two harmonic
@@ -90,10 +90,13 @@ def auroc_trials(members: int, nonmembers: int) -> float:
     are less than 40 orders of all, even the most extreme ones come by chance in more than 5% of
     the cases: then 95% intervals include 0.5.
     """
-    fewer, trials = min(members, nonmembers), 8 * members * nonmembers / (members + nonmembers)
+    fewer, trials = (
+        min(n_members, n_nonmembers),
+        8 * n_members * n_nonmembers / (n_members + n_nonmembers),
+    )
     if fewer > FEW:
         return trials
-    orders = comb(members + nonmembers, fewer)
+    orders = comb(n_members + n_nonmembers, fewer)
     return min(trials, ONE_TOSS + 3 * (fewer - 1) * (orders >= ORDERS))
 
 

@@ -11,7 +11,7 @@ DIGITS = 9
 """Of a sum of shares: whole clusters count as whole numbers, so that the least p is 1/(K+1)."""
 
 
-def relabelled_differences(members: Scores, nonmembers: Scores, draws: int, seed: int) -> Scores:
+def relabelled_differences(members: Scores, nonmembers: Scores, n_draws: int, seed: int) -> Scores:
     """Returns differences of the means under random relabellings (draws).
 
     Membership is drawn at random, so these are what the difference would be without an effect
@@ -20,7 +20,7 @@ def relabelled_differences(members: Scores, nonmembers: Scores, draws: int, seed
     """
     values, counts = np.unique(np.concatenate([members, nonmembers]), return_counts=True)
     rng = np.random.default_rng(seed)
-    drawn = rng.multivariate_hypergeometric(counts, len(members), draws, method="marginals")
+    drawn = rng.multivariate_hypergeometric(counts, len(members), n_draws, method="marginals")
     differences: Scores = drawn @ values / len(members)
     differences -= (counts - drawn) @ values / len(nonmembers)
     return differences

@@ -38,7 +38,7 @@ class MaskFiller:
         """Return a word for each blank, none of them the word that it replaces."""
         word_by_blank: dict[int, str] = {}
         with progress(total=len(windows), desc="rewording", unit="window") as bar:
-            for batch in self._batches(windows, batch_tokens):
+            for batch in self._iter_batches_longest_first(windows, batch_tokens):
                 answers = self._answers_halving_batches(batch, blanks)
                 for window, answer in zip(batch, answers, strict=True):
                     if len(batch) > 1 and not all(sure for _, _, sure in answer):
@@ -48,7 +48,9 @@ class MaskFiller:
                 bar.update(len(batch))
         return [word_by_blank[i] for i in range(len(blanks))]
 
-    def _batches(self, windows: Sequence[Window], batch_tokens: int) -> Iterator[list[Window]]:
+    def _iter_batches_longest_first(
+        self, windows: Sequence[Window], batch_tokens: int
+    ) -> Iterator[list[Window]]:
         """Yield batches of windows of similar length, the longest first."""
         waiting = sorted(windows, key=lambda window: -len(window.ids))
         while waiting:

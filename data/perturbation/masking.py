@@ -170,26 +170,26 @@ class Vocabulary:
         return word
 
 
-def draw_token(logits: Floats, ids: Ids, count: int, seed: int) -> tuple[int, bool]:
-    """Draw one of the `count` most likely tokens, with the model's probabilities.
+def draw_token(logits: Floats, ids: Ids, n_candidates: int, seed: int) -> tuple[int, bool]:
+    """Draw one of the `n_candidates` most likely tokens, with the model's probabilities.
 
     The maximum of logit + Gumbel noise is such a draw. The noise belongs to the token, not to its
     rank, so the draw is the same if two close logits change places.
 
     Args:
-        logits: those of the most likely tokens, in descending order, some more than `count`.
+        logits: those of the most likely tokens, in descending order, some more than `n_candidates`.
         ids: the tokens.
-        count: how many tokens may be drawn.
+        n_candidates: how many tokens may be drawn.
         seed: the seed of the noise.
 
     Returns:
         The token, and whether logits that differ by less than CLOSE give the same one.
     """
-    count = min(count, len(logits))
+    n_candidates = min(n_candidates, len(logits))
     noisy = logits + _gumbel_noise(ids, seed)
-    best = int(np.argmax(noisy[:count]))
-    rivals = np.delete(noisy[logits >= logits[count - 1] - CLOSE], best)
-    next_logit = logits[count] if count < len(logits) else -np.inf
+    best = int(np.argmax(noisy[:n_candidates]))
+    rivals = np.delete(noisy[logits >= logits[n_candidates - 1] - CLOSE], best)
+    next_logit = logits[n_candidates] if n_candidates < len(logits) else -np.inf
     sure = logits[best] > next_logit + CLOSE and bool((rivals < noisy[best] - CLOSE).all())
     return int(ids[best]), bool(sure)
 

@@ -111,7 +111,7 @@ class EmbeddedCorpus:
                 text = str(row.get(column) or "")
                 if not text.strip():
                     self.skipped[EMPTY] += 1
-                elif is_kept_for_pool(file, text):
+                elif is_in_benchmark_share(file, text):
                     self.skipped["kept for a benchmark's pool"] += 1
                 else:
                     yield text.strip()
@@ -139,7 +139,7 @@ class EmbeddedRows:
         for number, row in enumerate(read_jsonl_or_csv(path), 1):
             if any(row.get(column) in (None, "") for column in self.required):
                 continue
-            if self.pool_field is None or is_kept_for_pool(self.file, row[self.pool_field]):
+            if self.pool_field is None or is_in_benchmark_share(self.file, row[self.pool_field]):
                 yield Row(shard, number, row)
 
 
@@ -152,7 +152,7 @@ def read_jsonl_or_csv(path: Path) -> Iterator[dict[str, Any]]:
             yield from (json.loads(line) for line in stream if line.strip())
 
 
-def is_kept_for_pool(file: str, text: str) -> bool:
+def is_in_benchmark_share(file: str, text: str) -> bool:
     """Return whether a file's text belongs to the benchmark's share, by its hash."""
     return unit_hash(text) < POOL_SHARES.get(file, 0.0)
 

@@ -337,14 +337,14 @@ def _format_field(option: str) -> str:
     return option.replace("path", "format").removesuffix("s")
 
 
-def _format_of_file(file: Path, format: str, option: str, named: bool) -> str | None:
+def _format_of_file(file: Path, format: str, option: str, is_named_by_user: bool) -> str | None:
     """Return the file's format; None for a file of another kind in a folder."""
     path = file.resolve()
     suffixes = [s for s in path.suffixes if s not in COMPRESSED]
     by_suffix = FORMATS.get(suffixes[-1]) if suffixes else None
     if format != "auto":
-        return format if format == "text" or named or by_suffix == format else None
-    if by_suffix is None and named:
+        return format if format == "text" or is_named_by_user or by_suffix == format else None
+    if by_suffix is None and is_named_by_user:
         raise ConfigError(
             f"{option}: the suffix of {path} does not say its format. Name it with "
             f"{_format_field(option)}={'|'.join(READERS)}."

@@ -127,9 +127,11 @@ def _find_list_of_texts(row: Row, path: str, tally: Tally) -> Sequence[Any] | No
     return texts
 
 
-def _choice_index(gold: Any) -> int:
-    gold = gold[0] if isinstance(gold, list | tuple) and gold else gold
-    text = str(gold).strip()
+def _choice_index(choice_key: Any) -> int:
+    choice_key = (
+        choice_key[0] if isinstance(choice_key, list | tuple) and choice_key else choice_key
+    )
+    text = str(choice_key).strip()
     if text.isdecimal():
         return int(text)
     return ascii_uppercase.find(text) if len(text) == 1 else -1

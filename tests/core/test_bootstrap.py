@@ -55,7 +55,7 @@ def test_equals_a_naive_loop_exactly(n_members, n_nonmembers, decimals):
     rng = np.random.default_rng(n_members + decimals)
     members = rng.normal(0.5, 1, n_members).round(decimals)
     nonmembers = rng.normal(0, 1, n_nonmembers).round(decimals)
-    drawn = bootstrap.resample(n_members, n_nonmembers, draws=60, seed=1)
+    drawn = bootstrap.resample(n_members, n_nonmembers, n_draws=60, seed=1)
     ranked = bootstrap.rank(members, nonmembers, drawn)
     expected = naive(members, nonmembers, drawn, AUROC.value)
     np.testing.assert_array_equal(AUROC.draws(ranked), expected)
@@ -115,7 +115,7 @@ def test_steps_from_below_are_those_of_the_members_that_tie():
 def test_auroc_equals_the_product_with_the_comparison_matrix():
     rng = np.random.default_rng(0)
     members, nonmembers = rng.normal(size=30).round(1), rng.normal(size=50).round(1)
-    drawn = bootstrap.resample(30, 50, draws=100, seed=2)
+    drawn = bootstrap.resample(30, 50, n_draws=100, seed=2)
     wins = (members[:, None] > nonmembers) + 0.5 * (members[:, None] == nonmembers)
     product = ((drawn.members @ wins) * drawn.nonmembers).sum(axis=1) / (30 * 50)
     ranked = bootstrap.rank(members, nonmembers, drawn)
@@ -123,7 +123,7 @@ def test_auroc_equals_the_product_with_the_comparison_matrix():
 
 
 def test_each_side_is_resampled_to_its_own_size():
-    drawn = bootstrap.resample(12, 30, draws=500, seed=3)
+    drawn = bootstrap.resample(12, 30, n_draws=500, seed=3)
     assert (drawn.members.sum(axis=1) == 12).all()
     assert (drawn.nonmembers.sum(axis=1) == 30).all()
     assert drawn.members.mean(axis=0) == pytest.approx(np.ones(12), abs=0.2)
