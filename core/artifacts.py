@@ -313,7 +313,6 @@ def check_owner(path: Path | str) -> None:
 
 
 def _check_manifest_lists_subfolder(owner: Path, subfolder: Path) -> None:
-    """Check that a folder's manifest lists files in one of its subfolders."""
     try:
         manifest = integrity.read_manifest(owner)
     except ArtifactError:  # `check_folder` accepted the folder of another program

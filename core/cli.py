@@ -262,7 +262,6 @@ def _sweep_overrides(config: DictConfig) -> list[Override]:
 
 
 def _hydra_error_message(error: Exception) -> str:
-    """An error of Hydra or OmegaConf in one paragraph."""
     if isinstance(error, MissingConfigException):
         return _unknown_choice_message(error)
     if isinstance(error, OverrideParseException):

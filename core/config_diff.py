@@ -80,12 +80,10 @@ def say_nearest(
 
 
 def _name_without_hash(folder: Path) -> str:
-    """The folder's name without its hash."""
     return folder.name.rpartition("-")[0]
 
 
 def _newest_finished_siblings(folder: Path) -> list[Path]:
-    """Finished folders of the same kind, the newest first."""
     times = {}
     for path in folder.parent.glob("*"):
         with suppress(OSError):  # it is unfinished, or another process removes it

@@ -104,7 +104,6 @@ def without_key(message: str, key: str) -> str:
 
 
 def _escaped_character_pattern(character: str) -> str:
-    """A regular expression for the ways in which a character may be escaped."""
     code = f"{ord(character):x}"
     escaped = rf"\\{{0,4}}(?:{re.escape(character)}|u0*{code}|x0*{code})"
     entity = re.escape(html.escape(character))

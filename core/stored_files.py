@@ -196,7 +196,6 @@ def _check_yaml_event(event: yaml.Event) -> None:
 
 
 def _one_line_message(error: Exception) -> str:
-    """PyYAML's message with its position, in one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 

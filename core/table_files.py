@@ -44,7 +44,6 @@ def parquet_writer(
 
 
 def _link_unless_exists(file: Path, path: Path) -> None:
-    """Create a hard link at `path`, unless a file exists there."""
     try:
         os.link(file, path)
     except FileExistsError:

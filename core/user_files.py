@@ -119,7 +119,6 @@ def open_to_read(path: Path) -> BinaryIO:
 
 
 def _copy_into_pipe_or_device(path: Path, content: Path) -> None:
-    """Copy a file's content into a pipe or a device."""
     for output in (sys.stdout, sys.stderr):  # earlier output comes first
         if output is not None:
             output.flush()

@@ -135,7 +135,6 @@ def _source_has_values(source: SourceConfig, values: Mapping[str, str]) -> bool:
 
 
 def _to_strings(value: object) -> list[str]:
-    """Return one or several values as a list of strings."""
     if value is None:
         return []
     return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]

@@ -154,13 +154,11 @@ def place_rows(place: PlaceConfig, examples: ExamplesConfig, tally: Tally) -> It
 
 
 def _plain_texts_config(examples: ExamplesConfig) -> ExamplesConfig:
-    """Return the configuration of the same texts as if they were no benchmark."""
     return ExamplesConfig(examples.path, examples.format, on_error=examples.on_error)
 
 
 @contextmanager
 def _missing_split_as_missing_part() -> Iterator[None]:
-    """Turn the error of a missing split into a MissingPartError."""
     try:
         yield
     except DataError as error:
@@ -319,7 +317,6 @@ def _rows_after_column_check(
 
 
 def _own_axis_values(row: Row) -> dict[str, str]:
-    """Return the values of axes that the row itself has."""
     fields = {fold_name(name): value for name, value in row.value.items()}
     values = {axis: value_as_text(fields.get(axis)) for axis in AXES}
     return {axis: value for axis, value in values.items() if value}

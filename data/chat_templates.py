@@ -175,7 +175,6 @@ def _inherited_memory_limit_remedy() -> str:
 
 
 def _limit_in_bytes(limit: int) -> float:
-    """Return a limit of resources as a number of bytes."""
     import resource
 
     return float("inf") if limit == resource.RLIM_INFINITY else limit

@@ -66,7 +66,6 @@ class Keys:
         return np.union1d(grams, np.array([_hash_text(text) for text in texts], np.uint64))
 
     def _gram_hashes(self, item: Item) -> Hashes:
-        """Return the distinct n-grams of the item's parts."""
         parts = [self._word_numbers(normalised_words(part)) for part in item.parts]
         hashes = [hashes_of(words, NGRAM) for words in parts if len(words) >= NGRAM]
         return np.unique(np.concatenate([_NO_HASHES, *hashes]))

@@ -256,7 +256,6 @@ class Verbatim:
         return counts
 
     def _index_probes(self, width: int, numbers: Sequence[int]) -> tuple[Index, Sequence[int]]:
-        """Index probes of `width` characters of the texts with these numbers."""
         codes = [_code_points(self._texts[number]) for number in numbers]
         starts = rarest_windows(codes, width)
         self._starts |= zip(numbers, starts, strict=True)
@@ -283,5 +282,4 @@ def _iter_probe_places_and_owners(index: Index, codes: Words) -> Iterator[tuple[
 
 
 def _code_points(text: str) -> Words:
-    """Return the text's code points, shape (characters,)."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.int32)

@@ -119,7 +119,6 @@ def fill_fields(
 def _fill_field(
     columns: Mapping[str, Any], field_name: str, format_string: str, replacements: Mapping[str, str]
 ) -> str:
-    """Return one field's text."""
     try:
         text = _NullRefusingFormatter().vformat(format_string, (), columns)
         text.encode()  # JSON may spell half of a surrogate pair, which is no text

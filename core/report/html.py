@@ -89,5 +89,4 @@ def definition_list(facts: Mapping[str, str]) -> str:
 
 @cache
 def _element_macros() -> Any:
-    """The macros of elements.html, as functions."""
     return _jinja_environment().get_template("elements.html").module

@@ -245,7 +245,6 @@ def fpr_range_of_ties(ranked: Ranked, tpr: float) -> tuple[float, float] | None:
 
 
 def _as_single_draw(ranked: Ranked) -> Ranked:
-    """The examples themselves, as a single draw."""
     sides = (ranked.members, ranked.nonmembers)
     hits, alarms = (np.arange(len(side) + 1, dtype=np.float32)[None] for side in sides)
     return Ranked(*sides, hits, alarms)

@@ -51,7 +51,6 @@ class MaskFiller:
     def _iter_batches_longest_first(
         self, windows: Sequence[Window], batch_tokens: int
     ) -> Iterator[list[Window]]:
-        """Yield batches of windows of similar length, the longest first."""
         waiting = sorted(windows, key=lambda window: -len(window.ids))
         while waiting:
             size = max(1, batch_tokens // len(waiting[0].ids))

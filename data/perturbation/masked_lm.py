@@ -147,7 +147,6 @@ class MaskedLM(Ranged, node="masked_lm"):
         return [fill_blanks(text, blanks, [next(words) for _ in blanks]) for text, blanks in both]
 
     def _draw_words(self, texts: Sequence[str], blanks_by_text: Sequence[list[Blank]]) -> list[str]:
-        """Return the words for all texts' blanks, in order."""
         from contamination.data.perturbation.mask_filling import MaskFiller
 
         tokenizer, model = open_masked_model(self.path, self.device)

@@ -123,7 +123,6 @@ def rows_are_kept(path: str) -> bool:
 def _hub_errors_as_data_errors(
     path: str, config: str | None, split: str, revision: str | None
 ) -> Iterator[None]:
-    """Turn the hub's errors into a DataError that names the data set."""
     try:
         yield
     except Exception as error:  # the hub client's and the transport's errors have no common base
