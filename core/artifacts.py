@@ -284,8 +284,8 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
             "wrote."
         )
     integrity.check_integrity(folder, manifest)
-    keys = ("digest", "inputs", "counts", "files", "records")
-    return Artifact(folder, kind, *(manifest[key] for key in keys))
+    fields = ("digest", "inputs", "counts", "files", "records")
+    return Artifact(folder, kind, *(manifest[field] for field in fields))
 
 
 def check_owner(path: Path | str) -> None:

@@ -255,9 +255,9 @@ def _has_basic_sweeper(config: DictConfig) -> bool:
 def _sweep_overrides(config: DictConfig) -> list[Override]:
     """The overrides of a sweep: those of its configuration, then those of the command line."""
     parameters = config.hydra.sweeper.params or {}
-    words = [*(f"{k}={v}" for k, v in parameters.items()), *config.hydra.overrides.task]
+    override_texts = [*(f"{k}={v}" for k, v in parameters.items()), *config.hydra.overrides.task]
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-    overrides: list[Override] = parser.parse_overrides(words)
+    overrides: list[Override] = parser.parse_overrides(override_texts)
     return overrides
 
 

@@ -120,7 +120,7 @@ def convert(config: DictConfig, schema: type[T]) -> T:
     """
     hints = typing.get_type_hints(schema)
     values: dict[str, Any] = {}
-    plain: dict[str, Any] = {}
+    plain_values: dict[str, Any] = {}
     for field in dataclasses.fields(schema):  # type: ignore[arg-type]
         name, hint = field.name, hints[field.name]
         if name not in config:
@@ -141,8 +141,8 @@ def convert(config: DictConfig, schema: type[T]) -> T:
                 _node_to_dataclass(f"{name}.{i}", inner, v) for i, v in enumerate(nodes)
             ]
         else:
-            plain[name] = literal(config[name])  # interpolations are resolved only once
-    return schema(**values, **_check_plain_values(schema, plain))
+            plain_values[name] = literal(config[name])  # interpolations are resolved only once
+    return schema(**values, **_check_plain_values(schema, plain_values))
 
 
 def _check_collection(field: str, node: Any, node_type: type) -> Any:

@@ -97,12 +97,12 @@ def hub_offline() -> Iterator[None]:
     import datasets  # noqa: F401 - it copies the offline setting of the hub's client on import
     from huggingface_hub import constants
 
-    before = constants.HF_HUB_OFFLINE, _state.asks
+    earlier_settings = constants.HF_HUB_OFFLINE, _state.asks
     constants.HF_HUB_OFFLINE, _state.asks = True, False
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE, _state.asks = before
+        constants.HF_HUB_OFFLINE, _state.asks = earlier_settings
         go_offline_if_hub_unreachable.cache_clear()  # it did not look up the hub
 
 

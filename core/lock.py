@@ -99,8 +99,8 @@ def describe_lease_holder(file: Path) -> str | None:
     is_alive = time.time() - renewed < LEASE
     if owner is not None and owner.hostname == socket.gethostname():
         is_alive = _is_process_alive(owner.pid, renewed)
-    words = f"process {owner.pid} on {owner.hostname}" if owner else "an unknown process"
-    return words if is_alive else None
+    holder_text = f"process {owner.pid} on {owner.hostname}" if owner else "an unknown process"
+    return holder_text if is_alive else None
 
 
 def _is_process_alive(pid: int, running_at: float) -> bool:
@@ -147,8 +147,8 @@ def _wait_for_lease(lease: SoftFileLease, file: Path, folder: Path) -> None:
             lease.acquire(timeout=1)
             return
     owner = lease.owner
-    words = f"process {owner.pid} on {owner.hostname}" if owner else "another process"
-    log.info("waiting for %s, which writes %s (its lease is %s)", words, folder, file)
+    holder_text = f"process {owner.pid} on {owner.hostname}" if owner else "another process"
+    log.info("waiting for %s, which writes %s (its lease is %s)", holder_text, folder, file)
     while True:
         while _is_held_on_this_machine(lease, file):  # `filelock` would take it from a stopped one
             time.sleep(0.2)

@@ -74,10 +74,10 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
 
         None if it is unknown.
         """
-        words = os.environ.get(SWEEP)
-        if not words:
+        sweep_value = os.environ.get(SWEEP)
+        if not sweep_value:
             return None
-        end, later = map(float, words.split())
+        end, later = map(float, sweep_value.split())
         return max(_estimate_seconds_left(values) or 0.0, end - time.time()) + later
 
     def update(self, n: float | None = 1) -> Any:

@@ -85,13 +85,13 @@ def parts_of(examples: ExamplesConfig) -> list[BenchmarkPart]:
             log.warning("%s has no %s: it is left out.", examples.name, words(values))
     if not parts:
         asked_for = ", ".join(f"examples.{axis}={','.join(v)}" for axis, v in by_axis.items())
-        has = "; ".join(
+        available_text = "; ".join(
             words({axis: ", ".join(map(str, v)) for axis, v in source.has.items()})
             for source in {str(source.has): source for source in examples.sources}.values()
         )
         raise ConfigError(
-            f"{asked_for}: {examples.name} has no such part, but {has}. Give values that go "
-            "together, or null for all of an axis."
+            f"{asked_for}: {examples.name} has no such part, but {available_text}. Give values "
+            "that go together, or null for all of an axis."
         )
     return parts
 

@@ -108,11 +108,11 @@ def check_sides(examples: ExamplesConfig, texts: Texts) -> None:
             continue
         counts = {str(c["values"]): c["counts"].as_py() for c in labels.value_counts()}
         names = {"True": "members", "False": "non-members", "None": "without a label"}
-        has = ", ".join(f"{n} {names[value]}" for value, n in counts.items())
+        counts_text = ", ".join(f"{n} {names[value]}" for value, n in counts.items())
         raise DataError(
-            f"examples.path is {examples.path!r}: {name} has {has}, and a benchmark needs members "
-            f"and non-members. Look at its column {examples.columns.get('label', 'label')!r} (1 is "
-            "a member), or score it without examples=…: examples.path alone."
+            f"examples.path is {examples.path!r}: {name} has {counts_text}, and a benchmark needs "
+            f"members and non-members. Look at its column {examples.columns.get('label', 'label')!r} "
+            "(1 is a member), or score it without examples=…: examples.path alone."
         )
 
 

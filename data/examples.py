@@ -123,11 +123,11 @@ def check_texts(source: str, examples: Texts) -> Texts:
     if not examples:
         raise DataError(f"{source}: it has no example. Give at least one text.")
     ids = examples.take(examples.sorting_places("example_id")).column("example_id").combine_chunks()
-    twice = ids[1:].filter(pc.equal(ids[1:], ids[:-1]))
-    if len(twice):
+    duplicate_ids = ids[1:].filter(pc.equal(ids[1:], ids[:-1]))
+    if len(duplicate_ids):
         raise DataError(
-            f"{source}: the id {twice[0].as_py()!r} is there twice. Give each row its own `id`, or "
-            "none: the id is then the row's number, from 0."
+            f"{source}: the id {duplicate_ids[0].as_py()!r} is there twice. Give each row its "
+            "own `id`, or none: the id is then the row's number, from 0."
         )
     for name, meaning in RESERVED.items():
         index = pc.index(examples.column("benchmark"), name).as_py()

@@ -208,12 +208,14 @@ def part_notes(examples: Texts, display_name_of: Callable[[str], str]) -> list[s
 def describe_duplicates(examples: Sequence[Text]) -> str:
     """Return a sentence on texts that are there more than once, or an empty string."""
     firsts: dict[str, Text] = {}
-    again = [(e, first) for e in examples if (first := firsts.setdefault(e.sha256, e)) is not e]
-    if not again:
+    duplicate_pairs = [
+        (e, first) for e in examples if (first := firsts.setdefault(e.sha256, e)) is not e
+    ]
+    if not duplicate_pairs:
         return ""
-    duplicate, first = again[0]
+    duplicate, first = duplicate_pairs[0]
     return (
-        f"{len(again)} of {len(examples)} texts are exact duplicates of another one, such as "
+        f"{len(duplicate_pairs)} of {len(examples)} texts are exact duplicates of another one, such as "
         f"{duplicate.example_id} of {first.example_id}: each counts, so intervals are too narrow."
     )
 
@@ -227,17 +229,17 @@ def describe_near_duplicates(examples: Sequence[Text]) -> str:
     labelled = [e for e in examples if e.label is not None]
     members = [bool(e.label) for e in labelled]
     items = [Item([e.text], [e.text], e.benchmark) for e in labelled]
-    near = across(items, members, Keys(items))
-    if not near:
+    duplicate_by_index = across(items, members, Keys(items))
+    if not duplicate_by_index:
         return ""
-    n_members = sum(members[i] for i in near)
-    pairs = [(labelled[i].benchmark, labelled[j].benchmark) for i, j in near.items()]
+    n_members = sum(members[i] for i in duplicate_by_index)
+    pairs = [(labelled[i].benchmark, labelled[j].benchmark) for i, j in duplicate_by_index.items()]
     n_across = sum(first != second for first, second in pairs)
     between = f", {n_across} of them of a text of another benchmark" if n_across else ""
-    first, second = next(iter(near.items()))
+    first, second = next(iter(duplicate_by_index.items()))
     return (
-        f"{n_members} members and {len(near) - n_members} non-members are near-duplicates of one "
-        "another (13 words in a row in both, or no difference but case, punctuation and white "
+        f"{n_members} members and {len(duplicate_by_index) - n_members} non-members are "
+        "near-duplicates of one another (13 words in a row in both, or no difference but case, punctuation and white "
         f"space){between}, such as {labelled[first].example_id} and "
         f"{labelled[second].example_id}: no score can tell these apart. Leave them out, or give "
         "both one label."

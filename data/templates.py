@@ -47,7 +47,7 @@ def check_formats(
     Raises:
         ConfigError: a format string is invalid, or the source lacks a field.
     """
-    used = check_template(name, config.template, node)
+    template_fields = check_template(name, config.template, node)
     for key, form in fields.items():
         option = f"the field {key!r} of {node}.{name}"
         for column, spec, _ in _parse_format_fields(option, form):
@@ -56,7 +56,7 @@ def check_formats(
             index = f"write {column.replace('.', '[', 1)}] for a value inside a column."
             require("." not in column, option, form, f"a column has no attributes: {index}")
     field_options = (config.distinct, config.shorten, config.answer_field)
-    named = used | {field for field in field_options if field is not None}
+    named = template_fields | {field for field in field_options if field is not None}
     for unknown in sorted(named - set(fields)):
         raise ConfigError(
             f"{node}.{name} names the field {unknown!r}, which its source lacks. "

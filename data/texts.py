@@ -158,8 +158,11 @@ def families_by_sha256(parts: Iterable[Texts]) -> dict[str, Texts]:
     """
     family_by_sha256: dict[str, Texts] = {}
     for texts in _groups_with_equal_beginning(parts):
-        ends = longest_extensions([text.text for text in texts])
-        for _, indices in groupby(sorted(range(len(ends)), key=ends.__getitem__), ends.__getitem__):
+        longest_indices = longest_extensions([text.text for text in texts])
+        for _, indices in groupby(
+            sorted(range(len(longest_indices)), key=longest_indices.__getitem__),
+            longest_indices.__getitem__,
+        ):
             family = texts.take(np.array([*indices]))
             if len(family) > 1:
                 family_by_sha256 |= dict.fromkeys(family.column("sha256").to_pylist(), family)

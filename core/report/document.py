@@ -57,8 +57,8 @@ def _iter_markdown_blocks(content: ReportContent) -> Iterator[str]:
     if content.facts:
         yield f"## {FACTS_TITLE}"
         yield "\n".join(
-            f"- {escape_markdown(name)}: {escape_markdown(fact)}"
-            for name, fact in content.facts.items()
+            f"- {escape_markdown(fact_name)}: {escape_markdown(fact)}"
+            for fact_name, fact in content.facts.items()
         )
 
 

@@ -57,9 +57,9 @@ def draw_counts(n_examples: int, n_draws: int, seed: int) -> Counts:
     that is moved. Products of two counts can exceed that, so AUROC is added up in float64, where
     every half-integer below 2**52 is exact: the draws equal a loop over resampled scores.
     """
-    picked = np.random.default_rng(seed).integers(0, n_examples, (n_draws, n_examples))
-    picked += np.arange(n_draws)[:, None] * n_examples
-    counts = np.bincount(picked.ravel(), minlength=n_draws * n_examples)
+    drawn_indices = np.random.default_rng(seed).integers(0, n_examples, (n_draws, n_examples))
+    drawn_indices += np.arange(n_draws)[:, None] * n_examples
+    counts = np.bincount(drawn_indices.ravel(), minlength=n_draws * n_examples)
     return counts.reshape(n_draws, n_examples).astype(np.float32)
 
 
@@ -95,10 +95,10 @@ def _first_arrival_counts(names: Sequence[str], seed: int) -> Counts:
         draw, name = np.r_[draw, later[0]], np.r_[name, later[1]]
         time = np.r_[time, window + later[2]]
     order = np.lexsort((time, draw)) if window else np.argsort(draw + time)
-    arrived = np.bincount(draw, minlength=DRAWS_AT_ONCE)
-    first = (np.cumsum(arrived) - arrived)[:, None] + np.arange(n)
-    taken = name[order[first]] + n * np.arange(DRAWS_AT_ONCE)[:, None]
-    counts = np.bincount(taken.ravel(), minlength=n * DRAWS_AT_ONCE)
+    n_arrivals = np.bincount(draw, minlength=DRAWS_AT_ONCE)
+    first = (np.cumsum(n_arrivals) - n_arrivals)[:, None] + np.arange(n)
+    drawn_positions = name[order[first]] + n * np.arange(DRAWS_AT_ONCE)[:, None]
+    counts = np.bincount(drawn_positions.ravel(), minlength=n * DRAWS_AT_ONCE)
     return counts.reshape(DRAWS_AT_ONCE, n).astype(np.float32)
 
 

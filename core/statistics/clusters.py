@@ -31,17 +31,17 @@ def draw_cluster_counts(clusters: Clusters, n_draws: int, seed: int) -> Counts:
     large as the side; of the last cluster a random part is taken. So every metric sees sides of the
     usual size.
     """
-    rng, size = np.random.default_rng(seed), np.bincount(clusters)
-    rows = np.split(np.argsort(clusters, kind="stable"), np.cumsum(size)[:-1])
-    enough = -(-len(clusters) // int(size.min()))
+    rng, cluster_sizes = np.random.default_rng(seed), np.bincount(clusters)
+    rows_by_cluster = np.split(np.argsort(clusters, kind="stable"), np.cumsum(cluster_sizes)[:-1])
+    n_enough_clusters = -(-len(clusters) // int(cluster_sizes.min()))
     counts = np.empty((n_draws, len(clusters)), np.float32)
     for draw in counts:
-        picked = rng.integers(0, len(size), enough)
-        total = np.cumsum(size[picked])
-        last = int(np.searchsorted(total, len(clusters)))
-        draw[:] = np.bincount(picked[:last], minlength=len(size))[clusters]
-        remaining = len(clusters) - int(total[last] - size[picked[last]])
-        draw[rng.permutation(rows[picked[last]])[:remaining]] += 1
+        drawn_clusters = rng.integers(0, len(cluster_sizes), n_enough_clusters)
+        drawn_totals = np.cumsum(cluster_sizes[drawn_clusters])
+        last = int(np.searchsorted(drawn_totals, len(clusters)))
+        draw[:] = np.bincount(drawn_clusters[:last], minlength=len(cluster_sizes))[clusters]
+        remaining = len(clusters) - int(drawn_totals[last] - cluster_sizes[drawn_clusters[last]])
+        draw[rng.permutation(rows_by_cluster[drawn_clusters[last]])[:remaining]] += 1
     return counts
 
 

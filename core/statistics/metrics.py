@@ -203,8 +203,9 @@ def tpr_draws(ranked: Ranked, fpr: float) -> Scores:
     same sum has on the examples themselves: a mean over benchmarks averages out noise, not bias.
     Draws may lie beyond 0 and 1.
     """
-    draws, once = _mean_tpr_of_draws(ranked, fpr), _mean_tpr_of_draws(_as_single_draw(ranked), fpr)
-    moved: Scores = draws + (once - draws.mean())
+    draws = _mean_tpr_of_draws(ranked, fpr)
+    mean_of_examples = _mean_tpr_of_draws(_as_single_draw(ranked), fpr)
+    moved: Scores = draws + (mean_of_examples - draws.mean())
     return moved
 
 
@@ -226,15 +227,18 @@ def tpr_range_of_ties(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
     one of them. One more false alarm can change it by the whole step.
     """
     fewest, most = _range_of_false_alarms(len(ranked.nonmembers), fpr)
-    near = ranked.nonmembers[fewest : most + 1]
-    values = np.unique(near)
+    nonmembers_near_threshold = ranked.nonmembers[fewest : most + 1]
+    values = np.unique(nonmembers_near_threshold)
     first, last = (
         np.searchsorted(-ranked.members, -values, side=side) for side in ("left", "right")
     )
     heaviest = (last - first).max() / len(ranked.members)
-    if 2 * len(values) > len(near) and heaviest < STEP:
+    if 2 * len(values) > len(nonmembers_near_threshold) and heaviest < STEP:
         return None
-    least, highest = (float((ranked.members > threshold).mean()) for threshold in near[[0, -1]])
+    least, highest = (
+        float((ranked.members > threshold).mean())
+        for threshold in nonmembers_near_threshold[[0, -1]]
+    )
     return least, highest
 
 
@@ -254,11 +258,13 @@ def _mean_tpr_of_draws(ranked: Ranked, fpr: float) -> Scores:
     """Σ_k w_k TPR_k of every draw (D)."""
     if fpr >= 1:
         return np.ones(len(ranked.hits))
-    within = _cumulative_threshold_weights(len(ranked.nonmembers), fpr)
-    certain = int(np.flatnonzero(within != 1)[-1]) + 1
-    used = int((ranked.alarms >= certain).all(axis=0).argmax())
-    weights = np.diff(within[ranked.alarms[:, : used + 1].astype(np.intp)], axis=1)
-    flagged = np.searchsorted(-ranked.members, -ranked.nonmembers[:used], side="left")
+    cumulative_weights = _cumulative_threshold_weights(len(ranked.nonmembers), fpr)
+    certain = int(np.flatnonzero(cumulative_weights != 1)[-1]) + 1
+    n_thresholds = int((ranked.alarms >= certain).all(axis=0).argmax())
+    weights = np.diff(
+        cumulative_weights[ranked.alarms[:, : n_thresholds + 1].astype(np.intp)], axis=1
+    )
+    flagged = np.searchsorted(-ranked.members, -ranked.nonmembers[:n_thresholds], side="left")
     hits: Scores = np.einsum("dn,dn->d", weights, ranked.hits[:, flagged], dtype=np.float64)
     return hits / len(ranked.members)
 

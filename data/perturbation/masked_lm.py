@@ -143,8 +143,11 @@ class MaskedLM(Ranged, node="masked_lm"):
         if not any(blanks_by_text):
             return list(texts)
         words = iter(self._draw_words(texts, blanks_by_text))
-        both = zip(texts, blanks_by_text, strict=True)
-        return [fill_blanks(text, blanks, [next(words) for _ in blanks]) for text, blanks in both]
+        blanked_texts = zip(texts, blanks_by_text, strict=True)
+        return [
+            fill_blanks(text, blanks, [next(words) for _ in blanks])
+            for text, blanks in blanked_texts
+        ]
 
     def _draw_words(self, texts: Sequence[str], blanks_by_text: Sequence[list[Blank]]) -> list[str]:
         from contamination.data.perturbation.mask_filling import MaskFiller

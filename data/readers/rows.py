@@ -176,14 +176,14 @@ def _read_json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
 
 def _read_csv_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
     csv.field_size_limit(CSV_FIELD_CHARACTERS)
-    raws = enumerate(_iter_lines(shard.path, reading.max_line_bytes), 1)
-    decoded = (reading.decode_line(raw, f"{shard.path}, line {n}") for n, raw in raws)
+    numbered_lines = enumerate(_iter_lines(shard.path, reading.max_line_bytes), 1)
+    decoded = (reading.decode_line(raw, f"{shard.path}, line {n}") for n, raw in numbered_lines)
     lines = (f"{line}\n" for line in decoded if line is not None)
     table = _open_csv_table(lines, "\t" if shard.format == "tsv" else ",")
     try:
         names = [name for name in table.fieldnames or () if name in (reading.columns or [name])]
-        if twice := [name for name in names if name and names.count(name) > 1]:
-            raise OSError(f"the column {twice[0]!r} is there twice")
+        if duplicate_names := [name for name in names if name and names.count(name) > 1]:
+            raise OSError(f"the column {duplicate_names[0]!r} is there twice")
         for number, value in enumerate(table, 1):
             row = Row(shard, number, value)
             if None in value or None in value.values():
