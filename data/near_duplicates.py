@@ -215,8 +215,8 @@ def describe_duplicates(examples: Sequence[Text]) -> str:
         return ""
     duplicate, first = duplicate_pairs[0]
     return (
-        f"{len(duplicate_pairs)} of {len(examples)} texts are exact duplicates of another one, such as "
-        f"{duplicate.example_id} of {first.example_id}: each counts, so intervals are too narrow."
+        f"{len(duplicate_pairs)} of {len(examples)} texts are exact duplicates of another one, such "
+        f"as {duplicate.example_id} of {first.example_id}: each counts, so intervals are too narrow."
     )
 
 
@@ -239,8 +239,8 @@ def describe_near_duplicates(examples: Sequence[Text]) -> str:
     first, second = next(iter(duplicate_by_index.items()))
     return (
         f"{n_members} members and {len(duplicate_by_index) - n_members} non-members are "
-        "near-duplicates of one another (13 words in a row in both, or no difference but case, punctuation and white "
-        f"space){between}, such as {labelled[first].example_id} and "
+        "near-duplicates of one another (13 words in a row in both, or no difference but case, "
+        f"punctuation and white space){between}, such as {labelled[first].example_id} and "
         f"{labelled[second].example_id}: no score can tell these apart. Leave them out, or give "
         "both one label."
     )
