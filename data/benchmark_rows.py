@@ -111,8 +111,9 @@ def check_sides(examples: ExamplesConfig, texts: Texts) -> None:
         counts_text = ", ".join(f"{n} {names[value]}" for value, n in counts.items())
         raise DataError(
             f"examples.path is {examples.path!r}: {name} has {counts_text}, and a benchmark needs "
-            f"members and non-members. Look at its column "
-            f"{examples.columns.get('label', 'label')!r} (1 is a member), or score it without examples=…: examples.path alone."
+            "members and non-members. Look at its column "
+            f"{examples.columns.get('label', 'label')!r} (1 is a member), or score it without "
+            "examples=…: examples.path alone."
         )
 
 

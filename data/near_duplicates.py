@@ -215,8 +215,9 @@ def describe_duplicates(examples: Sequence[Text]) -> str:
         return ""
     duplicate, first = duplicate_pairs[0]
     return (
-        f"{len(duplicate_pairs)} of {len(examples)} texts are exact duplicates of another one, such "
-        f"as {duplicate.example_id} of {first.example_id}: each counts, so intervals are too narrow."
+        f"{len(duplicate_pairs)} of {len(examples)} texts are exact duplicates of another one, "
+        f"such as {duplicate.example_id} of {first.example_id}: each counts, so intervals are too "
+        "narrow."
     )
 
 
