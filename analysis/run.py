@@ -94,7 +94,7 @@ def _log_answer(report: Report, cells: Sequence[Cell], confidence: float) -> Non
     for sentence in headlines(sweeps, sentences, report.replicates):
         log.info("\n%s", wrapped(sentence))
     for table in tables[:MOST_TABLES]:
-        log.info("\n%s\n\n%s", wrapped(table.title), table.on_terminal())
+        log.info("\n%s\n\n%s", wrapped(table.title), table.terminal_text())
     log.info("\n%s", wrapped(controls_line(report.pooled)))
     if tables[MOST_TABLES:]:
         log.info("\nTables in the report alone: %d.", len(tables) - MOST_TABLES)

@@ -24,35 +24,19 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from contamination.core import integrity, stored_files
 from contamination.core.config import identity
 from contamination.core.config_diff import say_nearest
 from contamination.core.disk import disk_errors
 from contamination.core.errors import ArtifactError, ConfigError, UserError
 from contamination.core.files import hashed_json, sync, write_text
 from contamination.core.hashing import combined_digest, digests
-from contamination.core.integrity import (
-    MANIFEST,
-    SCHEMA,
-    ForeignManifestError,
-    damage_error,
-    ensure_whole,
-    naming_file,
-    read_manifest,
-    unlisted_files,
-)
 from contamination.core.lock import CLAIM, exclusive_build
-from contamination.core.stored_files import (
-    MOST_NODES,
-    MOST_YAML_BYTES,
-    check_writable,
-    check_yaml,
-    read_yaml,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
 CONFIG = "config.yaml"
-FOLDER_NAME = re.compile(r".+-[0-9a-f]{12}")  # as `locate` returns it
+FOLDER_NAME = re.compile(r".+-[0-9a-f]{12}")  # as `run_folder` returns it
 MODEL, WITH_MODEL = "hf", ("model", "masked_lm")  # a folder's model, and the kinds that have one
 UNKNOWN = "unknown"
 REVISION = "REVISION"  # the file with the revision in a copy of the code
@@ -91,14 +75,14 @@ class Artifact:
         """
         import pandas as pd
 
-        with naming_file(self.path / name):
+        with integrity.naming_file(self.path / name):
             return pd.read_parquet(self.path / name, page_checksum_verification=True)
 
     def lines(self, name: str) -> pd.DataFrame:
         """Returns the table in one of the folder's JSON Lines files; raises as `table` does."""
         import pandas as pd
 
-        with naming_file(self.path / name):
+        with integrity.naming_file(self.path / name):
             return pd.read_json(self.path / name, lines=True)
 
 
@@ -109,14 +93,19 @@ def read_config(folder: Path) -> dict[str, Any]:
         ArtifactError: the file is missing, is not YAML, or exceeds a limit of `core.stored_files`.
     """
     try:
-        return read_yaml(folder / CONFIG)
+        return stored_files.read_yaml(folder / CONFIG)
     except (OSError, ValueError) as error:
-        raise damage_error(folder, f"{CONFIG} can't be used: {error}") from error
+        raise integrity.damage_error(folder, f"{CONFIG} can't be used: {error}") from error
 
 
 def run_folder(runs: Path, kind: str, slug: str, config: Any, inputs: Mapping[str, str]) -> Path:
     """Returns the path of the run folder for `config` and `inputs` (name → digest)."""
-    named_by = {"schema": SCHEMA, "kind": kind, "config": identity(config), "inputs": dict(inputs)}
+    named_by = {
+        "schema": integrity.SCHEMA,
+        "kind": kind,
+        "config": identity(config),
+        "inputs": dict(inputs),
+    }
     digest = hashlib.sha256(json.dumps(named_by, sort_keys=True).encode()).hexdigest()
     return runs / kind / f"{file_name(slug)}-{digest[:12]}"
 
@@ -128,28 +117,28 @@ def file_name(words: str) -> str:
 
 def is_complete(folder: Path) -> bool:
     """Returns whether the folder has a manifest."""
-    return (folder / MANIFEST).is_file()
+    return (folder / integrity.MANIFEST).is_file()
 
 
 def build(
     folder: Path,
     config: Any,
     inputs: Mapping[str, str],
-    make: Callable[[Path], Built],
+    write_files: Callable[[Path], Built],
     named: Any = None,
     *,
     log_nearest: bool = True,
 ) -> Artifact:
-    """Return the finished run folder; if it is not complete, `make` builds or resumes it.
+    """Return the finished run folder; if it is not complete, `write_files` builds or resumes it.
 
     If several processes need the same folder, one of them builds it and the others wait.
 
     Args:
-        folder: as `locate` returns it.
+        folder: as `run_folder` returns it.
         config: what config.yaml will contain.
         inputs: the digests of the inputs, by name.
-        make: writes the files into the folder.
-        named: the config that `locate` was given; None: `config`.
+        write_files: writes the files into the folder.
+        named: the config that `run_folder` was given; None: `config`.
         log_nearest: whether to log which finished folder differs least from a new one.
     """
     if not is_complete(folder):
@@ -157,9 +146,9 @@ def build(
             if not is_complete(folder):
                 named_by = identity(config if named is None else named)
                 if log_nearest:
-                    say_nearest(folder, SCHEMA, named_by, inputs)
+                    say_nearest(folder, integrity.SCHEMA, named_by, inputs)
                 with started_folder(folder, config):
-                    built = make(folder)
+                    built = write_files(folder)
                     check()
                     commit(folder, inputs, built, named_by)
     return open_artifact(folder, folder.parent.name)
@@ -203,39 +192,42 @@ def shared_folder(folder: Path, config: Any, claim: str) -> Iterator[bool]:
 
 
 def _write_config(folder: Path, config: Any) -> None:
-    text = config_text(config)
+    text = format_config(config)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / CONFIG, text)
 
 
-def config_text(config: Any) -> str:
+def format_config(config: Any) -> str:
     """Returns the config as YAML that `read_config` can read.
 
     Raises:
         ConfigError: it exceeds a limit of `core.stored_files`.
     """
-    data = as_data(config)
+    plain_config = as_data(config)
     try:
-        check_writable(data)
-        text = yaml.safe_dump(data, sort_keys=False)
-        check_yaml(text, MOST_NODES)
+        stored_files.check_writable(plain_config)
+        text = yaml.safe_dump(plain_config, sort_keys=False)
+        stored_files.check_yaml(text, stored_files.MOST_NODES)
     except ValueError as error:
         raise ConfigError(f"{error}.") from error
-    require_size(text, MOST_YAML_BYTES)
+    require_size(text, stored_files.MOST_YAML_BYTES)
     return text
 
 
-def require_size(text: str, most: int) -> None:
-    """Raise a ConfigError if the text of a config has more than `most` bytes."""
-    if (size := len(text.encode())) > most:
+def require_size(text: str, max_bytes: int) -> None:
+    """Raise a ConfigError if the text of a config has more than `max_bytes` bytes."""
+    if (size := len(text.encode())) > max_bytes:
         raise ConfigError(
-            f"The configuration has {size:,} bytes, and {most:,} can be read again: give fewer or "
-            "shorter values, or files that contain them."
+            f"The configuration has {size:,} bytes, and {max_bytes:,} can be read again: give "
+            "fewer or shorter values, or files that contain them."
         )
 
 
 def commit(
-    folder: Path, inputs: Mapping[str, str], built: Built, named: Mapping[str, Any] | None = None
+    folder: Path,
+    inputs: Mapping[str, str],
+    built: Built,
+    naming_settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the manifest, last and atomically: the folder is complete from then on.
 
@@ -243,10 +235,10 @@ def commit(
         folder: the run folder.
         inputs: the digests of its inputs, by name.
         built: its files.
-        named: the settings that name the folder.
+        naming_settings: the settings that name the folder.
     """
     names = sorted({CONFIG, *built.content, *built.records})
-    for name in [*unlisted_files(folder, names)]:  # left by an attempt that was killed
+    for name in [*integrity.unlisted_files(folder, names)]:  # left by an attempt that was killed
         (folder / name).unlink()
     for name in names:
         sync(folder / name)
@@ -254,18 +246,18 @@ def commit(
     content_digests = {name: record_digests.pop(name) for name in sorted(built.content)}
     manifest = {
         "kind": folder.parent.name,
-        "schema": SCHEMA,
+        "schema": integrity.SCHEMA,
         "version": metadata.version("contamination-testbed"),
         "revision": code_revision(),
         "digest": combined_digest(content_digests),
-        "identity": named,
+        "identity": naming_settings,
         "inputs": dict(inputs),
         "counts": dict(built.counts),
         "files": content_digests,
         "records": record_digests,
         "bytes": {name: (folder / name).stat().st_size for name in names},
     }
-    write_text(folder / MANIFEST, hashed_json(manifest))
+    write_text(folder / integrity.MANIFEST, hashed_json(manifest))
 
 
 def open_artifact(folder: Path | str, kind: str) -> Artifact:
@@ -281,17 +273,19 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
         )
     if not is_complete(folder):
         raise ArtifactError(
-            f"{kind} folder {folder} has no {MANIFEST}, so it is unfinished: run its stage again."
+            f"{kind} folder {folder} has no {integrity.MANIFEST}, so it is unfinished: run its "
+            "stage again."
         )
-    manifest = read_manifest(folder)
-    if manifest["kind"] != kind or manifest["schema"] != SCHEMA:
+    manifest = integrity.read_manifest(folder)
+    if manifest["kind"] != kind or manifest["schema"] != integrity.SCHEMA:
         raise ArtifactError(
             f"{folder} contains a {manifest['kind']} of schema {manifest['schema']}, "
-            f"not a {kind} of schema {SCHEMA}: give the folder that the {kind} stage wrote."
+            f"not a {kind} of schema {integrity.SCHEMA}: give the folder that the {kind} stage "
+            "wrote."
         )
-    ensure_whole(folder, manifest)
-    keys = ("digest", "inputs", "counts", "files", "records")
-    return Artifact(folder, kind, *(manifest[key] for key in keys))
+    integrity.check_integrity(folder, manifest)
+    fields = ("digest", "inputs", "counts", "files", "records")
+    return Artifact(folder, kind, *(manifest[field] for field in fields))
 
 
 def check_owner(path: Path | str) -> None:
@@ -307,23 +301,28 @@ def check_owner(path: Path | str) -> None:
         for owner in location.parents[:2]:
             if is_complete(owner):
                 check_folder(owner)
-                _check_listed(owner, location)
-            elif location.name == MODEL and location.parent == owner and _was_finished(owner):
-                raise damage_error(
-                    owner, f"{MANIFEST} is missing, so the other files can't be checked"
+                _check_manifest_lists_subfolder(owner, location)
+            elif (
+                location.name == MODEL
+                and location.parent == owner
+                and _was_written_by_training(owner)
+            ):
+                raise integrity.damage_error(
+                    owner, f"{integrity.MANIFEST} is missing, so the other files can't be checked"
                 )
 
 
-def _check_listed(owner: Path, path: Path) -> None:
-    """Check that a folder's manifest lists files in one of its subfolders."""
+def _check_manifest_lists_subfolder(owner: Path, subfolder: Path) -> None:
     try:
-        manifest = read_manifest(owner)
+        manifest = integrity.read_manifest(owner)
     except ArtifactError:  # `check_folder` accepted the folder of another program
         return
-    name = path.relative_to(owner).as_posix()
+    name = subfolder.relative_to(owner).as_posix()
     is_listed = any(file.startswith(f"{name}/") for file in manifest.get("bytes", ()))
-    if manifest["schema"] == SCHEMA and path.is_dir() and not is_listed:
-        raise damage_error(owner, f"{name} was not written by the stage (move it elsewhere)")
+    if manifest["schema"] == integrity.SCHEMA and subfolder.is_dir() and not is_listed:
+        raise integrity.damage_error(
+            owner, f"{name} was not written by the stage (move it elsewhere)"
+        )
 
 
 def check_folder(folder: Path) -> None:
@@ -333,18 +332,18 @@ def check_folder(folder: Path) -> None:
         ArtifactError: it is damaged.
     """
     try:
-        manifest = read_manifest(folder)
-    except ForeignManifestError:
+        manifest = integrity.read_manifest(folder)
+    except integrity.ForeignManifestError:
         return
     except ArtifactError:
         if (folder / CONFIG).is_file() or FOLDER_NAME.fullmatch(folder.name):
             raise
         return  # not a run folder, but for example texts from elsewhere
-    if manifest["schema"] == SCHEMA:
-        ensure_whole(folder, manifest)
+    if manifest["schema"] == integrity.SCHEMA:
+        integrity.check_integrity(folder, manifest)
 
 
-def _was_finished(folder: Path) -> bool:
+def _was_written_by_training(folder: Path) -> bool:
     """Whether a folder with a model but no manifest was written by training.
 
     The model is written last, immediately before the manifest. The config or the name shows it.

@@ -1,8 +1,6 @@
 """The command line of every stage: Hydra, with errors of one paragraph and exit statuses.
 
-`command` and `said` run a stage or a tool from the command line; `made` and `composed` do so from
-Python. The rest of the module checks a composed config and the values of a sweep, words Hydra's
-errors, and silences other libraries.
+`command` and `run_tool` serve the command line, `run_stage` and `compose_stage` serve Python.
 """
 
 from __future__ import annotations
@@ -32,11 +30,11 @@ from omegaconf.errors import OmegaConfBaseException
 from contamination.core import integrity, process_records, secrets
 from contamination.core.artifacts import Artifact, version
 from contamination.core.config import convert
-from contamination.core.disk import check_disk, disk_errors
+from contamination.core.disk import check_has_disk, disk_errors
 from contamination.core.errors import ConfigError, StoppedError, UserError, near_names, require
 from contamination.core.signals import stop_on_signals
 from contamination.core.stored_files import check_writable
-from contamination.core.terminal import escaped
+from contamination.core.terminal import escape_controls
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 T = TypeVar("T")
@@ -64,9 +62,9 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     def run_job(config: DictConfig) -> None:
         process_records.set_records_folder(config.get("records"))  # set by a launcher
         try:
-            check_size(config)
+            check_config_size(config)
             integrity.set_policy(config.get("verify", integrity.CHANGED))
-            with disk_errors(check_runs(config)):
+            with disk_errors(check_runs_folder(config)):
                 run(config)
         except (Exception, StoppedError) as error:
             if not process_records.record_failure(error):
@@ -76,8 +74,8 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
             user_errors.append(error)  # Hydra would print a line of its own before it
 
     try:
-        secrets.check_overrides(sys.argv[1:])
-        check_sweeper(sys.argv[1:])
+        secrets.check_overrides_hold_no_key(sys.argv[1:])
+        check_no_sweeper_params(sys.argv[1:])
         with stop_on_signals(), disk_errors():
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
                 run_job
@@ -85,7 +83,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     except (StoppedError, UserError) as error:
         return _print_error(error)
     except (HydraException, OmegaConfBaseException) as error:
-        return _print_error(UserError(_hydra_message(error)))
+        return _print_error(UserError(_hydra_error_message(error)))
     return max([0, *map(_print_error, user_errors)])
 
 
@@ -107,19 +105,19 @@ def run_tool(tool: Callable[[], int | None]) -> int:
 def _print_error(error: UserError | StoppedError) -> int:
     """Print the error, without secrets of the command line, and return its exit status."""
     label = "stopped" if isinstance(error, StoppedError) else "error"
-    message = escaped(secrets.without_given(str(error), sys.argv[1:]))
+    message = escape_controls(secrets.hide_sensitive_overrides(str(error), sys.argv[1:]))
     print(f"{label}: {message}", file=sys.stderr)
     return error.status
 
 
 def run_stage(
-    name: str, words: Sequence[str], schema: type[T], run: Callable[[T], Artifact]
+    name: str, overrides: Sequence[str], schema: type[T], run: Callable[[T], Artifact]
 ) -> Path:
     """Run a stage from Python as the command does with these overrides.
 
     Args:
         name: of the file in conf/, without its suffix.
-        words: overrides, such as `"seed=1"`.
+        overrides: overrides, such as `"seed=1"`.
         schema: the stage's config class.
         run: the stage, which builds a run folder or reuses a finished one.
 
@@ -130,27 +128,27 @@ def run_stage(
         UserError: the errors of the command.
     """
     with disk_errors():
-        return run(compose_stage(name, words, schema)).path
+        return run(compose_stage(name, overrides, schema)).path
 
 
-def compose_stage(name: str, words: Sequence[str], schema: type[T]) -> T:
+def compose_stage(name: str, overrides: Sequence[str], schema: type[T]) -> T:
     """Returns the config of `conf/<name>.yaml` with overrides such as `corpus=news`, `seed=1`.
 
     Raises:
         ConfigError: a field or a choice is unknown, or a value is not allowed.
     """
-    for word in words:
-        require(isinstance(word, str), "words", word, 'give texts, such as "seed=1".')
+    for override in overrides:
+        require(isinstance(override, str), "words", override, 'give texts, such as "seed=1".')
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = compose(name, list(words))
+            config = compose(name, list(overrides))
     except HydraException as error:
-        raise ConfigError(_hydra_message(error)) from error
-    check_runs(config)
+        raise ConfigError(_hydra_error_message(error)) from error
+    check_runs_folder(config)
     return convert(config, schema)
 
 
-def check_runs(config: DictConfig) -> str:
+def check_runs_folder(config: DictConfig) -> str:
     """Returns the folder of all run folders (`runs`).
 
     Raises:
@@ -158,11 +156,11 @@ def check_runs(config: DictConfig) -> str:
     """
     runs = config.get("runs", "runs")
     require(runs != "", "runs", runs, "give a folder.")
-    check_disk("runs", str(runs))
+    check_has_disk("runs", str(runs))
     return str(runs)
 
 
-def check_size(config: DictConfig) -> None:
+def check_config_size(config: DictConfig) -> None:
     """Raise a ConfigError if config.yaml of a run folder would be too large to read again."""
     try:
         check_writable(OmegaConf.to_container(config))
@@ -170,7 +168,7 @@ def check_size(config: DictConfig) -> None:
         raise ConfigError(f"{error}.") from error
 
 
-def check_sweeper(overrides: Sequence[str]) -> None:
+def check_no_sweeper_params(overrides: Sequence[str]) -> None:
     """Check that the command line gives the values of a sweep to the fields themselves.
 
     Hydra's own sweeper reads `hydra.sweeper.params` from files. On a command line it fails with a
@@ -199,13 +197,13 @@ class SweepCheck(Callback):
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
         """Exit with the status of a user's error if `runs` or the sweep's values can't be used."""
         try:
-            check_runs(config)
-            check_cells(config)
+            check_runs_folder(config)
+            check_sweep_cells(config)
         except UserError as error:
             raise SystemExit(_print_error(error)) from error
 
 
-def check_cells(config: DictConfig) -> None:
+def check_sweep_cells(config: DictConfig) -> None:
     """Check that Hydra's own sweeper would run the cells that the command line describes.
 
     Raises:
@@ -257,19 +255,18 @@ def _has_basic_sweeper(config: DictConfig) -> bool:
 def _sweep_overrides(config: DictConfig) -> list[Override]:
     """The overrides of a sweep: those of its configuration, then those of the command line."""
     parameters = config.hydra.sweeper.params or {}
-    words = [*(f"{k}={v}" for k, v in parameters.items()), *config.hydra.overrides.task]
+    override_texts = [*(f"{k}={v}" for k, v in parameters.items()), *config.hydra.overrides.task]
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-    overrides: list[Override] = parser.parse_overrides(words)
+    overrides: list[Override] = parser.parse_overrides(override_texts)
     return overrides
 
 
-def _hydra_message(error: Exception) -> str:
-    """An error of Hydra or OmegaConf in one paragraph."""
+def _hydra_error_message(error: Exception) -> str:
     if isinstance(error, MissingConfigException):
         return _unknown_choice_message(error)
     if isinstance(error, OverrideParseException):
         return _unreadable_override_message(error)
-    return _one_paragraph(error)
+    return _describe_hydra_error(error)
 
 
 def _unreadable_override_message(error: OverrideParseException) -> str:
@@ -277,7 +274,7 @@ def _unreadable_override_message(error: OverrideParseException) -> str:
     name, equals, value = error.override.partition("=")
     quoted = shlex.quote(f'{name}="{value}"')
     if not equals or '"' in value or "'" in value:
-        return _one_paragraph(error)
+        return _describe_hydra_error(error)
     return f"{name} is {value}: Hydra can't read it. If it is a text, put it in quotes: {quoted}."
 
 
@@ -285,14 +282,14 @@ def _unknown_choice_message(error: MissingConfigException) -> str:
     """'Could not find benchmark/bolq' with similar names."""
     group, _, name = (error.missing_cfg_file or "").rpartition("/")
     if not group or not (CONF / group).is_dir():
-        return _one_paragraph(error)
+        return _describe_hydra_error(error)
     choices = {path.stem for path in (CONF / group).glob("*.yaml")}
     with suppress(OSError):  # Hydra's store raises it for a group that it lacks
         choices |= {Path(node).stem for node in ConfigStore.instance().list(group)}
     return f"{group}={name}: unknown {group}. {near_names(name, choices)}"
 
 
-def _one_paragraph(error: Exception) -> str:
+def _describe_hydra_error(error: Exception) -> str:
     cause = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
     lines = [line.strip() for line in [*str(error).splitlines(), *str(cause).splitlines()]]
     detail = re.compile(r"(full_key|object_type|reference_type)")

@@ -22,7 +22,7 @@ from contamination.core.stored_files import literal
 class Range:
     """A test for the allowed values of a field, and the remedy for any other value."""
 
-    holds: Callable[[Any], bool]
+    allows: Callable[[Any], bool]
     remedy: str
 
 
@@ -81,7 +81,7 @@ class Ranged:
             is_optional = "None" in str(field.type)
             if range_ and not (is_optional and value is None):
                 remedy = range_.remedy.removesuffix(".") + (", or null." if is_optional else ".")
-                self.require(range_.holds(value), field.name, remedy)
+                self.require(range_.allows(value), field.name, remedy)
 
     def require(self, condition: bool, name: str, remedy: str) -> None:
         """Raise a ConfigError with field, value and remedy unless `condition` is true."""
@@ -107,7 +107,7 @@ def part_of_name_unless_default(default: Any, range_: Range | None = None) -> An
 
 def register(node: str, schema: type) -> None:
     """Register `schema/<node>` for Hydra's defaults lists, which types the config node `<node>`."""
-    ConfigStore.instance().store(group="schema", name=node, node=_structured(schema), package=node)
+    ConfigStore.instance().store(group="schema", name=node, node=_schema_node(schema), package=node)
 
 
 def convert(config: DictConfig, schema: type[T]) -> T:
@@ -120,7 +120,7 @@ def convert(config: DictConfig, schema: type[T]) -> T:
     """
     hints = typing.get_type_hints(schema)
     values: dict[str, Any] = {}
-    plain: dict[str, Any] = {}
+    plain_values: dict[str, Any] = {}
     for field in dataclasses.fields(schema):  # type: ignore[arg-type]
         name, hint = field.name, hints[field.name]
         if name not in config:
@@ -129,59 +129,65 @@ def convert(config: DictConfig, schema: type[T]) -> T:
             continue
         inner = next((a for a in typing.get_args(hint) if dataclasses.is_dataclass(a)), None)
         if dataclasses.is_dataclass(hint):
-            values[name] = _typed(name, hint, config[name])
+            values[name] = _node_to_dataclass(name, hint, config[name])
         elif inner and typing.get_origin(hint) is dict:
-            nodes = _collection(name, config[name], DictConfig)
-            values[name] = {str(k): _typed(f"{name}.{k}", inner, v) for k, v in nodes.items()}
+            nodes = _check_collection(name, config[name], DictConfig)
+            values[name] = {
+                str(k): _node_to_dataclass(f"{name}.{k}", inner, v) for k, v in nodes.items()
+            }
         elif inner:
-            nodes = _collection(name, config[name], ListConfig)
-            values[name] = [_typed(f"{name}.{i}", inner, v) for i, v in enumerate(nodes)]
+            nodes = _check_collection(name, config[name], ListConfig)
+            values[name] = [
+                _node_to_dataclass(f"{name}.{i}", inner, v) for i, v in enumerate(nodes)
+            ]
         else:
-            plain[name] = literal(config[name])  # interpolations are resolved only once
-    return schema(**values, **_plain_values(schema, plain))
+            plain_values[name] = literal(config[name])  # interpolations are resolved only once
+    return schema(**values, **_check_plain_values(schema, plain_values))
 
 
-def _collection(name: str, node: Any, kind: type) -> Any:
-    if isinstance(node, kind):
+def _check_collection(field: str, node: Any, node_type: type) -> Any:
+    if isinstance(node, node_type):
         return node
-    example = f"{name}=[{{…}}]" if kind is ListConfig else f"{name}={{name: {{…}}}}"
-    raise ConfigError(f"{name} is {node!r}: give {example}. See the options with --cfg job.")
+    example = f"{field}=[{{…}}]" if node_type is ListConfig else f"{field}={{name: {{…}}}}"
+    raise ConfigError(f"{field} is {node!r}: give {example}. See the options with --cfg job.")
 
 
-def _typed(name: str, schema: Any, node: Any) -> Any:
-    field_names = [field.name for field in dataclasses.fields(schema)]
-    for key in _collection(name, node, DictConfig):
+def _node_to_dataclass(field: str, schema: Any, node: Any) -> Any:
+    field_names = [schema_field.name for schema_field in dataclasses.fields(schema)]
+    for key in _check_collection(field, node, DictConfig):
         if key not in field_names:  # added with a +, for which Hydra allows any name
-            raise ConfigError(f"{name}.{key}: unknown field. {near_names(str(key), field_names)}")
+            raise ConfigError(f"{field}.{key}: unknown field. {near_names(str(key), field_names)}")
     try:
-        merged = OmegaConf.merge(_structured(schema), node)
+        merged = OmegaConf.merge(_schema_node(schema), node)
         merged._set_parent(node._get_parent())  # an interpolation may name another node
         return OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
-        raise ConfigError(_one_paragraph(error, f"{name}.")) from error
+        raise ConfigError(_describe_omegaconf_error(error, f"{field}.")) from error
 
 
-def _plain_values(schema: type, plain: dict[str, Any]) -> dict[str, Any]:
+def _check_plain_values(schema: type, values_by_field: dict[str, Any]) -> dict[str, Any]:
     try:
-        merged = OmegaConf.to_container(OmegaConf.merge(_structured(schema), plain), resolve=True)
+        merged = OmegaConf.to_container(
+            OmegaConf.merge(_schema_node(schema), values_by_field), resolve=True
+        )
     except OmegaConfBaseException as error:
-        raise ConfigError(_one_paragraph(error)) from error
+        raise ConfigError(_describe_omegaconf_error(error)) from error
     assert isinstance(merged, dict)
-    return {name: merged[name] for name in plain}
+    return {name: merged[name] for name in values_by_field}
 
 
-def _structured(schema: Any) -> DictConfig:
+def _schema_node(schema: Any) -> DictConfig:
     """The schema as a typed node that can be merged into, frozen though the dataclass is."""
     node = OmegaConf.structured(schema)
-    _unlock(node)
+    _make_writable(node)
     return typing.cast(DictConfig, node)
 
 
-def _unlock(node: Any) -> None:
+def _make_writable(node: Any) -> None:
     if isinstance(node, DictConfig):
         OmegaConf.set_readonly(node, None)
         for key in node:  # no keys if the node is None or missing
-            _unlock(node._get_node(key))
+            _make_writable(node._get_node(key))
 
 
 def identity(value: Any, name: str = "") -> Any:
@@ -199,11 +205,11 @@ def identity(value: Any, name: str = "") -> Any:
         values = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
         value = {field.name: inner for field, inner in values.items() if names(field, inner)}
     if isinstance(value, Mapping):
-        keys = {key: f"{name}.{_stable(key, name)}".lstrip(".") for key in value}
+        keys = {key: f"{name}.{_check_stable(key, name)}".lstrip(".") for key in value}
         return {str(key): identity(value[key], inner) for key, inner in keys.items()}
     if isinstance(value, list | tuple):
         return [identity(v, f"{name}.{i}".lstrip(".")) for i, v in enumerate(value)]
-    return _stable(value, name)
+    return _check_stable(value, name)
 
 
 def names(field: dataclasses.Field[Any], value: Any) -> bool:
@@ -215,17 +221,17 @@ def names(field: dataclasses.Field[Any], value: Any) -> bool:
     return bool(value != (field.default if factory is dataclasses.MISSING else factory()))
 
 
-def _stable(leaf: Any, name: str) -> Any:
+def _check_stable(leaf: Any, field: str) -> Any:
     if leaf is None or (isinstance(leaf, str | int | float) and leaf == leaf):
         return leaf
     raise ConfigError(
-        f"{name or 'The configuration'} contains {leaf!r} ({type(leaf).__name__}), which can't be "
+        f"{field or 'The configuration'} contains {leaf!r} ({type(leaf).__name__}), which can't be "
         "part of a run folder's name: give a text, a number, true, false, null, or lists and "
         "mappings of these."
     )
 
 
-def _one_paragraph(error: OmegaConfBaseException, prefix: str = "") -> str:
+def _describe_omegaconf_error(error: OmegaConfBaseException, prefix: str = "") -> str:
     key = str(getattr(error, "full_key", None) or "")
     field = f"{key if key.startswith(prefix) else prefix + key}: " if key else ""
     first = str(error.msg or error).strip().splitlines()[0]

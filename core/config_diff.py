@@ -35,7 +35,7 @@ class Difference:
     now: Any
 
     def __str__(self) -> str:
-        return f"{self.name} {_short(self.was)}, not {_short(self.now)}"
+        return f"{self.name} {_short_repr(self.was)}, not {_short_repr(self.now)}"
 
 
 def differences(was: Any, now: Any, name: str = "") -> Iterator[Difference]:
@@ -66,9 +66,9 @@ def say_nearest(
     new_identity = {**named, "inputs": dict(inputs)}
     differences_by_folder = {
         path.name: [*differences(identity, new_identity)]
-        for path in _newest_siblings(folder)
+        for path in _newest_finished_siblings(folder)
         if (identity := _recorded_identity(path, schema)) is not None
-        and (identity["inputs"] == inputs or _readable_name(path) == _readable_name(folder))
+        and (identity["inputs"] == inputs or _name_without_hash(path) == _name_without_hash(folder))
     }
     if not differences_by_folder:
         return
@@ -79,13 +79,11 @@ def say_nearest(
         log.info(message, kind, kind, nearest, listed)
 
 
-def _readable_name(folder: Path) -> str:
-    """The folder's name without its hash."""
+def _name_without_hash(folder: Path) -> str:
     return folder.name.rpartition("-")[0]
 
 
-def _newest_siblings(folder: Path) -> list[Path]:
-    """Finished folders of the same kind, the newest first."""
+def _newest_finished_siblings(folder: Path) -> list[Path]:
     times = {}
     for path in folder.parent.glob("*"):
         with suppress(OSError):  # it is unfinished, or another process removes it
@@ -102,7 +100,7 @@ def _recorded_identity(path: Path, schema: int) -> dict[str, Any] | None:
     return None
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     if isinstance(value, str) and DIGEST.fullmatch(value):
         return f"{value[:12]}…"
     text = repr(value)

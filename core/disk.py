@@ -12,7 +12,7 @@ from pathlib import Path
 
 from contamination.core.errors import ConfigError, DataError, require
 from contamination.core.files import NAME_BYTES
-from contamination.core.user_files import is_written_into, refused_output
+from contamination.core.user_files import is_pipe_or_device, output_refusal_reason
 
 REMEDIES = {
     errno.ENOSPC: "Unfinished folders are not used: free space, and run the same command again.",
@@ -41,7 +41,7 @@ def disk_errors(folder: str | Path | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        number = _error_number(error)
+        number = _errno_of(error)
         if number not in REMEDIES:
             raise
         path = getattr(error, "filename2", None) or getattr(error, "filename", None) or folder
@@ -49,7 +49,7 @@ def disk_errors(folder: str | Path | None = None) -> Iterator[None]:
         raise DataError(f"{prefix}{os.strerror(number)}. {REMEDIES[number]}") from error
 
 
-def _error_number(error: Exception) -> int:
+def _errno_of(error: Exception) -> int:
     if isinstance(error, OSError):
         return error.errno or 0
     match = RUST.search(str(error))
@@ -65,7 +65,7 @@ def writable(path: str | Path) -> bool:
     return os.access(existing, os.W_OK | os.X_OK) and _can_contain_folders(existing)
 
 
-def check_disk(field: str, path: str | Path) -> None:
+def check_has_disk(field: str, path: str | Path) -> None:
     """Raise a ConfigError if `path` is in a file system without a disk, such as /proc."""
     existing = _nearest_existing(path)
     remedy = f"no folder can be made in {existing}. Give a folder on a disk."
@@ -89,9 +89,9 @@ def check_file(field: str, path: str | Path) -> None:
     file = Path(path).expanduser()
     remedy = f"its name has more than {NAME_BYTES} bytes. Give a shorter one."
     require(len(os.fsencode(file.name)) <= NAME_BYTES, field, str(path), remedy)
-    if reason := refused_output(file):
+    if reason := output_refusal_reason(file):
         raise ConfigError(f"{field} is {str(path)!r}: {reason}")
-    if not is_written_into(file):
+    if not is_pipe_or_device(file):
         folder = Path(os.path.realpath(file)).parent
         remedy = f"no file can be written in {folder}. Give another folder."
         require(folder.is_dir() and writable(folder), field, str(path), remedy)

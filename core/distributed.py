@@ -49,7 +49,7 @@ class World:
 
         return bool(self.sum(torch.tensor(float(flag))))
 
-    def from_rank_0(self, value: Any) -> Any:
+    def broadcast_from_rank_0(self, value: Any) -> Any:
         """Returns rank 0's value in every process."""
         import torch
 
@@ -78,8 +78,8 @@ class World:
             return work()
         if self.is_rank_0:
             with ThreadPoolExecutor(1) as pool:
-                return self._broadcast_result(pool.submit(work))
-        while not (message := self.from_rank_0(None))[0]:
+                return self._broadcast_result_when_done(pool.submit(work))
+        while not (message := self.broadcast_from_rank_0(None))[0]:
             pass
         _, result, status = message
         if status:
@@ -87,12 +87,12 @@ class World:
             sys.exit(status)
         return cast(T, result)
 
-    def _broadcast_result(self, work: Future[T]) -> T:
+    def _broadcast_result_when_done(self, work: Future[T]) -> T:
         while not wait([work], timeout=HEARTBEAT_SECONDS).done:
-            self.from_rank_0((False, None, 0))
+            self.broadcast_from_rank_0((False, None, 0))
         error = work.exception()
         status = 0 if error is None else error.status if isinstance(error, UserError) else 1
-        self.from_rank_0((True, None if error else work.result(), status))
+        self.broadcast_from_rank_0((True, None if error else work.result(), status))
         return work.result()
 
 
@@ -128,16 +128,16 @@ def _set_torch_variables_from_slurm() -> None:
     if "WORLD_SIZE" in os.environ or "SLURM_PROCID" not in os.environ or tasks == 1:
         return
     if "MASTER_ADDR" not in os.environ:
-        os.environ["MASTER_ADDR"] = _first_node()
+        os.environ["MASTER_ADDR"] = _first_node_name()
     # from the job and the step, so that all tasks use the same port; below the ephemeral ports
-    number = int(os.environ["SLURM_JOB_ID"]) * 31 + int(os.environ["SLURM_STEP_ID"])
-    os.environ.setdefault("MASTER_PORT", str(10000 + number % 20000))
+    port_number = int(os.environ["SLURM_JOB_ID"]) * 31 + int(os.environ["SLURM_STEP_ID"])
+    os.environ.setdefault("MASTER_PORT", str(10000 + port_number % 20000))
     os.environ["RANK"] = os.environ["SLURM_PROCID"]
     os.environ["LOCAL_RANK"] = os.environ["SLURM_LOCALID"]
     os.environ["WORLD_SIZE"] = str(tasks)
 
 
-def _first_node() -> str:
+def _first_node_name() -> str:
     nodes = os.environ["SLURM_STEP_NODELIST"]
     call = ["scontrol", "show", "hostnames", nodes]
     try:

@@ -66,7 +66,7 @@ def hashed_json(values: Mapping[str, Any]) -> str:
 
 
 def verified_json(text: str) -> dict[str, Any]:
-    """Returns the values of a text that `sealed` wrote, without the hash.
+    """Returns the values of a text that `hashed_json` wrote, without the hash.
 
     Raises:
         ValueError: the text was changed.
@@ -81,7 +81,7 @@ def verified_json(text: str) -> dict[str, Any]:
 
 
 def read_verified_json(path: Path) -> dict[str, Any]:
-    """Returns the values of a file with a text that `sealed` wrote, without the hash.
+    """Returns the values of a file with a text that `hashed_json` wrote, without the hash.
 
     Raises:
         ValueError: it was changed, or exceeds the limits of `core.stored_files`.

@@ -5,12 +5,7 @@
     $XDG_CACHE_HOME/contamination-testbed/digests/     (~/.cache where that is not set)
     └── <hash of the file's path>.json    its path, size, times and inode, and its SHA-256
 
-A record is valid as long as the size, times and inode are the file's. No program can set the
-change time of an inode, so a file that was replaced by one of the same size and modification time
-is noticed. The device number is left out, since it differs between nodes of a network. A file that
-changed less than 2 seconds before it was read is not cached, since it could change again within one
-tick of a coarse clock. The folder may be deleted at any time; if it can't be written to, nothing is
-cached.
+The folder may be deleted at any time; if it can't be written to, nothing is cached.
 """
 
 from __future__ import annotations
@@ -39,24 +34,27 @@ THREADS = 4  # hashing releases Python's global lock
 SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system
 
 
-def file_digest(path: Path, *, remembered: bool = True) -> str:
+def file_digest(path: Path, *, use_cache: bool = True) -> str:
     """Returns the SHA-256 of a file's bytes.
 
     Args:
         path: the file.
-        remembered: whether a cached digest of the unchanged file may be used, and a new one stored.
+        use_cache: whether a cached digest of the unchanged file may be used, and a new one stored.
 
     Raises:
         DataError: the file changes while it is read.
     """
-    return digests({"": path}, remembered=remembered)[""]
+    return digests({"": path}, use_cache=use_cache)[""]
 
 
-def digests(files: Mapping[str, Path], *, remembered: bool = True) -> dict[str, str]:
+def digests(path_by_name: Mapping[str, Path], *, use_cache: bool = True) -> dict[str, str]:
     """Returns the SHA-256 of several files, by their names; see `file_digest`."""
-    cached = {name: _read_cached(path) if remembered else None for name, path in files.items()}
-    to_hash = {name: files[name] for name, digest in cached.items() if digest is None}
-    hashed = _hash_all(to_hash, remembered) if to_hash else {}
+    cached = {
+        name: _read_cached_digest(path) if use_cache else None
+        for name, path in path_by_name.items()
+    }
+    to_hash = {name: path_by_name[name] for name, digest in cached.items() if digest is None}
+    hashed = _hash_files(to_hash, use_cache) if to_hash else {}
     return {name: digest or hashed[name] for name, digest in cached.items()}
 
 
@@ -66,14 +64,14 @@ def file_digests(folder: Path) -> dict[str, str]:
     return digests({n: p for n, p in files.items() if p.is_file() and not is_hidden(n)})
 
 
-def is_hidden(name: str) -> bool:
+def is_hidden(relative_path: str) -> bool:
     """Returns whether a part of the path begins with a dot, as files of git or of a cache do."""
-    return any(part.startswith(".") for part in Path(name).parts)
+    return any(part.startswith(".") for part in Path(relative_path).parts)
 
 
-def combined_digest(files: Mapping[str, str]) -> str:
+def combined_digest(digest_by_name: Mapping[str, str]) -> str:
     """Returns the SHA-256 of the files' names and digests."""
-    return hashlib.sha256(json.dumps(dict(files), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(dict(digest_by_name), sort_keys=True).encode()).hexdigest()
 
 
 def folder_digest(folder: Path) -> str:
@@ -81,10 +79,10 @@ def folder_digest(folder: Path) -> str:
     return combined_digest(file_digests(folder))
 
 
-def _hash_all(files: Mapping[str, Path], remembered: bool) -> dict[str, str]:
+def _hash_files(path_by_name: Mapping[str, Path], use_cache: bool) -> dict[str, str]:
     from contamination.core.progress import progress  # it imports modules that hash files
 
-    total = sum(path.stat().st_size for path in files.values())
+    total = sum(path.stat().st_size for path in path_by_name.values())
     options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
     bar = progress(total=total, desc="hashing", leave=False, **options)
     lock, stop = threading.Lock(), threading.Event()
@@ -98,8 +96,8 @@ def _hash_all(files: Mapping[str, Path], remembered: bool) -> dict[str, str]:
     with bar, ThreadPoolExecutor(THREADS) as pool:
         try:
             jobs = {
-                name: pool.submit(_hash_file, path, remembered, advance)
-                for name, path in files.items()
+                name: pool.submit(_hash_file, path, use_cache, advance)
+                for name, path in path_by_name.items()
             }
             return {name: job.result() for name, job in jobs.items()}
         finally:  # after a signal or an error the threads end at their next block
@@ -107,7 +105,7 @@ def _hash_all(files: Mapping[str, Path], remembered: bool) -> dict[str, str]:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _hash_file(path: Path, remembered: bool, advance: Callable[[int], None]) -> str:
+def _hash_file(path: Path, use_cache: bool, advance: Callable[[int], None]) -> str:
     path = path.resolve()
     for _ in range(2):  # a change of permissions or links alone does not last until the second time
         start_ns = time.time_ns()
@@ -118,8 +116,8 @@ def _hash_file(path: Path, remembered: bool, advance: Callable[[int], None]) -> 
                 advance(len(block))
             if _file_state(stream) == state:
                 record = _CachedDigest(str(path), *state, start_ns, digest.hexdigest())
-                if remembered:
-                    _write_cached(record)
+                if use_cache:
+                    _cache_digest(record)
                 return record.sha256
     raise DataError(
         f"{path} changes while it is read: run the same command again once it is complete and "
@@ -135,6 +133,13 @@ def _file_state(stream: BinaryIO) -> tuple[int, int, int, int]:
 
 @dataclass(frozen=True)
 class _CachedDigest:
+    """A file's SHA-256, valid as long as the size, times and inode are the file's.
+
+    No program can set the change time of an inode, so a file that was replaced by one of the same
+    size and modification time is noticed. The device number is left out, since it differs between
+    nodes of a network.
+    """
+
     path: str
     size: int
     mtime_ns: int
@@ -146,12 +151,12 @@ class _CachedDigest:
 
     @property
     def is_reliable(self) -> bool:
-        """Whether a later change would show in the file's state."""
+        """Whether a later change would show, beyond one tick of a coarse clock."""
         settled = max(self.mtime_ns, self.ctime_ns) <= self.time_ns - SETTLED_NS
         return settled and self.size >= LARGE_BYTES
 
 
-def _record_path(path: str) -> Path:
+def _cache_record_path(path: str) -> Path:
     """The file that caches the digest of `path`.
 
     Raises:
@@ -164,7 +169,7 @@ def _record_path(path: str) -> Path:
     return cache / "contamination-testbed" / "digests" / f"{name}.json"
 
 
-def _read_cached(path: Path) -> str | None:
+def _read_cached_digest(path: Path) -> str | None:
     """The cached digest of a large file that has not changed since, or None."""
     with suppress(OSError, RuntimeError, ValueError):  # there is no record, or it is damaged
         if path.stat().st_size < LARGE_BYTES:
@@ -172,17 +177,17 @@ def _read_cached(path: Path) -> str | None:
         path = path.resolve()
         with path.open("rb") as stream:
             state = _file_state(stream)
-        record: _CachedDigest = typed(read_json(_record_path(str(path))), _CachedDigest)
+        record: _CachedDigest = typed(read_json(_cache_record_path(str(path))), _CachedDigest)
         is_same = record == _CachedDigest(str(path), *state, record.time_ns, record.sha256)
         if is_same and record.is_reliable and re.fullmatch("[0-9a-f]{64}", record.sha256):
             return record.sha256
     return None
 
 
-def _write_cached(record: _CachedDigest) -> None:
+def _cache_digest(record: _CachedDigest) -> None:
     if not record.is_reliable:
         return
     with suppress(OSError, RuntimeError):
-        file = _record_path(record.path)
+        file = _cache_record_path(record.path)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(asdict(record)))

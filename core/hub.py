@@ -20,7 +20,7 @@ from contamination.core.network_environment import environment_fault, names_miss
 
 @dataclass
 class _State:
-    asks: bool = True  # whether the hub may be asked; see `only_cached`
+    asks: bool = True  # whether the hub may be asked; see `hub_offline`
 
 
 _state = _State()
@@ -46,7 +46,7 @@ def snapshot(
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    prepare_hub()
+    go_offline_if_hub_unreachable()
     patterns = list(files)
     try:
         return Path(
@@ -61,7 +61,7 @@ def snapshot(
         raise ConfigError(
             f"{field} is {name!r}: no such folder here, and the hub can't give it ({reason}). Give "
             "a local folder, or a hub id on a machine that reaches the hub."
-            f"{offline_hint(name, kind)}"
+            f"{cache_only_hint(name, kind)}"
         ) from error
 
 
@@ -97,17 +97,17 @@ def hub_offline() -> Iterator[None]:
     import datasets  # noqa: F401 - it copies the offline setting of the hub's client on import
     from huggingface_hub import constants
 
-    before = constants.HF_HUB_OFFLINE, _state.asks
+    earlier_settings = constants.HF_HUB_OFFLINE, _state.asks
     constants.HF_HUB_OFFLINE, _state.asks = True, False
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE, _state.asks = before
-        prepare_hub.cache_clear()  # it did not look up the hub
+        constants.HF_HUB_OFFLINE, _state.asks = earlier_settings
+        go_offline_if_hub_unreachable.cache_clear()  # it did not look up the hub
 
 
-def offline_hint(name: str, kind: str = "model") -> str:
-    """Returns a sentence for errors within `only_cached`: only the cache was read; the remedy."""
+def cache_only_hint(name: str, kind: str = "model") -> str:
+    """Returns a sentence for errors within `hub_offline`: only the cache was read; the remedy."""
     if _state.asks:
         return ""
     option = f"--repo-type {kind} " if kind != "model" else ""
@@ -118,7 +118,7 @@ def offline_hint(name: str, kind: str = "model") -> str:
 
 
 @cache
-def prepare_hub() -> None:
+def go_offline_if_hub_unreachable() -> None:
     """Turn on the offline mode of the hub's client if the hub's host name can't be resolved.
 
     To be called before anything is read from the hub. Without it, the client would try each file

@@ -47,7 +47,7 @@ def set_policy(policy: str) -> None:
 
 
 def policy() -> str:
-    """Returns the policy that `follow` set: always, changed or never."""
+    """Returns the policy that `set_policy` set: always, changed or never."""
     return _policy
 
 
@@ -71,7 +71,7 @@ class _Manifest:
     revision: str = ""
     identity: dict[str, object] | None = None
 
-    def check(self) -> None:
+    def check_entries(self) -> None:
         """Raise a ValueError for a name outside the folder, or entries that contradict others."""
         _check_kind_form(self.kind)
         for name in self.bytes:
@@ -98,7 +98,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if isinstance(manifest, dict) and OWN not in manifest:
             schema = manifest.get("schema")
             if type(schema) is int and schema < FIRST_SEALED:
-                return _check_other_schema(manifest)
+                return _check_manifest_of_other_schema(manifest)
             if manifest and type(schema) is not int:
                 raise ForeignManifestError(
                     f"{folder}: another program wrote its {MANIFEST}, so it is not a run folder. "
@@ -109,15 +109,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if type(schema := manifest.get("schema")) is int and schema not in range(
             FIRST_SEALED, SCHEMA + 1
         ):
-            return _check_other_schema(manifest)
+            return _check_manifest_of_other_schema(manifest)
         names = [field.name for field in fields(_Manifest)]
-        typed({n: manifest[n] for n in names if n in manifest}, _Manifest).check()
+        typed({n: manifest[n] for n in names if n in manifest}, _Manifest).check_entries()
         return manifest
     except (OSError, ValueError) as error:
         raise damage_error(folder, f"{MANIFEST} can't be used: {error}") from error
 
 
-def _check_other_schema(manifest: dict[str, Any]) -> dict[str, Any]:
+def _check_manifest_of_other_schema(manifest: dict[str, Any]) -> dict[str, Any]:
     """Only the kind and the schema of such a manifest are used."""
     _check_kind_form(manifest.get("kind"))
     return manifest
@@ -172,7 +172,7 @@ def naming_file(path: Path) -> Iterator[None]:
         raise damage_error(path.parent, damage) from error
 
 
-def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
+def check_integrity(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Check the folder by the policy; only once as long as the state of its files is the same.
 
     Raises:
@@ -181,7 +181,7 @@ def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
     files = [folder / name for name in (MANIFEST, *manifest["bytes"])]
     state = _policy, [(os.path.realpath(file), file_state(file)) for file in files]
     path = folder.absolute()
-    damage = next(_unlisted(folder, manifest), None)
+    damage = next(_describe_unlisted_files(folder, manifest), None)
     if damage is None and _checked.get(path) != state:
         damage = next(find_damages(folder, manifest), None)
     if damage is not None:
@@ -189,15 +189,17 @@ def ensure_whole(folder: Path, manifest: Mapping[str, Any]) -> None:
     _checked[path] = state
 
 
-def find_damages(folder: Path, manifest: Mapping[str, Any], by: str | None = None) -> Iterator[str]:
+def find_damages(
+    folder: Path, manifest: Mapping[str, Any], policy_override: str | None = None
+) -> Iterator[str]:
     """Yields what is wrong with the folder's files, in sentences without a full stop.
 
     Args:
         folder: the run folder.
         manifest: its manifest.
-        by: the policy; None: that of this process.
+        policy_override: the policy; None: that of this process.
     """
-    hash_policy = by or policy()
+    hash_policy = policy_override or policy()
     names_of_right_size = []
     for name, size in manifest["bytes"].items():
         try:
@@ -217,24 +219,26 @@ def find_damages(folder: Path, manifest: Mapping[str, Any], by: str | None = Non
     if hash_policy != NEVER:
         digest_by_name = {**manifest["files"], **manifest["records"]}
         recorded = {name: digest_by_name[name] for name in names_of_right_size}
-        yield from _changed_files(folder, recorded, hash_policy == CHANGED)
-    yield from _unlisted(folder, manifest)
+        yield from _describe_changed_files(folder, recorded, hash_policy == CHANGED)
+    yield from _describe_unlisted_files(folder, manifest)
 
 
-def _changed_files(folder: Path, recorded: Mapping[str, str], use_cache: bool) -> Iterator[str]:
+def _describe_changed_files(
+    folder: Path, recorded: Mapping[str, str], use_cache: bool
+) -> Iterator[str]:
     """Reports files whose digest is not the recorded one; cached digests are confirmed first."""
     try:
-        current = digests({name: folder / name for name in recorded}, remembered=use_cache)
+        current = digests({name: folder / name for name in recorded}, use_cache=use_cache)
     except OSError as error:
         if len(recorded) > 1:  # find out which file can't be read
             for name, digest in recorded.items():
-                yield from _changed_files(folder, {name: digest}, use_cache)
+                yield from _describe_changed_files(folder, {name: digest}, use_cache)
         else:
             yield f"{next(iter(recorded))} can't be read ({error})"
         return
     changed = {name: digest for name, digest in recorded.items() if digest != current[name]}
     if use_cache and changed:
-        yield from _changed_files(folder, changed, False)
+        yield from _describe_changed_files(folder, changed, False)
         return
     for name, digest in changed.items():
         yield f"{name} has the SHA-256 {current[name][:12]}…, and {digest[:12]}… was written"
@@ -250,20 +254,20 @@ def damage_error(folder: Path, damage: str) -> ArtifactError:
     )
 
 
-def unlisted_files(folder: Path, names: Collection[str]) -> Iterator[str]:
-    """Yields the files and links that are beside `names` in their subfolders but not among them.
+def unlisted_files(folder: Path, listed_names: Collection[str]) -> Iterator[str]:
+    """Yields files and links in the subfolders of `listed_names` that are not among these.
 
     Some libraries read all files of a folder. Hidden files and folders are ignored.
     """
-    for top in sorted({name.split("/")[0] for name in names if "/" in name}):
+    for top in sorted({name.split("/")[0] for name in listed_names if "/" in name}):
         for path in sorted((folder / top).rglob("*")):
             name = path.relative_to(folder).as_posix()
             is_read = path.is_symlink() or path.is_file()  # a link may lead to a folder of files
-            if is_read and name not in names and not is_hidden(name):
+            if is_read and name not in listed_names and not is_hidden(name):
                 yield name
 
 
-def _unlisted(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+def _describe_unlisted_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     for name in unlisted_files(folder, manifest["bytes"]):
         yield f"{name} was not written by the stage (move it elsewhere)"
 

@@ -38,17 +38,17 @@ def exclusive_build(folder: Path) -> Iterator[Callable[[], None]]:
         file = lease_file(folder)
         file.parent.mkdir(parents=True, exist_ok=True)
         lease = _open_lease(file)
-        _acquire(lease, file, folder)
+        _wait_for_lease(lease, file, folder)
 
-        def check() -> None:
-            if not _is_ours(lease):
+        def check_still_held() -> None:
+            if not _is_held_by_us(lease):
                 raise ArtifactError(
                     f"This process gave no sign of life for {LEASE:g} seconds, so another one may "
                     f"be writing {folder}. Run the same command again."
                 )
 
         try:
-            yield check
+            yield check_still_held
         finally:
             lease.release()
 
@@ -67,7 +67,7 @@ def no_empty_folders(folder: Path) -> Iterator[None]:
         raise
 
 
-def _is_ours(lease: SoftFileLease) -> bool:
+def _is_held_by_us(lease: SoftFileLease) -> bool:
     """Whether this process holds the lease; a waiting process may move the file for a moment."""
     for _ in range(3):
         owner = lease.owner
@@ -98,16 +98,18 @@ def describe_lease_holder(file: Path) -> str | None:
     owner = _open_lease(file).owner
     is_alive = time.time() - renewed < LEASE
     if owner is not None and owner.hostname == socket.gethostname():
-        is_alive = _is_alive(owner.pid, renewed)
-    words = f"process {owner.pid} on {owner.hostname}" if owner else "an unknown process"
-    return words if is_alive else None
+        is_alive = _is_process_alive(owner.pid, renewed)
+    holder_text = f"process {owner.pid} on {owner.hostname}" if owner else "an unknown process"
+    return holder_text if is_alive else None
 
 
-def _is_alive(pid: int, at: float) -> bool:
+def _is_process_alive(pid: int, running_at: float) -> bool:
     """Whether the process that had this id at a time (seconds of the epoch) still runs here."""
     try:
         process = psutil.Process(pid)
-        return bool(process.create_time() <= at + 1 and process.status() != psutil.STATUS_ZOMBIE)
+        return bool(
+            process.create_time() <= running_at + 1 and process.status() != psutil.STATUS_ZOMBIE
+        )
     except psutil.Error:
         return False
 
@@ -139,14 +141,14 @@ def _open_lease(file: Path) -> SoftFileLease:
     return SoftFileLease(file, lease_duration=LEASE, thread_local=False, poll_interval=0.2)
 
 
-def _acquire(lease: SoftFileLease, file: Path, folder: Path) -> None:
+def _wait_for_lease(lease: SoftFileLease, file: Path, folder: Path) -> None:
     if not _is_held_on_this_machine(lease, file):
         with suppress(Timeout, LeaseSettingsMismatch):
             lease.acquire(timeout=1)
             return
     owner = lease.owner
-    words = f"process {owner.pid} on {owner.hostname}" if owner else "another process"
-    log.info("waiting for %s, which writes %s (its lease is %s)", words, folder, file)
+    holder_text = f"process {owner.pid} on {owner.hostname}" if owner else "another process"
+    log.info("waiting for %s, which writes %s (its lease is %s)", holder_text, folder, file)
     while True:
         while _is_held_on_this_machine(lease, file):  # `filelock` would take it from a stopped one
             time.sleep(0.2)
@@ -163,7 +165,7 @@ def _is_held_on_this_machine(lease: SoftFileLease, file: Path) -> bool:
     if owner is None or owner.mode != "lease" or owner.hostname != socket.gethostname():
         return False
     with suppress(FileNotFoundError):
-        return _is_alive(owner.pid, file.stat().st_mtime)
+        return _is_process_alive(owner.pid, file.stat().st_mtime)
     return False
 
 

@@ -13,10 +13,15 @@ from typing import Any
 from contamination.core.artifacts import check_owner
 from contamination.core.errors import ConfigError, describe_error
 from contamination.core.hashing import combined_digest, digests, file_digest, folder_digest
-from contamination.core.hub import commit_digest, commit_on_hub, offline_hint, prepare_hub
+from contamination.core.hub import (
+    cache_only_hint,
+    commit_digest,
+    commit_on_hub,
+    go_offline_if_hub_unreachable,
+)
 
 
-def local_part(parameter: Any) -> Any:
+def local_values(parameter: Any) -> Any:
     """Returns this process's values of a parameter, flattened if it is partitioned."""
     return getattr(parameter, "ds_tensor", parameter)
 
@@ -55,29 +60,31 @@ def _weight_problems(model: Any, loaded: Mapping[str, Any]) -> Iterator[str]:
     surplus = [name for name in loaded["unexpected_keys"] if not BUFFER.fullmatch(name)]
     for names, verb in ((loaded["missing_keys"], "lack"), (surplus, "have a surplus")):
         if names:
-            yield f"its weights {verb} {_first_three(sorted(names))}"
+            yield f"its weights {verb} {_format_first_three(sorted(names))}"
     for name, stored_shape, model_shape in sorted(loaded["mismatched_keys"]):
         yield f"{name} has the shape {tuple(stored_shape)}, not {tuple(model_shape)}"
-    if names := [name for name, weights in model.named_parameters() if not _is_finite(weights)]:
-        yield f"NaN or infinite values are in {_first_three(names)}"
+    if names := [
+        name for name, weights in model.named_parameters() if not _has_finite_values(weights)
+    ]:
+        yield f"NaN or infinite values are in {_format_first_three(names)}"
 
 
-def _is_finite(weights: Any) -> bool:
-    values = local_part(weights)
+def _has_finite_values(weights: Any) -> bool:
+    values = local_values(weights)
     if values.is_meta or not values.numel():  # not loaded in this process, or empty
         return True
     lowest, highest = values.aminmax()  # both are NaN if one value is; needs no copy of the weights
     return bool(lowest.isfinite() & highest.isfinite())
 
 
-def _first_three(names: list[str]) -> str:
+def _format_first_three(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
 
 
 GGUF = ".gguf"
 LOADING = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-"""Options of `from_pretrained` with which it reports tensors that don't fit, for `check_whole`."""
+"""Options of `from_pretrained` that report tensors which don't fit (`check_loaded_weights`)."""
 SPECIAL_TOKENS = ("special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = ("tokenizer*", *SPECIAL_TOKENS, "vocab*", "merges*", "*.model")
 MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.py", "*.jinja")
@@ -96,12 +103,12 @@ def resolve(field: str, path: str) -> str:
         ConfigError: `path` can only be a local path, and there is no model.
         ArtifactError: it is in a finished run folder that is damaged.
     """
-    resolved = _resolve(field, path)
+    resolved = _resolve_unchecked(field, path)
     check_owner(Path(path).expanduser())
     return resolved
 
 
-def _resolve(field: str, path: str) -> str:
+def _resolve_unchecked(field: str, path: str) -> str:
     local = Path(path).expanduser()
     if local.is_dir() or (is_gguf(local) and local.is_file()):
         return str(local.resolve())
@@ -142,11 +149,11 @@ def load_tokenizer(field: str, path: str, **options: Any) -> Any:
     from transformers import AutoTokenizer
 
     tokenizer = load(AutoTokenizer, field, path, **options)
-    _drop_cache(tokenizer)
+    _disable_word_cache(tokenizer)
     return tokenizer
 
 
-def _drop_cache(tokenizer: Any) -> None:
+def _disable_word_cache(tokenizer: Any) -> None:
     """Turn off the tokenizer's cache of words where several threads share the work.
 
     tokenizers 0.23 keeps 4 MB per thread, which are not freed with the tokenizer. A process that
@@ -183,7 +190,7 @@ def load_model(field: str, path: str, dtype: str = "float32", **options: Any) ->
     model, loaded = load(AutoModelForCausalLM, field, path, **options, **LOADING)
     check_loaded_weights(field, path, model, loaded)
     if is_gguf(path) and "device_map" not in options:
-        model = _unquantized(model)
+        model = _copy_without_quantization(model)
     return model.eval()
 
 
@@ -203,26 +210,26 @@ def load(factory: Any, field: str, path: str, **options: Any) -> Any:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    where, source = _source(field, path)
+    where, source = _pretrained_arguments(field, path)
     if not source:
-        prepare_hub()
+        go_offline_if_hub_unreachable()
     trusted = options.pop("trust_remote_code", False)
     try:
         return factory.from_pretrained(where, trust_remote_code=trusted, **source, **options)
     except Exception as error:  # the library may raise any error for the user's files
         if "trust_remote_code" in str(error):
-            raise ConfigError(_needs_trust(field, path)) from error
+            raise ConfigError(_trust_error_message(field, path)) from error
         reason = describe_error(error)
         raise ConfigError(
             f"{field} is {path!r}: it can't be loaded as a {factory.__name__} ({reason}). Give a "
             "local Hugging Face folder, or a hub id on a machine that reaches the hub."
-            f"{'' if source else offline_hint(path)}"
+            f"{'' if source else cache_only_hint(path)}"
         ) from error
 
 
-def _source(field: str, path: str) -> tuple[str, dict[str, Any]]:
+def _pretrained_arguments(field: str, path: str) -> tuple[str, dict[str, Any]]:
     """The first argument of `from_pretrained` for `path`, and the options that belong to it."""
-    target = _resolve(field, path)  # `resolve` has checked its run folder before
+    target = _resolve_unchecked(field, path)  # `resolve` has checked its run folder before
     if not is_gguf(target):
         return target, {"local_files_only": True} if os.path.isdir(target) else {}
     if importlib.util.find_spec("gguf") is None:
@@ -234,7 +241,7 @@ def _source(field: str, path: str) -> tuple[str, dict[str, Any]]:
     return str(file.parent), {"gguf_file": file.name, "local_files_only": True}
 
 
-def _needs_trust(field: str, path: str) -> str:
+def _trust_error_message(field: str, path: str) -> str:
     node, _, _ = field.rpartition(".")
     option = f"{node}.trust_remote_code" if node in TRUSTING else None
     remedy = f"Read it, then set {option}=true" if option else "Such a model can't be used here"
@@ -244,7 +251,7 @@ def _needs_trust(field: str, path: str) -> str:
     )
 
 
-def _unquantized(model: Any) -> Any:
+def _copy_without_quantization(model: Any) -> Any:
     """A new model with these weights: a model read from GGUF can't be saved or trained."""
     from transformers import AutoModelForCausalLM
 

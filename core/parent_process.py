@@ -17,16 +17,16 @@ LAUNCHER = "CONTAMINATION_LAUNCHER"
 """An environment variable with torchrun's process id for its processes, which may start later."""
 
 
-def end_with_parent(number: signal.Signals, parent: int) -> None:
-    """Let the kernel send this process a signal when the process `parent` dies.
+def end_with_parent(signal_number: signal.Signals, parent_pid: int) -> None:
+    """Let the kernel send this process a signal when the process `parent_pid` dies.
 
     This also holds after an `exec`. On other systems than Linux it does nothing.
     """
     if sys.platform != "linux":
         return
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(number))
-    if os.getppid() != parent:  # it died before
-        os.kill(os.getpid(), number)
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal_number))
+    if os.getppid() != parent_pid:  # it died before
+        os.kill(os.getpid(), signal_number)
 
 
 def ended_with_parent(call: Sequence[str]) -> list[str]:
@@ -34,27 +34,27 @@ def ended_with_parent(call: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "contamination.core.parent_process", str(os.getpid()), *call]
 
 
-def main() -> None:
+def run_command_from_argv() -> None:
     """Replace this process by the command."""
     end_with_parent(signal.SIGTERM, int(sys.argv[1]))
     os.environ[LAUNCHER] = str(os.getpid())
     if sys.argv[2:5] == [sys.executable, "-m", TORCHRUN]:
-        sys.exit(_torchrun(sys.argv[5:]))
+        sys.exit(_run_torchrun(sys.argv[5:]))
     os.execvp(sys.argv[2], sys.argv[2:])
 
 
-def _torchrun(words: Sequence[str]) -> int:
+def _run_torchrun(arguments: Sequence[str]) -> int:
     """Runs torchrun in this process, without its traceback after a signal."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.run import main as run
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until torchrun sets its own handler
     try:
-        run(list(words))
+        run(list(arguments))
     except SignalException as stopped:
         return 128 + stopped.sigval
     return 0
 
 
 if __name__ == "__main__":
-    main()
+    run_command_from_argv()

@@ -65,7 +65,7 @@ class Failure:
         return self.kind == StoppedError.__name__
 
     @property
-    def of_peers(self) -> bool:
+    def is_caused_by_peers(self) -> bool:
         """Whether it only reports that another process has ended."""
         first_line = (self.message.splitlines() or [""])[0] if self.trace else ""
         return bool(PEERS.search(f"{self.kind} {first_line}"))
@@ -77,11 +77,11 @@ def set_records_folder(folder: Path | str | None) -> None:
     _folder = None if folder is None else Path(folder)
 
 
-def record_progress(now: Progress) -> None:
+def record_progress(current_progress: Progress) -> None:
     """Write this process's progress, if it leaves records."""
     if _folder is not None:
         with suppress(OSError):  # a full disk must not end the work here
-            write_text(_folder / PROGRESS, hashed_json(asdict(now)))
+            write_text(_folder / PROGRESS, hashed_json(asdict(current_progress)))
 
 
 def read_progress(folder: Path) -> Progress | None:
@@ -115,7 +115,7 @@ def record_failure(error: BaseException) -> bool:
     with suppress(OSError):
         (_folder / FAILED).mkdir(parents=True, exist_ok=True)
         write_text(_folder / FAILED / f"rank-{failure.rank}.json", hashed_json(asdict(failure)))
-        if expected_error or failure.of_peers:
+        if expected_error or failure.is_caused_by_peers:
             return False
         try:
             (_folder / FAILED / "said").touch(exist_ok=False)
@@ -130,7 +130,7 @@ def read_failures(folder: Path) -> list[Failure]:
     for file in (folder / FAILED).glob("rank-*.json"):
         with suppress(FileNotFoundError, ValueError):  # another node may start again
             failures.append(typed(read_verified_json(file), Failure))
-    return sorted(failures, key=lambda failure: (failure.of_peers, failure.time))
+    return sorted(failures, key=lambda failure: (failure.is_caused_by_peers, failure.time))
 
 
 def clear_records(folder: Path) -> None:

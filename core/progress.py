@@ -16,14 +16,12 @@ from tqdm.utils import disp_len
 from contamination.core import process_records
 from contamination.core.terminal import approximate_duration
 
-INTERVAL = 2.0
-"""Seconds between two records of progress."""
-LONG = 15.0
-"""Seconds: shorter work leaves no line in a log file."""
+INTERVAL = 2.0  # seconds between two records of progress
+LONG = 15.0  # seconds: shorter work leaves no line in a log file
 CELL, STAGE = "CONTAMINATION_CELL", "CONTAMINATION_STAGE"
 """Environment variables with words before all titles, such as "cell 2 of 3" and "train"."""
 SWEEP = "CONTAMINATION_SWEEP"
-"""An environment variable with the expected end of this run and of its sweep; see `ends`."""
+"""An environment variable with the expected end of this run and of its sweep; see `sweep_end`."""
 COUNT = "{desc} · {unit} {n_fmt}/{total_fmt}"
 RUNNING = COUNT + " · {remaining} left{sweep} |{bar:10}| {rate_fmt}{postfix}"
 DONE = COUNT + " in {elapsed}, {rate_fmt}{postfix}"
@@ -37,24 +35,24 @@ NARROW = {
 
 
 @contextmanager
-def titles_below(name: str, words: str) -> Iterator[None]:
+def titles_below(variable: str, words: str) -> Iterator[None]:
     """Let titles begin with these words, of the cell (`CELL`) or of the stage (`STAGE`)."""
-    outer_words = os.environ.get(name)
-    os.environ[name] = words
+    outer_words = os.environ.get(variable)
+    os.environ[variable] = words
     try:
         yield
     finally:
-        os.environ.pop(name)
+        os.environ.pop(variable)
         if outer_words is not None:
-            os.environ[name] = outer_words
+            os.environ[variable] = outer_words
 
 
-def sweep_end(now: float, later: float) -> str:
-    """Returns a value for `SWEEP`: this run takes `now` seconds, the later ones take `later`."""
-    return f"{time.time() + now:.0f} {later:.0f}"
+def sweep_end(run_seconds: float, later_seconds: float) -> str:
+    """Returns a value for `SWEEP`: the seconds that this run and the later ones take."""
+    return f"{time.time() + run_seconds:.0f} {later_seconds:.0f}"
 
 
-class _Bar(tqdm):  # type: ignore[type-arg]
+class _RecordedBar(tqdm):  # type: ignore[type-arg]
     """A bar that also records its progress in the run's folder."""
 
     last_record = 0.0  # monotonic seconds
@@ -76,45 +74,45 @@ class _Bar(tqdm):  # type: ignore[type-arg]
 
         None if it is unknown.
         """
-        words = os.environ.get(SWEEP)
-        if not words:
+        sweep_value = os.environ.get(SWEEP)
+        if not sweep_value:
             return None
-        end, later = map(float, words.split())
-        return max(_seconds_left(values) or 0.0, end - time.time()) + later
+        end, later = map(float, sweep_value.split())
+        return max(_estimate_seconds_left(values) or 0.0, end - time.time()) + later
 
     def update(self, n: float | None = 1) -> Any:
         counted, self.partial_count = self.partial_count, 0
         if counted:
             self.set_postfix_str(refresh=False)
-        return self._advance((1 if n is None else n) - counted)
+        return self._advance_up_to_total((1 if n is None else n) - counted)
 
-    def part(self, size: int, done: int, total: int) -> None:
+    def count_batch_rows(self, batch_size: int, done: int, total: int) -> None:
         """Count finished rows of a batch of that size; `update` later counts the whole batch."""
-        self.set_postfix_str(f"batch of {size}: row {done:,}/{total:,}", refresh=False)
-        count = size * done // max(total, 1)
-        self._advance(count - self.partial_count)
+        self.set_postfix_str(f"batch of {batch_size}: row {done:,}/{total:,}", refresh=False)
+        count = batch_size * done // max(total, 1)
+        self._advance_up_to_total(count - self.partial_count)
         self.partial_count = count
 
-    def _advance(self, n: float) -> Any:
+    def _advance_up_to_total(self, n: float) -> Any:
         """Count `n` more, but not beyond the total."""
         is_displayed = super().update(n if self.total is None else min(n, self.total - self.n))
         if not self.disable and time.monotonic() - self.last_record > INTERVAL:
-            self._record()
+            self._record_progress()
         return is_displayed
 
     def close(self) -> None:
         """Show the duration and the mean rate in the last line."""
         if self.disable:  # closed already
             return
-        self._record()
+        self._record_progress()
         if self.total is not None and self.n >= self.total:
             self.bar_format = DONE
-        is_logged = not _has_terminal() and self.format_dict["elapsed"] >= LONG
+        is_logged = not _is_stderr_redrawable() and self.format_dict["elapsed"] >= LONG
         line = f"{self}\n" if is_logged else ""
         super().close()
         sys.stderr.write(line)
 
-    def _record(self) -> None:
+    def _record_progress(self) -> None:
         self.last_record = time.monotonic()
         values = self.format_dict
         process_records.record_progress(
@@ -123,7 +121,7 @@ class _Bar(tqdm):  # type: ignore[type-arg]
                 n=int(values["n"]),
                 total=values["total"],
                 unit=values["unit"],
-                seconds_left=_seconds_left(values),
+                seconds_left=_estimate_seconds_left(values),
                 sweep_left=self._sweep_seconds_left(values),
             )
         )
@@ -137,26 +135,28 @@ def progress(*, desc: str | None, stage: str = "", **options: Any) -> Any:
         stage: the stage, unless a launcher has set it (see `STAGE`).
         options: of tqdm. The unit is in the singular.
     """
-    if _has_terminal():
+    if _is_stderr_redrawable():
         display: dict[str, Any] = {"mininterval": 0.2, "dynamic_ncols": True}
     else:
         display = {"mininterval": float("inf"), "file": StringIO()}
-    stage_title = _title(os.environ.get(STAGE, stage), desc)
-    title = _title(os.environ.get(CELL), stage_title)
-    bar = _Bar(desc=title, bar_format=RUNNING, smoothing=0, miniters=0, **display, **options)
+    stage_title = _join_title(os.environ.get(STAGE, stage), desc)
+    title = _join_title(os.environ.get(CELL), stage_title)
+    bar = _RecordedBar(
+        desc=title, bar_format=RUNNING, smoothing=0, miniters=0, **display, **options
+    )
     bar.stage_title = stage_title
     return bar
 
 
-def _seconds_left(values: Mapping[str, Any]) -> float | None:
+def _estimate_seconds_left(bar_values: Mapping[str, Any]) -> float | None:
     """At the mean rate so far; None if it is unknown."""
-    done, total = values["n"] - values["initial"], values["total"]
-    return (total - values["n"]) * values["elapsed"] / done if total and done else None
+    done, total = bar_values["n"] - bar_values["initial"], bar_values["total"]
+    return (total - bar_values["n"]) * bar_values["elapsed"] / done if total and done else None
 
 
-def _title(*words: str | None) -> str:
-    return " · ".join(filter(None, words))
+def _join_title(*parts: str | None) -> str:
+    return " · ".join(filter(None, parts))
 
 
-def _has_terminal() -> bool:
+def _is_stderr_redrawable() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # which can't redraw a line

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 from contamination.core.cli import CONF
 from contamination.core.errors import ArtifactError, describe_error
-from contamination.core.stored_files import read_yaml, targets_in
+from contamination.core.stored_files import hydra_keys_in, read_yaml
 
 T = TypeVar("T")
 
 
 @cache
-def registered(kind: str) -> frozenset[str]:
+def registered_import_paths(kind: str) -> frozenset[str]:
     """Returns the import paths of all classes of a kind, such as `method`.
 
     They are the classes that the files of `conf/<kind>/` name, and those that installed
@@ -32,11 +32,11 @@ def registered(kind: str) -> frozenset[str]:
     nodes = [read_yaml(file) for file in sorted((CONF / kind).glob("*.yaml"))]
     inner_nodes = [value for node in nodes for value in node.values() if isinstance(value, dict)]
     targets = (node.get("_target_") for node in [*nodes, *inner_nodes])
-    installed = map(_import_path, entry_points(group=f"contamination.{kind}s"))
+    installed = map(_entry_point_import_path, entry_points(group=f"contamination.{kind}s"))
     return frozenset(target for target in [*targets, *installed] if isinstance(target, str))
 
 
-def _import_path(entry_point: EntryPoint) -> str | None:
+def _entry_point_import_path(entry_point: EntryPoint) -> str | None:
     """`package.module.Class`, or None if the entry point is malformed."""
     try:
         return f"{entry_point.module}.{entry_point.attr}"
@@ -54,9 +54,9 @@ def registered_class(kind: str, target: object, base: Callable[..., T]) -> type[
         target: the `_target_` of the stored config.
         base: the base class of the kind.
     """
-    if not isinstance(target, str) or target not in registered(kind):
+    if not isinstance(target, str) or target not in registered_import_paths(kind):
         return None
-    return _subclass(target, base)
+    return _import_subclass(target, base)
 
 
 def stored_object(
@@ -78,7 +78,7 @@ def stored_object(
     target = node.get("_target_") if isinstance(node, Mapping) else None
     selected_class = registered_class(kind, target, base)
     if selected_class is None and target in user_classes:
-        selected_class = _subclass(str(target), base)
+        selected_class = _import_subclass(str(target), base)
     if selected_class is None:
         raise ArtifactError(
             f"{where}: {kind}._target_ is {repr(target)[:200]}, and a stored file does not select "
@@ -87,7 +87,7 @@ def stored_object(
             f"{kind}._target_=my_module.MyClass."
         )
     arguments = {name: value for name, value in node.items() if name != "_target_"}
-    if keys := targets_in(arguments) or [key for key in node if not isinstance(key, str)]:
+    if keys := hydra_keys_in(arguments) or [key for key in node if not isinstance(key, str)]:
         raise ArtifactError(
             f"{where}: {kind} contains a nested {keys[0]}, and a stored file does not select code. "
             "Its fields must be plain values: get the folder again."
@@ -102,7 +102,7 @@ def stored_object(
         ) from error
 
 
-def _subclass(target: str, base: Callable[..., T]) -> type[T] | None:
+def _import_subclass(target: str, base: Callable[..., T]) -> type[T] | None:
     module, _, name = target.rpartition(".")
     try:
         candidate: Any = getattr(import_module(module), name, None)

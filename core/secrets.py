@@ -14,21 +14,17 @@ from collections.abc import Iterator, Sequence
 from contamination.core.errors import ConfigError
 
 HIDDEN = "***"
-SHORTEST = 8
-"""Characters: a part of a key of at least this length is hidden as well."""
-LONGEST = 10_000
-"""Characters of a message that are searched; the rest is cut off."""
+SHORTEST = 8  # characters: a part of a key of at least this length is hidden as well
+LONGEST = 10_000  # characters of a message that are searched; the rest is cut off
 UNSAID = "The value is not repeated here, since it may contain a key."
-VARIABLE = re.compile("[A-Z_][A-Z0-9_]*")
-"""Names of environment variables."""
+VARIABLE = re.compile("[A-Z_][A-Z0-9_]*")  # names of environment variables
 FIELD = re.compile(
     r"\b(url|\w*key(?:_\w{0,4})?|\w*(?:secret|password|token))['\"]?\s*[=:]\s*"
     r"(.+?)(?=,\s*\w+\s*:(?!//)|$)",  # in a mapping another field follows
     re.DOTALL,
 )
 """The value that an override gives to a field in which users may put a key by mistake."""
-SIGNS = "'\"[]{} "
-"""Characters around values."""
+SIGNS = "'\"[]{} "  # characters around values
 
 
 def check_address(field: str, url: str) -> None:
@@ -53,7 +49,7 @@ def check_variable(field: str, name: str) -> None:
         )
 
 
-def check_overrides(overrides: Sequence[str]) -> None:
+def check_overrides_hold_no_key(overrides: Sequence[str]) -> None:
     """Check the addresses and variables of a command line before they are used or recorded.
 
     Raises:
@@ -67,17 +63,17 @@ def check_overrides(overrides: Sequence[str]) -> None:
                 check_variable(name, value)
 
 
-def without_given(words: str, overrides: Sequence[str]) -> str:
+def hide_sensitive_overrides(message: str, overrides: Sequence[str]) -> str:
     """Returns the words without values of overrides that may be keys.
 
-    Addresses and names of variables are not hidden: see `check_overrides`.
+    Addresses and names of variables are not hidden: see `check_overrides_hold_no_key`.
     """
     for _, field, values in _sensitive_values(overrides):
         value = values.strip(SIGNS)
         is_variable = value in os.environ or VARIABLE.fullmatch(value)
         if field != "url" and not is_variable and len(value) >= SHORTEST:
-            words = without_key(words, value)
-    return words
+            message = without_key(message, value)
+    return message
 
 
 def _sensitive_values(overrides: Sequence[str]) -> Iterator[tuple[str, str, str]]:
@@ -89,26 +85,25 @@ def _sensitive_values(overrides: Sequence[str]) -> Iterator[tuple[str, str, str]
             yield name if name.endswith(field) else f"{name}.{field}", field, match[2]
 
 
-def without_key(words: str, key: str) -> str:
+def without_key(message: str, key: str) -> str:
     """Returns the words without the key, and without parts of it of `SHORTEST` or more characters.
 
     Each character is also recognised as JSON, Python, URLs and HTML escape it.
     """
     size = min(len(key), SHORTEST)
-    words = words[:LONGEST]
-    mask = bytearray(len(words))
-    patterns = [_character_pattern(character) for character in key]
+    message = message[:LONGEST]
+    mask = bytearray(len(message))
+    patterns = [_escaped_character_pattern(character) for character in key]
     for start in range(len(key) - size + 1 if key else 0):
-        for match in re.finditer(f"(?=({''.join(patterns[start : start + size])}))", words, re.I):
+        for match in re.finditer(f"(?=({''.join(patterns[start : start + size])}))", message, re.I):
             mask[slice(*match.span(1))] = b"x" * len(match[1])
     runs = re.finditer(b"x+", mask)
     for run in reversed([*runs]):
-        words = words[: run.start()] + HIDDEN + words[run.end() :]
-    return words
+        message = message[: run.start()] + HIDDEN + message[run.end() :]
+    return message
 
 
-def _character_pattern(character: str) -> str:
-    """A regular expression for the ways in which a character may be escaped."""
+def _escaped_character_pattern(character: str) -> str:
     code = f"{ord(character):x}"
     escaped = rf"\\{{0,4}}(?:{re.escape(character)}|u0*{code}|x0*{code})"
     entity = re.escape(html.escape(character))

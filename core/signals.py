@@ -1,11 +1,8 @@
 """SIGTERM and SIGINT (Ctrl-C) end the work at any moment, whatever code is running.
 
 The signal raises a `StoppedError` in the main thread. Python drops an error raised in a callback or
-a destructor, so there it is raised again a little later. Two things could still prevent the end of
-the process: a library may catch the error, though it is not an `Exception`, and Python handles no
-signals while C code runs. Therefore a second thread, which the system wakes at once, ends the
-process if it still runs GRACE_SECONDS later. Run folders on disk are then unfinished but not
-damaged, and the same command resumes them.
+a destructor, so there it is raised again a little later. Run folders on disk are then unfinished,
+but not damaged: the same command resumes them.
 """
 
 from __future__ import annotations
@@ -24,12 +21,11 @@ from contamination.core.errors import StoppedError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 GRACE_SECONDS = 6.0
-AGAIN_SECONDS = 1.0
-"""A second Ctrl-C after this time also ends work that still wanted to save."""
+AGAIN_SECONDS = 1.0  # a second Ctrl-C after this time also ends work that still wanted to save
 
 
 @dataclass
-class _Stop:
+class _StopState:
     """The received signal and its callbacks. There is one per process, as for signals."""
 
     number: int | None = None  # of the received signal
@@ -39,19 +35,19 @@ class _Stop:
     callbacks: list[Callable[[], None]] = field(default_factory=list)
     exit_callbacks: list[Callable[[StoppedError], None]] = field(default_factory=list)
 
-    def error(self, where: str = "") -> StoppedError:
+    def make_error(self, detail: str = "") -> StoppedError:
         """Names the signal: SIGTERM if another of several processes received it."""
         number = signal.Signals(self.number or signal.SIGTERM)
-        where = where or ". What is finished is kept: run the same command again to resume."
-        return StoppedError(f"{number.name} came{where}", 128 + number)
+        detail = detail or ". What is finished is kept: run the same command again to resume."
+        return StoppedError(f"{number.name} came{detail}", 128 + number)
 
 
-_stop: _Stop | None = None
+_stop: _StopState | None = None
 
 
 def stopped_error(where: str = "") -> StoppedError:
-    """Returns the error that ends `deferred` work: "SIGTERM came" and `where`, such as the step."""
-    return (_stop or _Stop()).error(where and f" {where}")
+    """Returns the error that ends deferred work: "SIGTERM came" and `where`, such as the step."""
+    return (_stop or _StopState()).make_error(where and f" {where}")
 
 
 @contextmanager
@@ -65,18 +61,20 @@ def stop_on_signals() -> Iterator[None]:
     if _stop is not None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    stop = _stop = _Stop()
+    stop = _stop = _StopState()
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
-    old_handlers = {number: signal.signal(number, _handle) for number in SIGNALS}
+    old_handlers = {number: signal.signal(number, _handle_signal) for number in SIGNALS}
     old_wakeup_fd = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    old_hook, sys.unraisablehook = sys.unraisablehook, _unraisable_hook
-    watcher = threading.Thread(target=_watch, args=(read_end, stop), name="stopping", daemon=True)
+    old_hook, sys.unraisablehook = sys.unraisablehook, _note_dropped_stop
+    watcher = threading.Thread(
+        target=_exit_after_grace_period, args=(read_end, stop), name="stopping", daemon=True
+    )
     watcher.start()
     try:
         yield
         if stop.number is not None:
-            raise stop.error()
+            raise stop.make_error()
     finally:
         _stop = None
         sys.unraisablehook = old_hook
@@ -93,8 +91,8 @@ def stop_on_signals() -> Iterator[None]:
 def defer_signals(callback: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
     """Let the body ask whether a signal was received, so that it can save before it ends.
 
-    The signal raises no error in the body. Outside `obeyed`, or in another thread than the main
-    thread, none is ever reported.
+    The signal raises no error in the body. Outside `stop_on_signals`, or in another thread than the
+    main thread, none is ever reported.
 
     Args:
         callback: is called when the signal is received.
@@ -127,21 +125,21 @@ def call_before_exit(callback: Callable[[StoppedError], None]) -> Iterator[None]
         exit_callbacks.remove(callback)
 
 
-def _handle(number: int, frame: FrameType | None) -> None:
+def _handle_signal(number: int, frame: FrameType | None) -> None:
     stop = _stop
     if stop is None:
         return
     if stop.number is None:
         stop.number, stop.since = number, time.monotonic()
         if not stop.callbacks:
-            raise stop.error()
+            raise stop.make_error()
         for callback in stop.callbacks:
             callback()
     elif number == signal.SIGINT and time.monotonic() > stop.since + AGAIN_SECONDS:
-        raise stop.error()
+        raise stop.make_error()
 
 
-def _unraisable_hook(unraisable: sys.UnraisableHookArgs) -> None:
+def _note_dropped_stop(unraisable: sys.UnraisableHookArgs) -> None:
     """Python calls it with an error that it is going to drop."""
     if _stop is not None and isinstance(unraisable.exc_value, StoppedError):
         _stop.is_dropped = True
@@ -149,8 +147,12 @@ def _unraisable_hook(unraisable: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(unraisable)
 
 
-def _watch(read_end: int, stop: _Stop) -> None:
-    """End the process if a signal has not ended the work in time."""
+def _exit_after_grace_period(read_end: int, stop: _StopState) -> None:
+    """End the process if it still runs GRACE_SECONDS after a signal, which wakes this thread.
+
+    A library may have caught the error, though it is not an `Exception`, or C code still runs, in
+    which Python handles no signals.
+    """
     while True:
         received = os.read(read_end, 1)[0]
         if _stop is not stop:
@@ -170,8 +172,8 @@ def _watch(read_end: int, stop: _Stop) -> None:
         _exit_process(stop)
 
 
-def _exit_process(stop: _Stop) -> None:
-    error = stop.error()
+def _exit_process(stop: _StopState) -> None:
+    error = stop.make_error()
     for callback in stop.exit_callbacks:
         with suppress(Exception):
             callback(error)
@@ -183,16 +185,16 @@ def _exit_process(stop: _Stop) -> None:
 _fork = threading.local()
 
 
-def _block_signals() -> None:
+def _block_signals_before_fork() -> None:
     """Before a fork: a signal to the new process waits until that has reset its handlers."""
     _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
-def _unblock_signals() -> None:
+def _unblock_signals_after_fork() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _fork.mask)
 
 
-def _reset_handlers() -> None:
+def _reset_handlers_after_fork() -> None:
     """A forked process has the default handlers, and not the pipe of this process."""
     global _stop
     if _stop is not None:
@@ -200,9 +202,11 @@ def _reset_handlers() -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    _unblock_signals()
+    _unblock_signals_after_fork()
 
 
 os.register_at_fork(
-    before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_reset_handlers
+    before=_block_signals_before_fork,
+    after_in_parent=_unblock_signals_after_fork,
+    after_in_child=_reset_handlers_after_fork,
 )

@@ -1,8 +1,7 @@
 """What happens before a command begins: signals, the launcher's death, output streams, imports.
 
-`python -m <package>` imports the package for seconds before its command runs. Each package of this
-project that can be run imports this module first. Until the command begins, and after it has ended,
-SIGTERM and SIGINT end the process at once: there is nothing to save. While the command runs
+Each package that can be run imports this module first. Until its command begins, and after it has
+ended, SIGTERM and SIGINT end the process at once: there is nothing to save. While it runs
 `core.signals` handles them. A process that a launcher started ends with its launcher.
 """
 
@@ -19,7 +18,7 @@ from types import FrameType
 from typing import Any, ClassVar, TextIO
 
 from contamination.core.parent_process import LAUNCHER, end_with_parent
-from contamination.core.terminal import REDRAWING, escaped
+from contamination.core.terminal import REDRAWING, escape_controls
 
 PACKAGES = ("injection", "training", "detection", "analysis", "audits", "launch")
 """The packages that `python -m` runs."""
@@ -99,7 +98,7 @@ class _EscapingStream(io.TextIOWrapper):
     allowed: ClassVar[Sequence[str]] = ()
 
     def write(self, text: str) -> int:
-        super().write(escaped(text, self.allowed))
+        super().write(escape_controls(text, self.allowed))
         return len(text)
 
 
@@ -109,18 +108,18 @@ class _ProgressStream(_EscapingStream):
     allowed = REDRAWING
 
 
-def outlive_readers() -> None:
+def make_output_unbreakable() -> None:
     """Replace standard output and error by streams that survive the end of whoever reads them.
 
     The work then goes on without a message. A character that the stream's encoding lacks becomes a
     question mark. Control characters are escaped, except those with which progress bars redraw
     their line on standard error.
     """
-    sys.stdout = _unbreakable(sys.stdout, _EscapingStream)
-    sys.stderr = _unbreakable(sys.stderr, _ProgressStream)
+    sys.stdout = _make_unbreakable(sys.stdout, _EscapingStream)
+    sys.stderr = _make_unbreakable(sys.stderr, _ProgressStream)
 
 
-def _unbreakable(stream: TextIO, stream_class: type[io.TextIOWrapper]) -> TextIO:
+def _make_unbreakable(stream: TextIO, stream_class: type[io.TextIOWrapper]) -> TextIO:
     return stream_class(
         io.BufferedWriter(_UnbreakableFile(stream.fileno(), "w", closefd=False)),
         encoding=stream.encoding,
@@ -144,7 +143,7 @@ def _launcher_pid() -> int:
     return int(recorded or os.getppid())
 
 
-def _is_command() -> bool:
+def _is_project_command() -> bool:
     """Whether a command of this project is about to run; other programs keep their handlers."""
     if sys.argv[:1] == ["-m"]:  # `python -m MODULE`, while Python looks for the module
         return sys.orig_argv[-len(sys.argv)].removeprefix(f"{IMPORT_NAME}.") in PACKAGES
@@ -157,8 +156,8 @@ def _print_loading() -> None:
         os.write(2, b"Loading ...\n")
 
 
-if _is_command():
-    outlive_readers()
+if _is_project_command():
+    make_output_unbreakable()
     if "RANK" not in os.environ:
         _print_loading()
     for _number in SIGNALS:

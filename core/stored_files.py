@@ -21,18 +21,13 @@ from typing import Any
 
 import yaml
 
-MOST_BYTES = 2**26
-"""Of a JSON file; a manifest needs about 250 bytes per file of its folder."""
-MOST_YAML_BYTES = 2**24
-"""Of a YAML file; a report's config needs about 1 kB per cell."""
+MOST_BYTES = 2**26  # of a JSON file; a manifest needs about 250 bytes per file of its folder
+MOST_YAML_BYTES = 2**24  # of a YAML file; a report's config needs about 1 kB per cell
 MOST_NODES = 200_000
 """Values, keys, lists and mappings of a YAML file; a report's config needs about 25 per cell."""
-MOST_DEPTH = 50
-"""Of lists and mappings inside one another."""
-MOST_CHARACTERS = 10**5
-"""Of a YAML file's longest value."""
-SHOWN = 200
-"""Characters of a field's name that an error quotes."""
+MOST_DEPTH = 50  # of lists and mappings inside one another
+MOST_CHARACTERS = 10**5  # of a YAML file's longest value
+SHOWN = 200  # characters of a field's name that an error quotes
 BASE_60 = re.compile(r"[-+]?([1-9][\d_]*(:[0-5]?\d)+|\d[\d_]*(:[0-5]?\d)+\.[\d_]*)")
 """How YAML 1.1 writes numbers of base 60, which take quadratic time. No stage writes one.
 
@@ -44,8 +39,8 @@ HYDRA_KEYS = frozenset({"_target_", "_args_", "_partial_", "_recursive_", "_conv
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """Returns the text of a regular file of at most `most` bytes.
+def read_text(path: Path, max_bytes: int = MOST_BYTES) -> str:
+    """Returns the text of a regular file of at most `max_bytes` bytes.
 
     Raises:
         ValueError: it is a device, a pipe or a folder, too large, or not UTF-8.
@@ -55,9 +50,9 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
     with os.fdopen(handle, "rb") as stream:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ValueError("it is not a regular file")
-        content = stream.read(most + 1)
-    if len(content) > most:
-        raise ValueError(f"it has more than {most:,} bytes")
+        content = stream.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError(f"it has more than {max_bytes:,} bytes")
     return content.decode()
 
 
@@ -76,11 +71,11 @@ def parse_json(text: str) -> Any:
         value = json.loads(text)
     except RecursionError as error:
         raise ValueError(f"it is nested more than {MOST_DEPTH} deep") from error
-    _check_depth(value)
+    _check_json_depth(value)
     return value
 
 
-def _check_depth(value: Any) -> None:
+def _check_json_depth(value: Any) -> None:
     level = [value]
     for _ in range(MOST_DEPTH + 1):
         containers = [item for item in level if isinstance(item, dict | list) and item]
@@ -109,7 +104,7 @@ def parse_yaml(text: str) -> dict[str, Any]:
     try:
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
-        raise ValueError(_first_line(error)) from error
+        raise ValueError(_one_line_message(error)) from error
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError("it is not a mapping of fields")
     return value
@@ -121,22 +116,22 @@ def check_yaml(text: str, most_nodes: int) -> None:
     Raises:
         ValueError: it is not YAML, has a tag, an alias or a second document, or exceeds a limit.
     """
-    depth = nodes = documents = 0
+    depth = n_nodes = n_documents = 0
     try:
         for event in yaml.parse(text, Loader=_Loader):
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
-            nodes += isinstance(event, yaml.NodeEvent)
-            documents += isinstance(event, yaml.DocumentStartEvent)
-            _check_event(event)
+            n_nodes += isinstance(event, yaml.NodeEvent)
+            n_documents += isinstance(event, yaml.DocumentStartEvent)
+            _check_yaml_event(event)
             if depth > MOST_DEPTH:
                 raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
-            if nodes > most_nodes:
+            if n_nodes > most_nodes:
                 raise ValueError(f"it has more than {most_nodes:,} values")
-            if documents > 1:
+            if n_documents > 1:
                 raise ValueError("it has a second document (---)")
     except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(_first_line(error)) from error
+        raise ValueError(_one_line_message(error)) from error
 
 
 def check_writable(value: Any, most_nodes: int = MOST_NODES) -> None:
@@ -145,16 +140,16 @@ def check_writable(value: Any, most_nodes: int = MOST_NODES) -> None:
     Raises:
         ValueError: it exceeds one; the field that does is named, with a remedy.
     """
-    _check_leaves(value, "", 1)
+    _check_depth_and_lengths(value, "", 1)
     if (count := count_nodes(value)) > most_nodes:
-        field, field_count = _largest(value)
+        field, field_count = _largest_field(value)
         raise ValueError(
             f"{field or 'the configuration'} has {field_count:,} of {count:,} values and names, "
             f"and {most_nodes:,} can be read again: give fewer values, or a file that holds them"
         )
 
 
-def _check_leaves(value: Any, field: str, depth: int) -> None:
+def _check_depth_and_lengths(value: Any, field: str, depth: int) -> None:
     if isinstance(value, str) and len(value) > MOST_CHARACTERS:
         raise ValueError(
             f"{field[:SHOWN]} is {value[:40]!r}… of {len(value):,} characters, and "
@@ -167,11 +162,11 @@ def _check_leaves(value: Any, field: str, depth: int) -> None:
             f"{field[:SHOWN]} is nested more than {MOST_DEPTH} deep: give a flatter value"
         )
     for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
-        _check_leaves(str(name), f"a name in {field}" if field else "a name", depth)
-        _check_leaves(inner, f"{field}.{name}".lstrip("."), depth + 1)
+        _check_depth_and_lengths(str(name), f"a name in {field}" if field else "a name", depth)
+        _check_depth_and_lengths(inner, f"{field}.{name}".lstrip("."), depth + 1)
 
 
-def _largest(value: Any) -> tuple[str, int]:
+def _largest_field(value: Any) -> tuple[str, int]:
     """The innermost field with more than half of all values, and how many it has."""
     field, count = "", count_nodes(value)
     half = count / 2
@@ -183,7 +178,7 @@ def _largest(value: Any) -> tuple[str, int]:
     return field, count
 
 
-def _check_event(event: yaml.Event) -> None:
+def _check_yaml_event(event: yaml.Event) -> None:
     line = event.start_mark.line + 1 if event.start_mark else 0
     if isinstance(event, yaml.AliasEvent):
         raise ValueError(f"line {line} has the alias *{event.anchor}, which no stage writes")
@@ -200,8 +195,7 @@ def _check_event(event: yaml.Event) -> None:
         )
 
 
-def _first_line(error: Exception) -> str:
-    """PyYAML's message with its position, in one line."""
+def _one_line_message(error: Exception) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
@@ -222,13 +216,13 @@ def is_inside(folder: Path, name: str) -> bool:
     return os.path.realpath(folder / name).startswith(real_folder.rstrip(os.sep) + os.sep)
 
 
-def targets_in(value: Any) -> list[str]:
+def hydra_keys_in(value: Any) -> list[str]:
     """Returns the keys below a config node that select code for Hydra, such as `_target_`."""
     if isinstance(value, Mapping):
         keys = [str(key) for key in value if str(key) in HYDRA_KEYS]
-        return keys + [key for inner in value.values() for key in targets_in(inner)]
+        return keys + [key for inner in value.values() for key in hydra_keys_in(inner)]
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [key for inner in value for key in targets_in(inner)]
+        return [key for inner in value for key in hydra_keys_in(inner)]
     return []
 
 
@@ -270,7 +264,7 @@ def typed(value: Any, hint: Any, name: str = "") -> Any:
     if hint is object:
         return value
     if dataclasses.is_dataclass(kind) and type(value) is dict:
-        return _dataclass(value, kind, f"{name}." if name else "")
+        return _parse_dataclass(value, kind, f"{name}." if name else "")
     if kind in (typing.Union, types.UnionType):
         for choice in inner_hints:
             with suppress(ValueError):
@@ -285,7 +279,7 @@ def typed(value: Any, hint: Any, name: str = "") -> Any:
     raise ValueError(f"{name or 'it'} is {json.dumps(value):.40}")
 
 
-def _dataclass(value: dict[str, Any], kind: Any, prefix: str) -> Any:
+def _parse_dataclass(value: dict[str, Any], kind: Any, prefix: str) -> Any:
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         is_required = field.default is field.default_factory is dataclasses.MISSING

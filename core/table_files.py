@@ -38,13 +38,12 @@ def parquet_writer(
             unfinished, schema, compression="zstd", use_dictionary=False, write_page_checksum=True
         ) as writer:
             yield writer
-        _link(unfinished, path) if keep else unfinished.replace(path)
+        _link_unless_exists(unfinished, path) if keep else unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
 
 
-def _link(file: Path, path: Path) -> None:
-    """Create a hard link at `path`, unless a file exists there."""
+def _link_unless_exists(file: Path, path: Path) -> None:
     try:
         os.link(file, path)
     except FileExistsError:
@@ -66,7 +65,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """Characters with which a formula begins in a spreadsheet."""
 
 
-def write_csv(path: Path, table: pd.DataFrame, *, more: bool = False) -> None:
+def write_csv(path: Path, table: pd.DataFrame, *, append: bool = False) -> None:
     """Write the table without its index.
 
     A text that begins like a formula gets a single quote before it (OWASP, "CSV injection").
@@ -75,13 +74,13 @@ def write_csv(path: Path, table: pd.DataFrame, *, more: bool = False) -> None:
     Args:
         path: of the file.
         table: the rows.
-        more: whether to append the rows to the table in the file.
+        append: whether to append the rows to the table in the file.
     """
     safe = table.rename(columns=_quote_formula)
     for column in range(safe.shape[1]):
         if safe.dtypes.iloc[column].kind not in "biufcmM":
             safe.isetitem(column, safe.iloc[:, column].map(_quote_formula))
-    options = {"mode": "a", "header": False} if more else {}
+    options = {"mode": "a", "header": False} if append else {}
     safe.to_csv(path, index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC, **options)
 
 

@@ -102,7 +102,7 @@ def run_once(
     result = make()
     for path in {*files, *(path.parent for path in files)}:
         sync(path)
-    write_text(done, hashed_json({"made": result, "sha256": _hashes(files)}))
+    write_text(done, hashed_json({"made": result, "sha256": _file_hashes(files)}))
     return dict(read_verified_json(done)["made"])
 
 
@@ -110,17 +110,17 @@ def _stored_result(done: Path, files: Sequence[Path]) -> dict[str, Any] | None:
     """The result in `done`; None if it does not exist, or if it or the files are damaged."""
     with suppress(OSError, ValueError):
         record = read_verified_json(done)
-        if record["sha256"] == _hashes(files):
+        if record["sha256"] == _file_hashes(files):
             return dict(record["made"])
     return None
 
 
-def _hashes(files: Sequence[Path]) -> list[str]:
+def _file_hashes(files: Sequence[Path]) -> list[str]:
     return [*digests({path.name: path for path in files}).values()]
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTask:
     """A task that is stored in a folder; a worker reads it once for all of its pieces."""
 
     folder: Path
@@ -132,12 +132,12 @@ class Stored:
 
     def finish(self, piece: int) -> dict[str, Any]:
         """Returns the piece's result; it is computed unless it is stored."""
-        return _finish(_load(self.folder), self.folder, piece)
+        return _finish_piece(_load_task(self.folder), self.folder, piece)
 
     def result(self, piece: int) -> dict[str, Any] | None:
         """Returns the piece's stored result without reading its files; None if unfinished."""
         with suppress(OSError, ValueError):
-            return dict(read_verified_json(_done(self.folder, piece))["made"])
+            return dict(read_verified_json(_result_path(self.folder, piece))["made"])
         return None
 
 
@@ -164,13 +164,13 @@ class Runner:
         folder, pieces = self.folder / kind, range(len(task))
         folder.mkdir(parents=True, exist_ok=True)
         if self.cluster.kind == "datatrove":
-            _forget_damaged(task, folder)
-            return run(_store(task, folder), len(task), self.cluster)
+            _remove_damaged_results(task, folder)
+            return run_on_datatrove(_store_task(task, folder), len(task), self.cluster)
         workers = min(self.num_proc, len(task))
         if workers <= 1:
-            return [_finish(task, folder, piece) for piece in pieces]
+            return [_finish_piece(task, folder, piece) for piece in pieces]
         with ProcessPoolExecutor(workers, get_context("spawn"), initializer=one_thread) as pool:
-            return [*pool.map(_store(task, folder).finish, pieces)]
+            return [*pool.map(_store_task(task, folder).finish, pieces)]
 
 
 def one_thread() -> None:
@@ -179,32 +179,32 @@ def one_thread() -> None:
     end_with_parent(signal.SIGKILL, os.getppid())
 
 
-def _done(folder: Path, piece: int) -> Path:
+def _result_path(folder: Path, piece: int) -> Path:
     return folder / f"{piece:05d}.json"
 
 
-def _finish(task: Task, folder: Path, piece: int) -> dict[str, Any]:
-    return run_once(_done(folder, piece), task.files(piece), partial(task.make, piece))
+def _finish_piece(task: Task, folder: Path, piece: int) -> dict[str, Any]:
+    return run_once(_result_path(folder, piece), task.files(piece), partial(task.make, piece))
 
 
-def _forget_damaged(task: Task, folder: Path) -> None:
+def _remove_damaged_results(task: Task, folder: Path) -> None:
     """Remove results of an earlier run whose files were damaged, so that they are written again."""
     for piece in range(len(task)):
-        done = _done(folder, piece)
+        done = _result_path(folder, piece)
         if done.exists() and _stored_result(done, task.files(piece)) is None:
             log.warning("%s of an earlier run is damaged: it is made again", done)
             done.unlink()
 
 
-def _store(task: Task, folder: Path) -> Stored:
+def _store_task(task: Task, folder: Path) -> StoredTask:
     unfinished = temporary_path(folder / "task.pickle")
     unfinished.write_bytes(pickle.dumps(task))
     unfinished.rename(folder / "task.pickle")
-    return Stored(folder)
+    return StoredTask(folder)
 
 
 @lru_cache(maxsize=1)
-def _load(folder: Path) -> Task:
+def _load_task(folder: Path) -> Task:
     with (folder / "task.pickle").open("rb") as stream:
         task: Task = pickle.load(stream)
     return task
@@ -214,43 +214,49 @@ HOME = Path(contamination.__file__).resolve().parents[1]
 ARRAY = 1000  # SLURM's own limit of jobs in an array
 
 
-def run(stored: Stored, pieces: int, cluster: TasksConfig) -> list[dict[str, Any]]:
+def run_on_datatrove(
+    stored_task: StoredTask, n_pieces: int, cluster: TasksConfig
+) -> list[dict[str, Any]]:
     """Returns the results of all pieces; failed ones are retried up to `cluster.retries` times.
 
     Raises:
         ConfigError: datatrove, SLURM or Ray is not available.
         DataError: some pieces still have no result.
     """
-    _import("datatrove.executor", "LocalPipelineExecutor")
-    _import("loguru", "logger").disable("datatrove")  # its log files contain the same messages
-    start = {"local": _locally, "slurm": _on_slurm, "ray": _on_ray}[cluster.executor]
-    kind, missing = stored.folder.name, _missing(stored, pieces)
-    with progress(total=pieces, desc=kind, stage="inject", unit="task") as bar:
-        bar.update(pieces - len(missing))
+    _import_optional("datatrove.executor", "LocalPipelineExecutor")
+    _import_optional("loguru", "logger").disable(
+        "datatrove"
+    )  # its log files contain the same messages
+    run_missing = {"local": _run_on_local_processes, "slurm": _run_on_slurm, "ray": _run_on_ray}[
+        cluster.executor
+    ]
+    kind, missing = stored_task.folder.name, _find_missing_pieces(stored_task, n_pieces)
+    with progress(total=n_pieces, desc=kind, stage="inject", unit="task") as bar:
+        bar.update(n_pieces - len(missing))
         for _ in range(cluster.retries + 1):
             if missing:
-                start(stored, pieces, missing, cluster)
-                missing = _missing(stored, pieces)
-                bar.update(pieces - len(missing) - bar.n)
+                run_missing(stored_task, n_pieces, missing, cluster)
+                missing = _find_missing_pieces(stored_task, n_pieces)
+                bar.update(n_pieces - len(missing) - bar.n)
     if missing:
         raise DataError(
-            f"{kind}: {len(missing)} of {pieces} tasks ended without a result, the first is "
-            f"{missing[0]}: see {stored.folder}/logs/task_{missing[0]:05d}.log. Run the same "
+            f"{kind}: {len(missing)} of {n_pieces} tasks ended without a result, the first is "
+            f"{missing[0]}: see {stored_task.folder}/logs/task_{missing[0]:05d}.log. Run the same "
             "command again: finished parts of a corpus are kept."
         )
-    results = map(stored.result, range(pieces))
+    results = map(stored_task.result, range(n_pieces))
     return [result for result in results if result is not None]
 
 
-def _missing(stored: Stored, pieces: int) -> list[int]:
+def _find_missing_pieces(stored_task: StoredTask, n_pieces: int) -> list[int]:
     """The pieces without a result, which datatrove then counts as not completed either."""
-    missing = [piece for piece in range(pieces) if stored.result(piece) is None]
+    missing = [piece for piece in range(n_pieces) if stored_task.result(piece) is None]
     for piece in missing:
-        (stored.folder / f"completions/{piece:05d}").unlink(missing_ok=True)
+        (stored_task.folder / f"completions/{piece:05d}").unlink(missing_ok=True)
     return missing
 
 
-def _import(module: str, name: str) -> Any:
+def _import_optional(module: str, name: str) -> Any:
     """A class of datatrove, or Ray.
 
     Raises:
@@ -266,11 +272,13 @@ def _import(module: str, name: str) -> Any:
     return getattr(imported, name)
 
 
-def _locally(stored: Stored, pieces: int, missing: Sequence[int], cluster: TasksConfig) -> None:
+def _run_on_local_processes(
+    stored_task: StoredTask, n_pieces: int, missing: Sequence[int], cluster: TasksConfig
+) -> None:
     """Datatrove's local executor, with processes of our own: its pool waits for a killed one."""
     workers, method = min(cluster.workers, len(missing)), get_context("spawn")
     with ProcessPoolExecutor(workers, method, initializer=one_thread) as pool:
-        jobs = [pool.submit(_run_piece, stored, pieces, piece) for piece in missing]
+        jobs = [pool.submit(_run_piece, stored_task, n_pieces, piece) for piece in missing]
         try:
             for job in as_completed(jobs):
                 job.result()
@@ -281,23 +289,27 @@ def _locally(stored: Stored, pieces: int, missing: Sequence[int], cluster: Tasks
                 job.cancel()
 
 
-def _run_piece(stored: Stored, pieces: int, piece: int) -> None:
+def _run_piece(stored_task: StoredTask, n_pieces: int, piece: int) -> None:
     """As the executor's own processes run a rank; only the first one logs to the terminal."""
-    executor = _import("datatrove.executor", "LocalPipelineExecutor")
-    executor([stored], pieces, logging_dir=str(stored.folder))._run_for_rank(piece, 1)
+    executor = _import_optional("datatrove.executor", "LocalPipelineExecutor")
+    executor([stored_task], n_pieces, logging_dir=str(stored_task.folder))._run_for_rank(piece, 1)
 
 
-def _on_slurm(stored: Stored, pieces: int, missing: Sequence[int], cluster: TasksConfig) -> None:
+def _run_on_slurm(
+    stored_task: StoredTask, n_pieces: int, missing: Sequence[int], cluster: TasksConfig
+) -> None:
     """Runs an array job, and cancels jobs of an earlier run of this corpus."""
-    executor = _import("datatrove.executor.slurm", "SlurmPipelineExecutor")
+    executor = _import_optional("datatrove.executor.slurm", "SlurmPipelineExecutor")
     if shutil.which("sbatch") is None:
         raise ConfigError(
             "cluster.executor is slurm, but there is no sbatch here: run the command on a machine "
             "that can submit jobs, or choose cluster.executor=local."
         )
-    name = re.sub(r"\W+", "-", f"{stored.folder.parents[2].name}-{stored.folder.name}").strip("-")
+    name = re.sub(
+        r"\W+", "-", f"{stored_task.folder.parents[2].name}-{stored_task.folder.name}"
+    ).strip("-")
     array_job = executor(
-        *([stored], pieces, cluster.time, cluster.partition),
+        *([stored_task], n_pieces, cluster.time, cluster.partition),
         workers=cluster.workers,
         mem_per_cpu_gb=cluster.memory_gb,
         job_name=name,
@@ -306,10 +318,10 @@ def _on_slurm(stored: Stored, pieces: int, missing: Sequence[int], cluster: Task
         # the job starts once others of its name have ended; sbatch waits for its end
         sbatch_args={"wait": "", "dependency": "singleton", **cluster.sbatch},
         tasks_per_job=-(-len(missing) // ARRAY),
-        logging_dir=str(stored.folder),
+        logging_dir=str(stored_task.folder),
         with_srun=False,
     )
-    array_job.launch_merge_stats = _no_statistics
+    array_job.launch_merge_stats = _launch_no_statistics_job
     subprocess.run(["scancel", "--me", f"--name={name}"], capture_output=True)
     try:
         array_job.run()
@@ -322,15 +334,19 @@ def _on_slurm(stored: Stored, pieces: int, missing: Sequence[int], cluster: Task
             ) from error
 
 
-def _no_statistics() -> None:
+def _launch_no_statistics_job() -> None:
     """Instead of another job."""
 
 
-def _on_ray(stored: Stored, pieces: int, missing: Sequence[int], cluster: TasksConfig) -> None:
+def _run_on_ray(
+    stored_task: StoredTask, n_pieces: int, missing: Sequence[int], cluster: TasksConfig
+) -> None:
     """The Ray cluster of RAY_ADDRESS, or one that is started here."""
-    executor = _import("datatrove.executor", "RayPipelineExecutor")
-    if not _import("ray", "is_initialized")():
-        init, environment = _import("ray", "init"), {"env_vars": {"PYTHONPATH": str(HOME)}}
+    executor = _import_optional("datatrove.executor", "RayPipelineExecutor")
+    if not _import_optional("ray", "is_initialized")():
+        init, environment = _import_optional("ray", "init"), {"env_vars": {"PYTHONPATH": str(HOME)}}
         init(runtime_env=environment, log_to_driver=False, include_dashboard=False)
-    logs, memory = str(stored.folder), cluster.memory_gb
-    executor([stored], pieces, cluster.workers, logging_dir=logs, mem_per_cpu_gb=memory).run()
+    logs, memory = str(stored_task.folder), cluster.memory_gb
+    executor(
+        [stored_task], n_pieces, cluster.workers, logging_dir=logs, mem_per_cpu_gb=memory
+    ).run()

@@ -16,10 +16,8 @@ CONTROL = re.compile(
     r"\x1b\[A|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 """Control characters and escape sequences, except line feed and tab."""
-REDRAWING = ("\r", UP)
-"""The control characters with which progress bars redraw their lines."""
-BETWEEN = 2
-"""Blanks between two columns."""
+REDRAWING = ("\r", UP)  # the control characters with which progress bars redraw their lines
+BETWEEN = 2  # blanks between two columns
 
 
 @dataclass(frozen=True)
@@ -30,19 +28,19 @@ class FittedTable:
     rows: list[list[str]]
     note: str
 
-    def lines(self, left: int = 99) -> list[str]:
-        """Returns the table and the note; columns from number `left` on are right-aligned."""
+    def lines(self, n_left_aligned: int = 99) -> list[str]:
+        """Returns the table and the note; the first `n_left_aligned` columns are left-aligned."""
         table = [self.header, *self.rows]
-        widths = _widths(table)
-        sides = [i >= left for i in range(len(widths))]
-        texts = [list(map(_padded, row, widths, sides)) for row in table]
+        widths = _column_widths(table)
+        sides = [i >= n_left_aligned for i in range(len(widths))]
+        texts = [list(map(_pad, row, widths, sides)) for row in table]
         return [
             *((" " * BETWEEN).join(row).rstrip() for row in texts),
             *[self.note] * bool(self.note),
         ]
 
 
-def escaped(text: str, allowed: Sequence[str] = ()) -> str:
+def escape_controls(text: str, allowed: Sequence[str] = ()) -> str:
     r"""Returns the text with control characters written as in a Python string, such as \x1b.
 
     It then can't move the cursor, set the terminal's title or change its own direction.
@@ -59,7 +57,7 @@ def escaped(text: str, allowed: Sequence[str] = ()) -> str:
     return CONTROL.sub(visible, text)
 
 
-def columns() -> int | None:
+def terminal_width() -> int | None:
     """Returns the width of the terminal in characters; None if standard output is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
@@ -78,14 +76,14 @@ def fit_columns(
     Args:
         header: the columns' names.
         rows: one text per column.
-        width: characters in a line; None: the terminal's (see `columns`).
+        width: characters in a line; None: the terminal's (see `terminal_width`).
         least: names of columns in the order in which they are left out, before the last columns.
         between: characters between two columns.
         edges: characters before the first and after the last column, such as 4 in Markdown.
     """
-    width = width or columns()
-    table = [[escaped(cell) for cell in row] for row in (header, *rows)]
-    widths = _widths(table)
+    width = width or terminal_width()
+    table = [[escape_controls(cell) for cell in row] for row in (header, *rows)]
+    widths = _column_widths(table)
     first_to_drop = [header.index(name) for name in least if name in header[1:]]
     last_columns = [i for i in range(len(header) - 1, 0, -1) if i not in first_to_drop]
     to_drop = [*first_to_drop, *last_columns]
@@ -95,7 +93,7 @@ def fit_columns(
         included.remove(to_drop.pop(0))
     omitted = [name for i, name in enumerate(header) if i not in included]
     fitted_header, *fitted_rows = [[row[i] for i in included] for row in table]
-    return FittedTable(fitted_header, fitted_rows, _note(omitted, width))
+    return FittedTable(fitted_header, fitted_rows, _omitted_columns_note(omitted, width))
 
 
 def description_lines(
@@ -108,15 +106,15 @@ def description_lines(
     Args:
         names: are not wrapped.
         texts: one per name.
-        width: characters in a line; None: the terminal's (see `columns`).
+        width: characters in a line; None: the terminal's (see `terminal_width`).
     """
-    width = width or columns()
+    width = width or terminal_width()
     indent = 2 * BETWEEN + max(map(disp_len, names))
     if width and width < 2 * indent:
         indent = 2 * BETWEEN
     lines: list[str] = []
     for name, text in zip(names, texts, strict=True):
-        first = f"{' ' * BETWEEN}{_padded(name, indent - 2 * BETWEEN)}{' ' * BETWEEN}"
+        first = f"{' ' * BETWEEN}{_pad(name, indent - 2 * BETWEEN)}{' ' * BETWEEN}"
         if text and disp_len(first) > indent:
             lines, first = [*lines, first.rstrip()], " " * indent
         text_line, *more_lines = wrapped(text, width and width - indent).split("\n")
@@ -126,7 +124,7 @@ def description_lines(
 
 def wrapped(text: str, width: int | None = None) -> str:
     """Returns the text in lines of the width (None: the terminal's), broken only at spaces."""
-    width = width or columns() or sys.maxsize
+    width = width or terminal_width() or sys.maxsize
     return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
 
 
@@ -148,16 +146,16 @@ def approximate_duration(seconds: float) -> str:
     return f"~{round(minutes / 60)} h"
 
 
-def _widths(table: Sequence[Sequence[str]]) -> list[int]:
+def _column_widths(table: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(disp_len, column)) for column in zip(*table, strict=True)]
 
 
-def _padded(text: str, width: int, right: bool = False) -> str:
+def _pad(text: str, width: int, right: bool = False) -> str:
     blanks = " " * (width - disp_len(text))
     return blanks + text if right else text + blanks
 
 
-def _note(omitted: Sequence[str], width: int | None) -> str:
-    if not omitted:
+def _omitted_columns_note(omitted_names: Sequence[str], width: int | None) -> str:
+    if not omitted_names:
         return ""
-    return f"(not in {width} columns: {', '.join(omitted)}; `| cat` shows all)"
+    return f"(not in {width} columns: {', '.join(omitted_names)}; `| cat` shows all)"

@@ -26,7 +26,7 @@ AGAIN_SECONDS = 1.0
 
 
 @contextmanager
-def time_limit(seconds: float, error: Callable[[], Exception]) -> Iterator[None]:
+def time_limit(seconds: float, make_error: Callable[[], Exception]) -> Iterator[None]:
     """Interrupt the body with `error()` if it has not ended after `seconds`.
 
     The alarm is a signal (SIGALRM). It interrupts Python code and system calls such as `open`, but
@@ -38,7 +38,7 @@ def time_limit(seconds: float, error: Callable[[], Exception]) -> Iterator[None]
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        raise error()
+        raise make_error()
 
     handler = signal.signal(signal.SIGALRM, interrupt)
     start = time.monotonic()
@@ -53,8 +53,7 @@ def time_limit(seconds: float, error: Callable[[], Exception]) -> Iterator[None]
             signal.setitimer(signal.ITIMER_REAL, max(left, 0.001), outer_interval)
 
 
-PIPE_SECONDS = 30.0
-"""How long another process may take to open the other end of a named pipe."""
+PIPE_SECONDS = 30.0  # how long another process may take to open the other end of a named pipe
 SHELL_DESCRIPTORS = range(1, 10)
 """Standard output and error, and the numbers that a shell's `3>FILE` takes."""
 
@@ -71,13 +70,13 @@ def atomic_output_file(path: Path) -> Iterator[Path]:
         DataError: `path` is a folder, a socket or a disk, no process reads the pipe within
             PIPE_SECONDS, or the device refuses the content.
     """
-    if why := refused_output(path):
+    if why := output_refusal_reason(path):
         raise DataError(f"out is {str(path)!r}: {why}")
-    if is_written_into(path):
+    if is_pipe_or_device(path):
         with tempfile.TemporaryDirectory() as folder:
             content = Path(folder) / "content"
             yield content
-            _write_into(path, content)
+            _copy_into_pipe_or_device(path, content)
         return
     target = Path(os.path.realpath(path))
     unfinished = temporary_path(target)
@@ -92,14 +91,14 @@ def atomic_output_file(path: Path) -> Iterator[Path]:
     sync(target.parent)
 
 
-def refused_output(path: Path) -> str:
+def output_refusal_reason(path: Path) -> str:
     """Returns why output can't be written to `path`, and the remedy; "" if it can."""
-    mode = _mode(path)
+    mode = _file_mode(path)
     if stat.S_ISDIR(mode):
         return "it is a folder. Give a file."
     if stat.S_ISBLK(mode):
         return "it is a disk. Give a file."
-    if mode and not stat.S_ISREG(mode) and _own_descriptor(path) is None:
+    if mode and not stat.S_ISREG(mode) and _open_descriptor_of(path) is None:
         if stat.S_ISSOCK(mode):
             return "it is a socket. Give a file or a named pipe."
         if not os.access(path, os.W_OK):
@@ -107,26 +106,27 @@ def refused_output(path: Path) -> str:
     return ""
 
 
-def is_written_into(path: Path) -> bool:
+def is_pipe_or_device(path: Path) -> bool:
     """Returns whether `path` is a pipe or a device, into which output is written in place."""
-    mode = _mode(path)
-    return bool(mode) and (not stat.S_ISREG(mode) or _own_descriptor(path) is not None)
+    mode = _file_mode(path)
+    return bool(mode) and (not stat.S_ISREG(mode) or _open_descriptor_of(path) is not None)
 
 
 def open_to_read(path: Path) -> BinaryIO:
     """Open a file; raise a DataError if no process writes to a named pipe within PIPE_SECONDS."""
-    with time_limit(PIPE_SECONDS, lambda: _no_partner(str(path), "writes to")):
+    with time_limit(PIPE_SECONDS, lambda: _missing_pipe_partner_error(str(path), "writes to")):
         return path.open("rb")
 
 
-def _write_into(path: Path, content: Path) -> None:
-    """Copy a file's content into a pipe or a device."""
+def _copy_into_pipe_or_device(path: Path, content: Path) -> None:
     for output in (sys.stdout, sys.stderr):  # earlier output comes first
         if output is not None:
             output.flush()
-    descriptor = _own_descriptor(path)
+    descriptor = _open_descriptor_of(path)
     try:
-        with time_limit(PIPE_SECONDS, lambda: _no_partner(f"out is {str(path)!r}", "reads")):
+        with time_limit(
+            PIPE_SECONDS, lambda: _missing_pipe_partner_error(f"out is {str(path)!r}", "reads")
+        ):
             if descriptor is None:
                 sink = os.open(path, os.O_WRONLY | os.O_NOCTTY)
             else:
@@ -141,7 +141,7 @@ def _write_into(path: Path, content: Path) -> None:
         raise DataError(f"out is {str(path)!r}: {reason}. {remedy}") from error
 
 
-def _own_descriptor(path: Path) -> int | None:
+def _open_descriptor_of(path: Path) -> int | None:
     """The descriptor by which this process writes to the file already, such as 1 of /dev/stdout."""
     status = os.stat(path)
     for number in SHELL_DESCRIPTORS:
@@ -152,7 +152,7 @@ def _own_descriptor(path: Path) -> int | None:
     return None
 
 
-def _mode(path: Path) -> int:
+def _file_mode(path: Path) -> int:
     """`st_mode` of the path, or 0 if it does not exist."""
     try:
         return os.stat(path).st_mode
@@ -160,7 +160,7 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def _no_partner(where: str, does: str) -> DataError:
+def _missing_pipe_partner_error(where: str, does: str) -> DataError:
     return DataError(
         f"{where}: no process {does} this pipe (waited {PIPE_SECONDS:g} seconds). Start one, or "
         "give a file."

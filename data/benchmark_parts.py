@@ -32,13 +32,13 @@ def choose_values(examples: ExamplesConfig) -> dict[str, list[str]]:
         ConfigError: no source has one of the values.
     """
     chosen_values: dict[str, list[str]] = {}
-    values_by_axis = available_values(examples)
+    values_by_axis = available_values_by_axis(examples)
     for axis in AXES:
         available = values_by_axis.get(axis, [])
         plain = {
             value.replace("_", ""): value for value in available
         }  # YAML reads 2020_08 as 202008
-        configured = [plain.get(v, v) for v in _as_list(getattr(examples, axis))]
+        configured = [plain.get(v, v) for v in _to_strings(getattr(examples, axis))]
         if unknown := [value for value in configured if available and value not in available]:
             raise ConfigError(
                 f"examples.{axis} is {unknown[0]!r}: {examples.name} has {', '.join(available)}."
@@ -48,7 +48,7 @@ def choose_values(examples: ExamplesConfig) -> dict[str, list[str]]:
     return chosen_values
 
 
-def available_values(examples: ExamplesConfig) -> dict[str, list[str]]:
+def available_values_by_axis(examples: ExamplesConfig) -> dict[str, list[str]]:
     """Return the values that the benchmark's sources have of each axis."""
     available: dict[str, dict[str, None]] = {}
     for source in examples.sources:
@@ -63,40 +63,44 @@ def parts_of(examples: ExamplesConfig) -> list[BenchmarkPart]:
     Raises:
         ConfigError: no part is left, or no source has one of the values.
     """
-    by_axis = {axis: v for axis, v in choose_values(examples).items() if _has_axis(examples, axis)}
+    by_axis = {
+        axis: v
+        for axis, v in choose_values(examples).items()
+        if _any_source_has_axis(examples, axis)
+    }
     if (count := math.prod(map(len, by_axis.values())) * len(examples.sources)) > MAX_COMBINATIONS:
         raise ConfigError(
             f"examples.name is {examples.name!r}: its {len(examples.sources):,} sources and the "
             f"values of {', '.join(by_axis)} have {count:,} combinations. Ask for fewer values: "
             f"{MAX_COMBINATIONS:,} combinations are allowed."
         )
-    by_axis = _without_empty_values(examples, by_axis)
+    by_axis = _drop_default_values_without_part(examples, by_axis)
     parts = []
     for combination in product(*by_axis.values()):
         values = dict(zip(by_axis, combination, strict=True))
-        sources = [source for source in examples.sources if _has(source, values)]
+        sources = [source for source in examples.sources if _source_has_values(source, values)]
         if sources:
             parts.append(BenchmarkPart(values, sources))
         else:
             log.warning("%s has no %s: it is left out.", examples.name, words(values))
     if not parts:
         asked_for = ", ".join(f"examples.{axis}={','.join(v)}" for axis, v in by_axis.items())
-        has = "; ".join(
+        available_text = "; ".join(
             words({axis: ", ".join(map(str, v)) for axis, v in source.has.items()})
             for source in {str(source.has): source for source in examples.sources}.values()
         )
         raise ConfigError(
-            f"{asked_for}: {examples.name} has no such part, but {has}. Give values that go "
-            "together, or null for all of an axis."
+            f"{asked_for}: {examples.name} has no such part, but {available_text}. Give values "
+            "that go together, or null for all of an axis."
         )
     return parts
 
 
-def _without_empty_values(
+def _drop_default_values_without_part(
     examples: ExamplesConfig, by_axis: Mapping[str, list[str]]
 ) -> dict[str, list[str]]:
     """Remove default values of an axis that have no part together with the configured values."""
-    configured_axes = [axis for axis in by_axis if _as_list(getattr(examples, axis))]
+    configured_axes = [axis for axis in by_axis if _to_strings(getattr(examples, axis))]
     configured = [
         dict(zip(configured_axes, combination, strict=True))
         for combination in product(*(by_axis[axis] for axis in configured_axes))
@@ -106,7 +110,11 @@ def _without_empty_values(
             value
             for value in values
             if axis in configured_axes
-            or any(_has(s, {**some, axis: value}) for s in examples.sources for some in configured)
+            or any(
+                _source_has_values(s, {**some, axis: value})
+                for s in examples.sources
+                for some in configured
+            )
         ]
         for axis, values in by_axis.items()
     }
@@ -118,41 +126,39 @@ def words(values: Mapping[str, str]) -> str:
     return ", ".join(f"{axis} {value}" for axis, value in values.items())
 
 
-def _has_axis(examples: ExamplesConfig, axis: str) -> bool:
+def _any_source_has_axis(examples: ExamplesConfig, axis: str) -> bool:
     return any(axis in source.has for source in examples.sources)
 
 
-def _has(source: SourceConfig, values: Mapping[str, str]) -> bool:
+def _source_has_values(source: SourceConfig, values: Mapping[str, str]) -> bool:
     return all(value in map(str, source.has.get(axis, [value])) for axis, value in values.items())
 
 
-def _as_list(value: object) -> list[str]:
-    """Return one or several values as a list of strings."""
+def _to_strings(value: object) -> list[str]:
     if value is None:
         return []
     return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
 
 
-BLANK = " "
-"""The separator of words, and of pieces."""
+BLANK = " "  # the separator of words, and of pieces
 
 
-def pieces(row: Row, words: int) -> Iterator[Row]:
-    """Divide a row into one per label, with `words` words each; the rest of the text is left out.
+def split_by_labels(row: Row, words_per_label: int) -> Iterator[Row]:
+    """Divide a row into one per label, of `words_per_label` words; leave out the rest of its text.
 
     Raises:
         DataError: the labels are no list, or their number differs from that of the pieces.
     """
     text, labels, name = (row.value[field] for field in ("text", "label", "id"))
-    split = str(text).split(BLANK)
-    if not isinstance(labels, list) or len(labels) != len(split) // words:
+    text_words = str(text).split(BLANK)
+    if not isinstance(labels, list) or len(labels) != len(text_words) // words_per_label:
         description = f"{len(labels)} labels" if isinstance(labels, list) else repr(labels)
         raise DataError(
-            f"{row.where}: its label is {description}, and its text has {len(split)} words. Give a "
-            f"list with one label for each {words} words (examples.label_words), "
-            f"{len(split) // words} in all."
+            f"{row.where}: its label is {description}, and its text has {len(text_words)} words. "
+            f"Give a list with one label for each {words_per_label} words (examples.label_words), "
+            f"{len(text_words) // words_per_label} in all."
         )
     for number, label in enumerate(labels):
-        piece = BLANK.join(split[number * words : (number + 1) * words])
+        piece = BLANK.join(text_words[number * words_per_label : (number + 1) * words_per_label])
         fields = {"id": f"{name}/{number}", "text": piece, "label": label, "cluster": str(name)}
         yield row._replace(value={**row.value, **fields})

@@ -23,10 +23,10 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.hub import snapshot
 from contamination.data.benchmark_parts import (
     BenchmarkPart,
-    available_values,
+    available_values_by_axis,
     choose_values,
     parts_of,
-    pieces,
+    split_by_labels,
     words,
 )
 from contamination.data.config import AXES, ExamplesConfig, PlaceConfig, SourceConfig
@@ -35,11 +35,9 @@ from contamination.data.readers.rows import Row, Tally
 from contamination.data.rows import fold_name, raw_rows, value_as_text
 from contamination.data.texts import Texts
 
-HUB = "hub"
-"""The value of `examples.path` if each source names its own data set."""
+HUB = "hub"  # the value of `examples.path` if each source names its own data set
 TEXT = "text"
-UNKNOWN = "unknown"
-"""The value of an axis that a row does not have."""
+UNKNOWN = "unknown"  # the value of an axis that a row does not have
 SIDES = {1: "member", 0: "non-member"}
 MAX_NAMED = 10
 RENAMED = ("id", "text", "label", "cluster")
@@ -67,12 +65,12 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
     parts = parts_of(examples)
     if is_file(examples.path):
         values = parts[0].values if len(parts) == 1 else {}
-        rows = raw_rows(_without_benchmark(examples), tally, bare=TEXT)
-        yield from _rows_of_parts(rows, examples, parts, values, examples.sources)
+        rows = raw_rows(_plain_texts_config(examples), tally, bare=TEXT)
+        yield from _choose_rows(rows, examples, parts, values, examples.sources)
         return
     missing: dict[str, DataError] = {}
     for part in parts:
-        rows_by_source = [_open_source(s, part, examples, tally) for s in part.sources]
+        rows_by_source = [_open_source_rows(s, part, examples, tally) for s in part.sources]
         errors = [error for error in rows_by_source if isinstance(error, MissingPartError)]
         if len(errors) == len(rows_by_source):
             missing[words(part.values)] = errors[0]
@@ -80,7 +78,7 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
         for source, source_rows in zip(part.sources, rows_by_source, strict=True):
             if isinstance(source_rows, MissingPartError):  # only one side is missing
                 raise source_rows
-            yield from _rows_of_parts(source_rows, examples, [part], part.values, [source])
+            yield from _choose_rows(source_rows, examples, [part], part.values, [source])
     if len(missing) == len(parts):
         raise next(iter(missing.values()))
     if missing:
@@ -90,7 +88,7 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def _open_source(
+def _open_source_rows(
     source: SourceConfig, part: BenchmarkPart, examples: ExamplesConfig, tally: Tally
 ) -> Iterator[Row] | MissingPartError:
     """Return the raw rows of a part's source, or the error if it is missing."""
@@ -110,11 +108,12 @@ def check_sides(examples: ExamplesConfig, texts: Texts) -> None:
             continue
         counts = {str(c["values"]): c["counts"].as_py() for c in labels.value_counts()}
         names = {"True": "members", "False": "non-members", "None": "without a label"}
-        has = ", ".join(f"{n} {names[value]}" for value, n in counts.items())
+        counts_text = ", ".join(f"{n} {names[value]}" for value, n in counts.items())
         raise DataError(
-            f"examples.path is {examples.path!r}: {name} has {has}, and a benchmark needs members "
-            f"and non-members. Look at its column {examples.columns.get('label', 'label')!r} (1 is "
-            "a member), or score it without examples=…: examples.path alone."
+            f"examples.path is {examples.path!r}: {name} has {counts_text}, and a benchmark needs "
+            "members and non-members. Look at its column "
+            f"{examples.columns.get('label', 'label')!r} (1 is a member), or score it without "
+            "examples=…: examples.path alone."
         )
 
 
@@ -138,31 +137,29 @@ def place_rows(place: PlaceConfig, examples: ExamplesConfig, tally: Tally) -> It
         patterns = [f"*{place.files or ''}"]  # not `converted`, which is in another branch
         folder = snapshot("examples.path", str(place.path), patterns, kind="dataset")
     if not folder.is_dir() or any((folder / name).is_file() for name in SAVED):
-        dataset = replace(_without_benchmark(examples), path=str(place.path), subset=place.subset)
+        dataset = replace(_plain_texts_config(examples), path=str(place.path), subset=place.subset)
         split = place.split or (place.converted or "").rpartition("/")[2] or examples.split
-        with _missing_split():
+        with _missing_split_as_missing_part():
             yield from raw_rows(replace(dataset, split=split), tally)
         return
     files = _matching_files(folder, place)
     numbered = count() if len({SHARD.sub("", file.name) for file in files}) == 1 else None
     for file in files:
-        kind = next(FORMATS[s] for s in reversed(file.suffixes) if s in FORMATS)
+        file_format = next(FORMATS[s] for s in reversed(file.suffixes) if s in FORMATS)
         # the format is given, since the hub's files are links to blobs without a suffix
-        one_file = replace(_without_benchmark(examples), path=str(file), format=kind)
+        one_file = replace(_plain_texts_config(examples), path=str(file), format=file_format)
         for row in raw_rows(one_file, tally, bare=TEXT):
             row_id = f"{file.name}-{row.number - 1}" if numbered is None else str(next(numbered))
             id_field = {examples.columns.get("id") or "id": row_id}
             yield row if len(files) == 1 else row._replace(value={**id_field, **row.value})
 
 
-def _without_benchmark(examples: ExamplesConfig) -> ExamplesConfig:
-    """Return the configuration of the same texts as if they were no benchmark."""
+def _plain_texts_config(examples: ExamplesConfig) -> ExamplesConfig:
     return ExamplesConfig(examples.path, examples.format, on_error=examples.on_error)
 
 
 @contextmanager
-def _missing_split() -> Iterator[None]:
-    """Turn the error of a missing split into a MissingError."""
+def _missing_split_as_missing_part() -> Iterator[None]:
     try:
         yield
     except DataError as error:
@@ -175,7 +172,7 @@ def _matching_files(folder: Path, place: PlaceConfig) -> list[Path]:
     """Return the folder's files that match the place, or those that the hub converted.
 
     Raises:
-        MissingError: no file matches.
+        MissingPartError: no file matches.
     """
     pattern = place.files or "*"
     kinds = {suffix for suffix, kind in FORMATS.items() if kind != "text"}
@@ -202,33 +199,35 @@ def is_file(path: str) -> bool:
     return path == "-" or source.is_file() or source.is_fifo()
 
 
-def _rows_of_parts(
+def _choose_rows(
     rows: Iterable[Row],
     examples: ExamplesConfig,
     parts: Sequence[BenchmarkPart],
-    values: Mapping[str, str],
+    part_values: Mapping[str, str],
     sources: Sequence[SourceConfig],
 ) -> Iterator[Row]:
     """Yield the chosen rows of the parts, under the usual names of fields.
 
-    In one file, a row's own column of an axis takes precedence over `values` if the benchmark has
-    the column's value. (The `length` of a WikiMIA file may also be each row's number of words.)
+    In one file, a row's own column of an axis takes precedence over `part_values` if the benchmark
+    has the column's value. (The `length` of a WikiMIA file may also be each row's number of words.)
 
     Raises:
         ConfigError: a row of a file of several parts does not say to which part it belongs.
         DataError: a column is missing, or no row is chosen.
     """
-    chosen_values, available = choose_values(examples), available_values(examples)
+    chosen_values, available = choose_values(examples), available_values_by_axis(examples)
     left_out = {axis: Counter[str]() for axis in chosen_values}
     taken = 0
-    for row, label in _with_labels(_check_columns(rows, examples, sources), examples, sources):
+    for row, label in _rows_with_source_labels(
+        _rows_after_column_check(rows, examples, sources), examples, sources
+    ):
         row_values = {
             axis: value
-            for axis, value in _axis_values(row).items()
+            for axis, value in _own_axis_values(row).items()
             if not available or value in available.get(axis, ())
         }
         in_one_file = is_file(examples.path)
-        all_values = {**values, **row_values} if in_one_file else {**row_values, **values}
+        all_values = {**part_values, **row_values} if in_one_file else {**row_values, **part_values}
         if missing := sorted(parts[0].values.keys() - all_values.keys()):
             choices = " ".join(f"examples.{axis}={chosen_values[axis][0]}" for axis in missing)
             raise ConfigError(
@@ -246,9 +245,9 @@ def _rows_of_parts(
         if not not_chosen:
             taken += 1
             ordered = [all_values[axis] for axis in AXES if axis in all_values]
-            renamed = _with_usual_names(row, examples, ordered, label)
+            renamed = _with_standard_fields(row, examples, ordered, label)
             size = examples.label_words
-            yield from pieces(renamed, size) if size else [renamed]
+            yield from split_by_labels(renamed, size) if size else [renamed]
     _log_left_out(examples, taken, left_out)
 
 
@@ -267,7 +266,7 @@ def _log_left_out(
         log.info("%s: rows of %s are left out.", examples.name, description)
 
 
-def _with_labels(
+def _rows_with_source_labels(
     rows: Iterable[Row], examples: ExamplesConfig, sources: Sequence[SourceConfig]
 ) -> Iterator[tuple[Row, int | None]]:
     """Yield each row with the label of its source; a row with both sides becomes two rows.
@@ -286,7 +285,7 @@ def _with_labels(
             yield row, None if is_file(examples.path) else sources[0].label
 
 
-def _check_columns(
+def _rows_after_column_check(
     rows: Iterable[Row], examples: ExamplesConfig, sources: Sequence[SourceConfig]
 ) -> Iterator[Row]:
     """Yield the rows; raise a DataError if the first one lacks a column that is needed."""
@@ -318,21 +317,20 @@ def _check_columns(
     yield from rows
 
 
-def _axis_values(row: Row) -> dict[str, str]:
-    """Return the values of axes that the row itself has."""
+def _own_axis_values(row: Row) -> dict[str, str]:
     fields = {fold_name(name): value for name, value in row.value.items()}
     values = {axis: value_as_text(fields.get(axis)) for axis in AXES}
     return {axis: value for axis, value in values.items() if value}
 
 
-def _with_usual_names(
-    row: Row, examples: ExamplesConfig, values: Sequence[str], label: int | None
+def _with_standard_fields(
+    row: Row, examples: ExamplesConfig, part_values: Sequence[str], label: int | None
 ) -> Row:
     """Return the row with the fields RENAMED under these names, and the name of its part."""
     fields = {fold_name(name): value for name, value in row.value.items()}
     columns = {name: examples.columns.get(name) or name for name in RENAMED}
     renamed = {name: fields.get(fold_name(column)) for name, column in columns.items()}
-    part_name = "/".join([str(fields.get("benchmark") or examples.name), *values])
+    part_name = "/".join([str(fields.get("benchmark") or examples.name), *part_values])
     row_id = row.number - 1 if renamed["id"] in (None, "") else renamed["id"]
     if label is not None:  # the rows of the other side have the same numbers
         renamed["label"], row_id = label, f"{SIDES[label]}-{row_id}"

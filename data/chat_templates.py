@@ -21,17 +21,12 @@ from typing import Any
 import contamination
 from contamination.core.errors import describe_error
 
-SECONDS = 10.0
-"""The time limit for one chat."""
-START_SECONDS = 120.0
-"""The time limit for the start of the process."""
-MEMORY = 2**30
-"""Bytes that the process may allocate while it renders."""
-MAX_CHARACTERS = 2**24
-"""Characters of a rendered chat at most."""
+SECONDS = 10.0  # the time limit for one chat
+START_SECONDS = 120.0  # the time limit for the start of the process
+MEMORY = 2**30  # bytes that the process may allocate while it renders
+MAX_CHARACTERS = 2**24  # characters of a rendered chat at most
 
-READY = b"ready"
-"""The message of the process once it can render."""
+READY = b"ready"  # the message of the process once it can render
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -64,11 +59,11 @@ def render_chat(tokenizer: Any, messages: Messages, **options: bool) -> str:
     chat = [*map(dict, messages)]
     for number, message in enumerate(chat):
         for name, value in message.items():
-            _check_json(f"messages[{number}].{name}", value)
+            _check_is_json_value(f"messages[{number}].{name}", value)
     return _process.render({"conversations": [chat], "chat_template": template, **values})
 
 
-def _check_json(name: str, value: object) -> None:
+def _check_is_json_value(name: str, value: object) -> None:
     """Raise a TemplateError unless the value of a message can be written as JSON."""
     try:
         json.dumps(value)
@@ -92,17 +87,17 @@ class _RenderingProcess:
     def render(self, request: Mapping[str, Any]) -> str:
         with self._lock:
             try:
-                answer = self._answer(json.dumps(request).encode())
+                answer = self._exchange(json.dumps(request).encode())
             except BaseException:  # the process is still rendering this chat, or has ended
-                self._end()
+                self._end_child()
                 raise
         if "error" in answer:
             kind = TemplateLimitError if answer["is_limit"] else TemplateError
             raise kind(answer["error"])
         return str(answer["text"])
 
-    def _answer(self, request: bytes) -> Any:
-        connection = self._connection or self._start()
+    def _exchange(self, request: bytes) -> Any:
+        connection = self._connection or self._start_child()
         try:
             connection.send_bytes(request)
             if not connection.poll(SECONDS):
@@ -110,28 +105,28 @@ class _RenderingProcess:
             return json.loads(connection.recv_bytes())
         except (EOFError, OSError) as error:
             raise TemplateLimitError(
-                f"its process ended: it may need more memory{_memory_remedy()}"
+                f"its process ended: it may need more memory{_inherited_memory_limit_remedy()}"
             ) from error
 
-    def _start(self) -> Connection[Any, Any]:
+    def _start_child(self) -> Connection[Any, Any]:
         self._connection, child_end = Pipe()
         with child_end:
-            call = "from contamination.data.chat_templates import serve; serve({}, {})"
+            call = (
+                "from contamination.data import chat_templates;"
+                f" chat_templates.serve_render_requests({child_end.fileno()}, {MEMORY})"
+            )
             # the current folder is left out: its modules are not part of this project
             home = str(Path(contamination.__file__).resolve().parents[1])
             paths = os.pathsep.join([*(path for path in sys.path if path), home])
             self._child = subprocess.Popen(
-                [sys.executable, "-P", "-c", call.format(child_end.fileno(), MEMORY)],
+                [sys.executable, "-P", "-c", call],
                 pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": paths,
-                },
+                env={**os.environ, "PYTHONPATH": paths},
                 start_new_session=True,  # Ctrl+C ends this process, which then ends the child
             )
-        atexit.register(self._end)
+        atexit.register(self._end_child)
         if not self._connection.poll(START_SECONDS):
             raise TemplateLimitError(f"no process for it started within {START_SECONDS:g} seconds")
         try:
@@ -140,22 +135,23 @@ class _RenderingProcess:
             message = b"it ended"
         if message != READY:
             raise TemplateLimitError(
-                f"no process for it could be started ({message.decode()}){_memory_remedy()}"
+                f"no process for it could be started ({message.decode()})"
+                f"{_inherited_memory_limit_remedy()}"
             )
         return self._connection
 
-    def _end(self) -> None:
+    def _end_child(self) -> None:
         if self._connection is not None:
             self._connection.close()
         if self._child is not None:
             self._child.kill()
             self._child.wait()
         self._connection = self._child = None
-        atexit.unregister(self._end)
+        atexit.unregister(self._end_child)
 
-    def forget(self) -> None:
+    def disown_child(self) -> None:
         """Leave the child to the process that started it, of which this one is a fork."""
-        atexit.unregister(self._end)
+        atexit.unregister(self._end_child)
         if self._connection is not None:
             self._connection.close()  # only this process's copy
         if self._child is not None:
@@ -165,27 +161,26 @@ class _RenderingProcess:
 
 
 _process = _RenderingProcess()
-os.register_at_fork(after_in_child=_process.forget)
+os.register_at_fork(after_in_child=_process.disown_child)
 
 
-def _memory_remedy() -> str:
+def _inherited_memory_limit_remedy() -> str:
     """Return a remedy if this process has a limit of memory, which its children inherit."""
     import resource
 
-    limit = min(map(_as_bytes, resource.getrlimit(resource.RLIMIT_AS)))
+    limit = min(map(_limit_in_bytes, resource.getrlimit(resource.RLIMIT_AS)))
     if limit == float("inf"):
         return ""
     return f". The limit of memory (ulimit -v) is {limit / 2**30:.2f} GiB: raise it"
 
 
-def _as_bytes(limit: int) -> float:
-    """Return a limit of resources as a number of bytes."""
+def _limit_in_bytes(limit: int) -> float:
     import resource
 
     return float("inf") if limit == resource.RLIM_INFINITY else limit
 
 
-def serve(descriptor: int, memory: int) -> None:
+def serve_render_requests(descriptor: int, memory: int) -> None:
     """Render the requests of a connection until it is closed; this is what the process runs."""
     connection: Connection[Any, Any] = Connection(descriptor)
     try:
@@ -229,7 +224,7 @@ def _limit_memory(max_bytes: int) -> int:
         return max_bytes
     with open("/proc/self/statm") as stream:
         used = int(stream.read().split()[0]) * resource.getpagesize()
-    inherited = min(map(_as_bytes, resource.getrlimit(resource.RLIMIT_AS)))
+    inherited = min(map(_limit_in_bytes, resource.getrlimit(resource.RLIMIT_AS)))
     limit = int(min(used + max_bytes, inherited))
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     return limit - used

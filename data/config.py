@@ -43,8 +43,7 @@ class SourceConfig(PlaceConfig):
     """Reworded versions of the texts: either a row with several per text, or several rows."""
 
 
-AXES = ("domain", "length", "setting")
-"""The axes in which the parts of a benchmark may differ."""
+AXES = ("domain", "length", "setting")  # the axes in which the parts of a benchmark may differ
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from contamination.core.errors import DataError
 from contamination.core.statistics.estimates import ALL
 from contamination.data.config import ExamplesConfig
 from contamination.data.readers.rows import Row, Tally, describe_skipped
-from contamination.data.rows import fold_name, is_missing, value_as_text, warn_of_names
+from contamination.data.rows import fold_name, is_missing, rows_with_name_warnings, value_as_text
 from contamination.data.templates import RowTemplate
 from contamination.data.texts import Text, Texts
 
@@ -28,8 +28,7 @@ LABELS = {
     **dict.fromkeys(("0", "0.0", "false", "no", "nonmember"), False),
     "": None,
 }
-NON_MEMBER = re.compile(r"non[\s_\u2010-\u2015-]+member")
-"""Spellings of "non-member" in lower case."""
+NON_MEMBER = re.compile(r"non[\s_\u2010-\u2015-]+member")  # spellings of "non-member" in lower case
 OUTPUT_START = "output_start"
 FIELDS = ("id", "text", "label", "benchmark", OUTPUT_START, "cluster")
 RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}
@@ -83,7 +82,9 @@ def texts_of_rows(
         DataError: a row can't be used, an id is there twice, a benchmark is called "all", there is
             no row, or the first row lacks a column that the layout names.
     """
-    texts = _iter_texts(warn_of_names(_with_named_columns(rows, layout), source), tally, layout)
+    texts = _iter_texts(
+        rows_with_name_warnings(_with_named_columns(rows, layout), source), tally, layout
+    )
     examples = Texts.of(islice((text for text in texts if text is not None), layout.limit))
     if tally.skipped:
         log.warning("%s: %s", source, describe_skipped(tally.skipped))
@@ -93,7 +94,7 @@ def texts_of_rows(
 def examples_digest(examples: Sequence[Text]) -> str:
     """Hash ids and texts, whatever their order; not labels, so that cells share clean scores."""
     texts = Texts.of(examples)
-    ordered = texts.take(texts.order("sha256", "example_id"))
+    ordered = texts.take(texts.sorting_places("sha256", "example_id"))
     return lines_digest(f"{e.sha256} {e.example_id}" for e in ordered)
 
 
@@ -156,12 +157,12 @@ def check_texts(source: str, examples: Texts) -> Texts:
     """
     if not examples:
         raise DataError(f"{source}: it has no example. Give at least one text.")
-    ids = examples.take(examples.order("example_id")).column("example_id").combine_chunks()
-    twice = ids[1:].filter(pc.equal(ids[1:], ids[:-1]))
-    if len(twice):
+    ids = examples.take(examples.sorting_places("example_id")).column("example_id").combine_chunks()
+    duplicate_ids = ids[1:].filter(pc.equal(ids[1:], ids[:-1]))
+    if len(duplicate_ids):
         raise DataError(
-            f"{source}: the id {twice[0].as_py()!r} is there twice. Give each row its own `id`, or "
-            "none: the id is then the row's number, from 0."
+            f"{source}: the id {duplicate_ids[0].as_py()!r} is there twice. Give each row its "
+            "own `id`, or none: the id is then the row's number, from 0."
         )
     for name, meaning in RESERVED.items():
         index = pc.index(examples.column("benchmark"), name).as_py()
@@ -177,8 +178,8 @@ def check_texts(source: str, examples: Texts) -> Texts:
 def _warn_of_both_labels(source: str, examples: Texts) -> None:
     """Warn of texts that are both members and non-members: no score can tell these apart."""
     columns = {name: examples.column(name) for name in ("sha256", "label", "example_id")}
-    labels = pa.table(columns).filter(pc.is_valid(columns["label"])).group_by("sha256")
-    groups = labels.aggregate([("label", "min"), ("label", "max"), ("example_id", "list")])
+    labels_by_text = pa.table(columns).filter(pc.is_valid(columns["label"])).group_by("sha256")
+    groups = labels_by_text.aggregate([("label", "min"), ("label", "max"), ("example_id", "list")])
     both = groups.filter(pc.not_equal(groups["label_min"], groups["label_max"]))
     if len(both):
         first, second, *_ = both["example_id_list"][0].as_py()
@@ -236,17 +237,17 @@ def _make_text_of_row(row: Row, tally: Tally, separator: str) -> Text | None:
     names = [*map(fold_name, row.value)]
     fields = dict(zip(names, row.value.values(), strict=True))
     if len(fields) < len(names) and any(names.count(name) > 1 for name in FIELDS):
-        tally.bad("two fields of one name", row.where, _describe_fields(row))
+        tally.reject("two fields of one name", row.where, _describe_fields(row))
         return None
     text, start = _text_and_output_start(fields, separator)
     if not isinstance(text, str):
         problem = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
-        tally.bad("no string as its `text`", row.where, f"{problem}; {_describe_fields(row)}")
+        tally.reject("no string as its `text`", row.where, f"{problem}; {_describe_fields(row)}")
         return None
-    for key in ("id", "benchmark", "cluster"):
-        if isinstance(fields.get(key), list | dict | np.ndarray):
-            kind = type(fields[key]).__name__
-            tally.bad(f"a nested `{key}`", row.where, f"a {kind}; give a text or a number")
+    for name in ("id", "benchmark", "cluster"):
+        if isinstance(fields.get(name), list | dict | np.ndarray):
+            type_name = type(fields[name]).__name__
+            tally.reject(f"a nested `{name}`", row.where, f"a {type_name}; give a text or a number")
             return None
     name = row_id(row)
     benchmark, cluster = (
@@ -258,13 +259,13 @@ def _make_text_of_row(row: Row, tally: Tally, separator: str) -> Text | None:
         example = make_text(name, text, None, benchmark, parse_output_start(start, text))
         return replace(example, label=parse_label(fields.get("label")), cluster=cluster)
     except UnicodeEncodeError as error:
-        tally.bad("invalid UTF-8", row.where, str(error))
+        tally.reject("invalid UTF-8", row.where, str(error))
     except IndexError:
         remedy = f"give a whole number from 0 to {len(text)}, the characters of its text"
-        tally.bad(f"output_start is {start!r}", row.where, remedy)
+        tally.reject(f"output_start is {start!r}", row.where, remedy)
     except ValueError as error:
         remedy = "give 1, true, yes or member; 0, false, no or non-member; or nothing"
-        tally.bad(f"label is {error.args[0]!r}", row.where, remedy)
+        tally.reject(f"label is {error.args[0]!r}", row.where, remedy)
     return None
 
 

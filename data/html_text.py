@@ -54,18 +54,18 @@ def tokens(page: str) -> Iterator[Token]:
             end = words.end()
             yield Token(TEXT, unescape(words[0]))
         elif page.startswith(CDATA, position):
-            end = _end(page, position, CDATA, CDATA_END)
+            end = _find_markup_end(page, position, CDATA, CDATA_END)
             yield Token(TEXT, page[position + len(CDATA) : end - len(CDATA_END)])
         elif TAG_BEGINS.match(page, position):
-            tag_tokens, end = _tag(page, position)
+            tag_tokens, end = _parse_tag(page, position)
             yield from tag_tokens
         else:
             begin = MARKS.findall(page, position, position + 4)[0]
-            end = _end(page, position, begin, WITHOUT_TEXT[begin])
+            end = _find_markup_end(page, position, begin, WITHOUT_TEXT[begin])
         position = end
 
 
-def _tag(page: str, position: int) -> tuple[list[Token], int]:
+def _parse_tag(page: str, position: int) -> tuple[list[Token], int]:
     """Return the tokens of a tag, with the content of a script or style, and their end."""
     tag = TAG.match(page, position)
     if tag is None:
@@ -85,7 +85,7 @@ def _tag(page: str, position: int) -> tuple[list[Token], int]:
     return [Token(START, local), text], content.start()
 
 
-def _end(page: str, position: int, begin: str, end: str) -> int:
+def _find_markup_end(page: str, position: int, begin: str, end: str) -> int:
     """Return the end of the markup that begins at `position`; raise a ValueError if it has none."""
     start_of_end = page.find(end, position + len(begin))
     if start_of_end < 0:

@@ -6,13 +6,6 @@ almost seen the other, so such a pair counts against every method.
 
 Words in a row that more than half of a group's texts share are the group's template and are not
 compared. This applies only to 13 words in a row: equal whole texts are always near-duplicates.
-
-Texts are compared by their letters and digits (with the letters' marks), after Unicode's
-compatibility normalisation (NFKC) and without case. Within the 13 words, all other characters
-separate, so "well-known" is two words, as "well known" is. Whole texts are compared without white
-space: "well known", "well-known" and "wellknown" are equal. But numbers stay separate ("1 23" is
-not "12 3"), and operators and signs are kept ("x < -3" is not "x > 3"). Operators are no words in
-the 13: lines of "=====" would be near-duplicates otherwise.
 """
 
 from __future__ import annotations
@@ -58,8 +51,8 @@ class Keys:
         self._numbers: dict[str, int] = {}
         grams: dict[str, list[Hashes]] = {}
         for item in items:
-            grams.setdefault(item.group, []).append(self._grams(item))
-        self._template = {group: _shared_by_most(hashes) for group, hashes in grams.items()}
+            grams.setdefault(item.group, []).append(self._gram_hashes(item))
+        self._template = {group: _hashes_shared_by_most(hashes) for group, hashes in grams.items()}
 
     @property
     def has_templates(self) -> bool:
@@ -68,17 +61,16 @@ class Keys:
 
     def of(self, item: Item) -> Hashes:
         """Return an item's distinct keys, one for each of its n-grams and whole texts."""
-        grams = np.setdiff1d(self._grams(item), self._template.get(item.group, _NO_HASHES))
-        texts = {without_spaces(text) for text in item.wholes} - {""}
-        return np.union1d(grams, np.array([_hash(text) for text in texts], np.uint64))
+        grams = np.setdiff1d(self._gram_hashes(item), self._template.get(item.group, _NO_HASHES))
+        texts = {normalised_without_spaces(text) for text in item.wholes} - {""}
+        return np.union1d(grams, np.array([_hash_text(text) for text in texts], np.uint64))
 
-    def _grams(self, item: Item) -> Hashes:
-        """Return the distinct n-grams of the item's parts."""
-        parts = [self._numbered(words_of(part)) for part in item.parts]
+    def _gram_hashes(self, item: Item) -> Hashes:
+        parts = [self._word_numbers(normalised_words(part)) for part in item.parts]
         hashes = [hashes_of(words, NGRAM) for words in parts if len(words) >= NGRAM]
         return np.unique(np.concatenate([_NO_HASHES, *hashes]))
 
-    def _numbered(self, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    def _word_numbers(self, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         numbers = (self._numbers.setdefault(word, len(self._numbers) + 1) for word in words)
         return np.fromiter(numbers, np.int32)
 
@@ -90,9 +82,9 @@ class Apart:
         """Accept these items first."""
         self._keys, self._taken = keys, set[int]()
         for item in items:
-            self.takes(item)
+            self.accept(item)
 
-    def takes(self, item: Item) -> bool:
+    def accept(self, item: Item) -> bool:
         """Accept the item if it is no near-duplicate; return whether it was accepted."""
         keys = self._keys.of(item).tolist()
         apart = self._taken.isdisjoint(keys)
@@ -101,39 +93,48 @@ class Apart:
         return apart
 
 
-def across(items: Sequence[Item], members: Sequence[bool], keys: Keys) -> dict[int, int]:
+def across(items: Sequence[Item], is_member: Sequence[bool], keys: Keys) -> dict[int, int]:
     """For each item with near-duplicates on the other side, return the first of them.
 
     Groups are ignored: a member of one benchmark may be a non-member of another.
     """
     duplicates: dict[int, int] = {}
-    for owners in _owners([keys.of(item) for item in items]):
-        member_items = [o for o in owners if members[o]]
-        nonmember_items = [o for o in owners if not members[o]]
+    for owners in _iter_items_sharing_a_key([keys.of(item) for item in items]):
+        member_items = [o for o in owners if is_member[o]]
+        nonmember_items = [o for o in owners if not is_member[o]]
         if member_items and nonmember_items:
             for item in owners:
-                first = (nonmember_items if members[item] else member_items)[0]
+                first = (nonmember_items if is_member[item] else member_items)[0]
                 duplicates[item] = min(duplicates.get(item, first), first)
     return dict(sorted(duplicates.items()))
 
 
-def words_of(text: str) -> list[str]:
-    """Return a text's runs of letters, digits and letters' marks, normalised."""
-    return _normalised(text).translate(_WORDS).split()
+def normalised_words(text: str) -> list[str]:
+    """Return a text's runs of letters, digits and letters' marks, normalised.
+
+    All other characters separate, so "well-known" is two words, as "well known" is. Operators are
+    no words: lines of "=====" would be near-duplicates otherwise.
+    """
+    return _normalise(text).translate(_WORDS).split()
 
 
-def without_spaces(text: str) -> str:
-    """Return a text's words and operators without spaces, except between two numbers."""
-    parts = _SIGN.split(_normalised(text).translate(_MINUS))  # every second one is a sign
+def normalised_without_spaces(text: str) -> str:
+    """Return a text's words and operators without spaces, except between two numbers.
+
+    "well known", "well-known" and "wellknown" are equal, but "1 23" is not "12 3", and operators
+    and signs are kept ("x < -3" is not "x > 3").
+    """
+    parts = _SIGN.split(_normalise(text).translate(_MINUS))  # every second one is a sign
     spaced = "".join(p if n % 2 else p.translate(_OPERATORS) for n, p in enumerate(parts))
     return re.sub(r"(?<!\d) | (?!\d)", "", " ".join(spaced.split()))
 
 
-def _normalised(text: str) -> str:
+def _normalise(text: str) -> str:
+    """Return the text in Unicode's compatibility normalisation (NFKC), without case."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
-class _Translation(dict[int, int | None]):
+class _CharacterTable(dict[int, int | None]):
     """A table for `str.translate`, filled as characters are met.
 
     Characters of words are kept, invisible ones are removed, and all others become a space. With
@@ -154,24 +155,24 @@ class _Translation(dict[int, int | None]):
         return self[code]
 
 
-_WORDS, _OPERATORS = _Translation(), _Translation(operators=True)
+_WORDS, _OPERATORS = _CharacterTable(), _CharacterTable(operators=True)
 _MINUS = {0x2212: "-", 0x2044: "/"}  # minus sign and fraction slash
 _SIGN = re.compile(r"((?<!\w)-(?=\.?\d)|(?<![\w.])\.(?=\d)|!(?==))")  # -3, -.5, .5 and !=
 _NO_HASHES = np.empty(0, np.uint64)
 
 
-def _hash(text: str) -> int:
+def _hash_text(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def _shared_by_most(texts: Sequence[Hashes]) -> Hashes:
+def _hashes_shared_by_most(hashes_by_text: Sequence[Hashes]) -> Hashes:
     """Return the hashes that more than half of the texts have, and more than two texts."""
-    hashes, counts = np.unique(np.concatenate([_NO_HASHES, *texts]), return_counts=True)
-    common: Hashes = hashes[counts > max(2, len(texts) / 2)]
+    hashes, counts = np.unique(np.concatenate([_NO_HASHES, *hashes_by_text]), return_counts=True)
+    common: Hashes = hashes[counts > max(2, len(hashes_by_text) / 2)]
     return common
 
 
-def _owners(keys: Sequence[Hashes]) -> Iterator[tuple[int, ...]]:
+def _iter_items_sharing_a_key(keys: Sequence[Hashes]) -> Iterator[tuple[int, ...]]:
     """Yield the distinct sets of items that have a key in common, each in ascending order."""
     owners = np.repeat(np.arange(len(keys)), [len(k) for k in keys])
     all_keys = np.concatenate([_NO_HASHES, *keys])
@@ -188,18 +189,18 @@ def text_notes(examples: Sequence[Text]) -> list[str]:
     ]
 
 
-def part_notes(examples: Texts, named: Callable[[str], str]) -> list[str]:
+def part_notes(examples: Texts, display_name_of: Callable[[str], str]) -> list[str]:
     """Return the notes on each part of a benchmark, and on the number of texts without a label.
 
     Args:
         examples: the texts.
-        named: returns the display name of a part, by its texts' `benchmark`.
+        display_name_of: returns the display name of a part, by its texts' `benchmark`.
     """
     column = examples.column("benchmark")
     notes = []
     for name in column.unique().to_pylist():
         part = examples.take(np.flatnonzero(pc.equal(column, name).to_numpy()))
-        notes += [f"{named(name)}: {note}" for note in text_notes(part)]
+        notes += [f"{display_name_of(name)}: {note}" for note in text_notes(part)]
     unlabelled = examples.column("label").null_count
     return notes + [f"{unlabelled} texts have no label: they are in no metric."] * bool(unlabelled)
 
@@ -207,13 +208,16 @@ def part_notes(examples: Texts, named: Callable[[str], str]) -> list[str]:
 def describe_duplicates(examples: Sequence[Text]) -> str:
     """Return a sentence on texts that are there more than once, or an empty string."""
     firsts: dict[str, Text] = {}
-    again = [(e, first) for e in examples if (first := firsts.setdefault(e.sha256, e)) is not e]
-    if not again:
+    duplicate_pairs = [
+        (e, first) for e in examples if (first := firsts.setdefault(e.sha256, e)) is not e
+    ]
+    if not duplicate_pairs:
         return ""
-    duplicate, first = again[0]
+    duplicate, first = duplicate_pairs[0]
     return (
-        f"{len(again)} of {len(examples)} texts are exact duplicates of another one, such as "
-        f"{duplicate.example_id} of {first.example_id}: each counts, so intervals are too narrow."
+        f"{len(duplicate_pairs)} of {len(examples)} texts are exact duplicates of another one, "
+        f"such as {duplicate.example_id} of {first.example_id}: each counts, so intervals are too "
+        "narrow."
     )
 
 
@@ -226,18 +230,18 @@ def describe_near_duplicates(examples: Sequence[Text]) -> str:
     labelled = [e for e in examples if e.label is not None]
     members = [bool(e.label) for e in labelled]
     items = [Item([e.text], [e.text], e.benchmark) for e in labelled]
-    near = across(items, members, Keys(items))
-    if not near:
+    duplicate_by_index = across(items, members, Keys(items))
+    if not duplicate_by_index:
         return ""
-    n_members = sum(members[i] for i in near)
-    pairs = [(labelled[i].benchmark, labelled[j].benchmark) for i, j in near.items()]
+    n_members = sum(members[i] for i in duplicate_by_index)
+    pairs = [(labelled[i].benchmark, labelled[j].benchmark) for i, j in duplicate_by_index.items()]
     n_across = sum(first != second for first, second in pairs)
     between = f", {n_across} of them of a text of another benchmark" if n_across else ""
-    first, second = next(iter(near.items()))
+    first, second = next(iter(duplicate_by_index.items()))
     return (
-        f"{n_members} members and {len(near) - n_members} non-members are near-duplicates of one "
-        "another (13 words in a row in both, or no difference but case, punctuation and white "
-        f"space){between}, such as {labelled[first].example_id} and "
+        f"{n_members} members and {len(duplicate_by_index) - n_members} non-members are "
+        "near-duplicates of one another (13 words in a row in both, or no difference but case, "
+        f"punctuation and white space){between}, such as {labelled[first].example_id} and "
         f"{labelled[second].example_id}: no score can tell these apart. Leave them out, or give "
         "both one label."
     )

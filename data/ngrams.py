@@ -18,9 +18,9 @@ import numpy as np
 
 from contamination.data.text import (
     ZERO_WIDTH_SPACE,
-    divided_at_zero_width_spaces,
-    invisible,
+    invisible_pattern,
     normalised,
+    split_at_zero_width_spaces,
 )
 
 Words = np.ndarray[Any, np.dtype[np.int32]]
@@ -38,7 +38,7 @@ def words_of(text: str) -> list[str]:
 
     Letters with marks are composed (Unicode's NFC).
     """
-    stripped = (_bare(word) for word in text.split())
+    stripped = (_normalise_word(word) for word in text.split())
     return [word for word in stripped if word]
 
 
@@ -133,7 +133,7 @@ class Numbers(dict[str, int]):
 
     def __missing__(self, written: str) -> int:
         """Return the number of a word that is met for the first time."""
-        bare = _bare(written)
+        bare = _normalise_word(written)
         self[written] = number = self.known.get(bare, FOREIGN) if bare else NO_WORD
         return number
 
@@ -155,10 +155,10 @@ def hashes_of(words: Words, n: int) -> Hashes:
     numbers = (words.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     total, size = numbers, 1
     for bit in f"{n:b}"[1:]:
-        total = total[: max(0, len(total) - size)] * _power(size) + total[size:]
+        total = total[: max(0, len(total) - size)] * _factor_to_the(size) + total[size:]
         size *= 2
         if bit == "1":
-            total = total[: max(0, len(total) - 1)] * _power(1) + numbers[size:]
+            total = total[: max(0, len(total) - 1)] * _factor_to_the(1) + numbers[size:]
             size += 1
     mixed: Hashes = total[:count] ^ (total[:count] >> np.uint64(31))
     return mixed
@@ -185,27 +185,26 @@ def rarest_windows(texts: Sequence[Words], n: int) -> list[int]:
 
 
 @cache
-def _power(exponent: int) -> np.uint64:
+def _factor_to_the(exponent: int) -> np.uint64:
     return np.uint64(pow(_FACTOR, exponent, 1 << 64))
 
 
-def _bare(word: str) -> str:
-    bare = word.lower().translate(_punctuation())
+def _normalise_word(word: str) -> str:
+    bare = word.lower().translate(_punctuation_removal_table())
     return bare if bare.isascii() else unicodedata.normalize("NFC", bare)
 
 
 @cache
-def _punctuation() -> dict[int, None]:
-    """Return Unicode's punctuation, ASCII's (with symbols such as $ and +), and `invisible`."""
+def _punctuation_removal_table() -> dict[int, None]:
+    """Return Unicode's punctuation, ASCII's (with symbols such as $ and +), and invisible ones."""
     characters = [*map(chr, range(sys.maxunicode + 1))]
     marks = [c for c in characters if unicodedata.category(c)[0] == "P"]
-    marks += filter(invisible().match, characters)
+    marks += filter(invisible_pattern().match, characters)
     return dict.fromkeys(map(ord, [*marks, *"$+<=>^`|~"]))
 
 
 PROBE_CHARACTERS = 16
-AT_ONCE = 1 << 16
-"""Characters that are hashed at once, so that they fit a processor's cache."""
+AT_ONCE = 1 << 16  # characters that are hashed at once, so that they fit a processor's cache
 BETWEEN = "\n"  # no normalised text contains one
 
 
@@ -224,7 +223,7 @@ class Verbatim:
         for number, text in enumerate(self._texts):
             width = min(PROBE_CHARACTERS, 1 << (len(text).bit_length() - 1))
             by_width.setdefault(width, []).append(number)
-        self._probes = [self._index(width, numbers) for width, numbers in by_width.items()]
+        self._probes = [self._index_probes(width, numbers) for width, numbers in by_width.items()]
 
     def __reduce__(self) -> tuple[type[Verbatim], tuple[list[str]]]:
         return Verbatim, (self._texts,)
@@ -244,7 +243,7 @@ class Verbatim:
 
     def _count_across_zero_width_spaces(self, text: str) -> Counter[str]:
         """Count occurrences in which at least one zero-width space is in place of a blank."""
-        parts = divided_at_zero_width_spaces(text)
+        parts = split_at_zero_width_spaces(text)
         (with_blanks,) = self._count_normalised([" ".join(parts)])
         return with_blanks - sum(self._count_normalised(parts), Counter[str]())
 
@@ -252,30 +251,29 @@ class Verbatim:
         joined = [normalised(text) for text in texts]
         starts = np.cumsum([0, *(len(text) + len(BETWEEN) for text in joined)])
         counts = [Counter[str]() for _ in texts]
-        for start, occurring in self._occurrences(BETWEEN.join(joined)):
+        for start, occurring in self._iter_starts_and_texts(BETWEEN.join(joined)):
             counts[int(np.searchsorted(starts, start, side="right")) - 1][occurring] += 1
         return counts
 
-    def _index(self, width: int, numbers: Sequence[int]) -> tuple[Index, Sequence[int]]:
-        """Index probes of `width` characters of the texts with these numbers."""
-        codes = [_characters(self._texts[number]) for number in numbers]
+    def _index_probes(self, width: int, numbers: Sequence[int]) -> tuple[Index, Sequence[int]]:
+        codes = [_code_points(self._texts[number]) for number in numbers]
         starts = rarest_windows(codes, width)
         self._starts |= zip(numbers, starts, strict=True)
         windows = [text[s : s + width] for text, s in zip(codes, starts, strict=True)]
         return Index(windows, width), numbers
 
-    def _occurrences(self, text: str) -> Iterator[tuple[int, str]]:
+    def _iter_starts_and_texts(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield the start of each occurrence in a normalised text, and the text that occurs."""
-        codes = _characters(text)
+        codes = _code_points(text)
         for index, numbers in self._probes:
-            for hit, owner in _probe_hits(index, codes):
+            for hit, owner in _iter_probe_places_and_owners(index, codes):
                 number = numbers[owner]
                 start = hit - self._starts[number]
                 if start >= 0 and text.startswith(self._texts[number], start):
                     yield start, self._texts[number]
 
 
-def _probe_hits(index: Index, codes: Words) -> Iterator[tuple[int, int]]:
+def _iter_probe_places_and_owners(index: Index, codes: Words) -> Iterator[tuple[int, int]]:
     """Yield the place of each indexed probe, and each of its owners."""
     for first in range(0, len(codes), AT_ONCE):
         places, grams = index.places(codes[first : first + AT_ONCE + index.n - 1])
@@ -283,6 +281,5 @@ def _probe_hits(index: Index, codes: Words) -> Iterator[tuple[int, int]]:
             yield from ((first + hit, int(owner)) for owner in index.owners(gram))
 
 
-def _characters(text: str) -> Words:
-    """Return the text's code points, shape (characters,)."""
+def _code_points(text: str) -> Words:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.int32)

@@ -33,8 +33,7 @@ LOOKS_LIKE = {
     "benchmark": re.compile(r"[\w .-]*benchmark[\w .-]*"),
 }
 """For each field, the names of columns that may be meant for it."""
-STREAMED = ("jsonl", "csv", "tsv")
-"""The formats of standard input and pipes."""
+STREAMED = ("jsonl", "csv", "tsv")  # the formats of standard input and pipes
 log = logging.getLogger(__name__)
 
 
@@ -58,12 +57,12 @@ def raw_rows(examples: ExamplesConfig, tally: Tally, bare: str | None = None) ->
         stream = STANDARD_INPUT if path == "-" else source
         yield from read_file(Shard(stream, str(stream), kind), ReadOptions(tally, bare=bare))
     elif source.is_file():
-        yield from _file_rows(examples, ReadOptions(tally, bare=bare))
+        yield from _read_examples_file(examples, ReadOptions(tally, bare=bare))
     elif source.is_dir():
-        yield from _number_rows(source, _saved_rows(source, examples.split))
+        yield from _numbered_rows(source, _read_saved_data_set(source, examples.split))
     elif HUB_ID.fullmatch(path) and not Path(path.split("/")[0]).exists():
-        rows = hub.load(path, examples.subset, examples.split, None, read=with_class_names)
-        yield from _number_rows(Path(path), rows)
+        rows = hub.stream_split(path, examples.subset, examples.split, None, read=with_class_names)
+        yield from _numbered_rows(Path(path), rows)
     else:
         raise DataError(
             f"examples.path is {path!r}: there is no such file or folder. Give a corpus folder, a "
@@ -74,11 +73,11 @@ def raw_rows(examples: ExamplesConfig, tally: Tally, bare: str | None = None) ->
 
 def with_class_names(rows: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a `datasets` data set, with the names of classes in place of numbers."""
-    names = _class_names(rows.features)
+    names = _class_names_by_column(rows.features)
     return (_with_class_names(row, names) for row in rows)
 
 
-def warn_of_names(rows: Iterable[Row], source: str) -> Iterator[Row]:
+def rows_with_name_warnings(rows: Iterable[Row], source: str) -> Iterator[Row]:
     """Yield the rows; warn of columns of the first row that look like a field, but are none."""
     rows = iter(rows)
     for first in islice(rows, 1):
@@ -112,18 +111,18 @@ def value_as_text(value: Any) -> str:
     return str(int(value) if is_whole else value)
 
 
-def _file_rows(examples: ExamplesConfig, reading: ReadOptions) -> Iterator[Row]:
+def _read_examples_file(examples: ExamplesConfig, reading: ReadOptions) -> Iterator[Row]:
     for shard in find_shards(examples.path, examples.format, "examples.path"):
         remedy = "plain text has no rows: give a JSONL, CSV, TSV or Parquet file."
         require(shard.format != "text", "examples.path", examples.path, remedy)
         names: Mapping[str, list[str]] | None = None
         for row in read_file(shard, reading):
             if names is None:  # the file could be read
-                names = _parquet_classes(shard)
+                names = _parquet_class_names(shard)
             yield row._replace(value=_with_class_names(row.value, names)) if names else row
 
 
-def _parquet_classes(shard: Shard) -> Mapping[str, list[str]]:
+def _parquet_class_names(shard: Shard) -> Mapping[str, list[str]]:
     """Return the names of classes in a Parquet file that `datasets` wrote."""
     if shard.format != "parquet":
         return {}
@@ -132,10 +131,10 @@ def _parquet_classes(shard: Shard) -> Mapping[str, list[str]]:
         return {}
     import datasets
 
-    return _class_names(datasets.Features.from_arrow_schema(schema))
+    return _class_names_by_column(datasets.Features.from_arrow_schema(schema))
 
 
-def _saved_rows(folder: Path, split: str) -> Iterator[Mapping[str, Any]]:
+def _read_saved_data_set(folder: Path, split: str) -> Iterator[Mapping[str, Any]]:
     """Return the rows of a data set that `save_to_disk` wrote; `split` chooses one of several."""
     import datasets
 
@@ -153,12 +152,12 @@ def _saved_rows(folder: Path, split: str) -> Iterator[Mapping[str, Any]]:
     return with_class_names(dataset.with_format(None))
 
 
-def _number_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+def _numbered_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
     shard = Shard(path, path.name, "rows")
     return (Row(shard, number, row) for number, row in enumerate(rows, 1))
 
 
-def _class_names(features: Mapping[str, Any] | None) -> Mapping[str, list[str]]:
+def _class_names_by_column(features: Mapping[str, Any] | None) -> Mapping[str, list[str]]:
     """Return the class names of each `ClassLabel` column, by their numbers."""
     return {n: f.names for n, f in (features or {}).items() if hasattr(f, "int2str")}
 

@@ -29,7 +29,7 @@ class _UnusableError(Exception):
     """A row that can't be used; its arguments are the reason and the details."""
 
 
-class _Columns(string.Formatter):
+class _NullRefusingFormatter(string.Formatter):
     """`str.format` over a row's columns, in which a null is an error."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -57,16 +57,16 @@ def check_formats(
     Raises:
         ConfigError: a format string is invalid, or the source lacks a field.
     """
-    used = check_template(name, config.template, node)
+    template_fields = check_template(name, config.template, node)
     for key, form in fields.items():
         option = f"the field {key!r} of {node}.{name}"
-        for column, spec, _ in _named_fields(option, form):
+        for column, spec, _ in _parse_format_fields(option, form):
             too_long = f"the format of {column!r} is too long to be meant."
             require(len(spec or "") <= SPEC_CHARACTERS, option, form, too_long)
             index = f"write {column.replace('.', '[', 1)}] for a value inside a column."
             require("." not in column, option, form, f"a column has no attributes: {index}")
     field_options = (config.distinct, config.shorten, config.answer_field)
-    named = used | {field for field in field_options if field is not None}
+    named = template_fields | {field for field in field_options if field is not None}
     for unknown in sorted(named - set(fields)):
         raise ConfigError(
             f"{node}.{name} names the field {unknown!r}, which its source lacks. "
@@ -81,7 +81,7 @@ def check_template(name: str, template: str, node: str = "benchmark") -> set[str
         ConfigError: the template is invalid, formats or indexes a field, or names none.
     """
     option, used = f"{node}.{name}.template", set()
-    for field, spec, conversion in _named_fields(option, template):
+    for field, spec, conversion in _parse_format_fields(option, template):
         remedy = f"its fields are texts: write {{{field}}} alone."
         is_plain = not spec and not conversion and not {*".["} & {*field}
         require(is_plain, option, template, remedy)
@@ -90,14 +90,20 @@ def check_template(name: str, template: str, node: str = "benchmark") -> set[str
     return used
 
 
-def _named_fields(option: str, form: str) -> list[tuple[str, str | None, str | None]]:
+def _parse_format_fields(
+    option: str, format_string: str
+) -> list[tuple[str, str | None, str | None]]:
     """Return the name, format and conversion of each field that a format string names."""
     try:
-        return [(f, spec, c) for _, f, spec, c in string.Formatter().parse(form) if f is not None]
+        return [
+            (f, spec, c)
+            for _, f, spec, c in string.Formatter().parse(format_string)
+            if f is not None
+        ]
     except ValueError as error:
         raise ConfigError(
-            f"{option} is {form!r}: it is not a format string ({error}). Write a column or field "
-            "as {name}, and a brace of the text itself as {{ or }}."
+            f"{option} is {format_string!r}: it is not a format string ({error}). Write a column "
+            "or field as {name}, and a brace of the text itself as {{ or }}."
         ) from error
 
 
@@ -113,32 +119,31 @@ def fill_fields(
         tally: decides on rows that can't be used.
     """
     try:
-        return {
-            k: _format_field(row.value, k, form, values.get(k, {})) for k, form in forms.items()
-        }
+        return {k: _fill_field(row.value, k, form, values.get(k, {})) for k, form in forms.items()}
     except _UnusableError as error:
         reason, detail = error.args
-        tally.bad(reason, row.where, detail)
+        tally.reject(reason, row.where, detail)
         return None
 
 
-def _format_field(
-    columns: Mapping[str, Any], key: str, form: str, replaced: Mapping[str, str]
+def _fill_field(
+    columns: Mapping[str, Any], field_name: str, format_string: str, replacements: Mapping[str, str]
 ) -> str:
-    """Return one field's text."""
     try:
-        text = _Columns().vformat(form, (), columns)
+        text = _NullRefusingFormatter().vformat(format_string, (), columns)
         text.encode()  # JSON may spell half of a surrogate pair, which is no text
     except UnicodeEncodeError as error:
-        raise _UnusableError("invalid UTF-8", f"the field {key!r}: {error}") from error
+        raise _UnusableError("invalid UTF-8", f"the field {field_name!r}: {error}") from error
     except (KeyError, IndexError, AttributeError) as error:
         has = ", ".join(columns) or "none"
-        raise _UnusableError("missing field", f"{form!r}: {error}; it has {has}") from error
+        raise _UnusableError(
+            "missing field", f"{format_string!r}: {error}; it has {has}"
+        ) from error
     except (ValueError, TypeError) as error:
-        raise _UnusableError("field can't be formatted", f"{form!r}: {error!r}") from error
-    text = str(replaced.get(text, text)).strip()
+        raise _UnusableError("field can't be formatted", f"{format_string!r}: {error!r}") from error
+    text = str(replacements.get(text, text)).strip()
     if is_blank(text):
-        raise _UnusableError("empty field", f"{key!r} is blank")
+        raise _UnusableError("empty field", f"{field_name!r} is blank")
     return text
 
 
@@ -173,7 +178,7 @@ class RowTemplate:
         """
         if re.fullmatch(r"\w+", template):
             return cls._of_benchmark(template, columns)
-        named = _named_fields(FIELD, template)
+        named = (FIELD, template)
         require(bool(named), FIELD, template, "it names no column: all texts would be equal.")
         for name, spec, conversion in named:
             require(not spec and not conversion, FIELD, template, f"write {{{name}}} alone.")
@@ -191,7 +196,7 @@ class RowTemplate:
         for source in sources:
             if not _missing_columns(source["fields"], columns):
                 return cls(template, source["fields"], source.get("values") or {})
-        fields = {key: f"{{{key}}}" for key, _, _ in _named_fields(FIELD, template)}
+        fields = {key: f"{{{key}}}" for key, _, _ in (FIELD, template)}
         _check_columns(template, fields, columns)
         return cls(template, fields)
 
@@ -212,7 +217,7 @@ class RowTemplate:
 
 
 def _missing_columns(forms: Mapping[str, str], columns: Sequence[str]) -> list[str]:
-    named = {name for key, form in forms.items() for name, _, _ in _named_fields(key, form)}
+    named = {name for key, form in forms.items() for name, _, _ in (key, form)}
     return sorted(name for name in named if re.split(r"[.\[]", name)[0] not in columns)
 
 

@@ -104,7 +104,7 @@ _ASCII_CONTROLS = dict.fromkeys([*range(0x09), *range(0x0E, 0x1C), 0x7F])
 
 
 @cache
-def invisible() -> re.Pattern[str]:
+def invisible_pattern() -> re.Pattern[str]:
     """Return a pattern of characters that are not displayed: DEFAULT_IGNORABLE, CONTROLS, Cf."""
     characters = map(chr, range(sys.maxunicode + 1))
     formats = "".join(c for c in characters if unicodedata.category(c) == "Cf")
@@ -115,19 +115,20 @@ ZERO_WIDTH_SPACE = "\u200b"
 _BETWEEN_LETTERS = re.compile(r"(?<=[^\s\u200b])\u200b+(?=[^\s\u200b])")
 
 
-def divided_at_zero_width_spaces(text: str) -> list[str]:
+def split_at_zero_width_spaces(text: str) -> list[str]:
     """Divide a text at zero-width spaces that may be in place of a blank.
 
     Such a space has a displayed character on each side. `normalised` removes it, which joins the
     words around it.
     """
-    displayed = invisible().sub(lambda mark: mark[0] * (mark[0] == ZERO_WIDTH_SPACE), text)
+    displayed = invisible_pattern().sub(lambda mark: mark[0] * (mark[0] == ZERO_WIDTH_SPACE), text)
     return _BETWEEN_LETTERS.split(displayed)
 
 
 def normalised(text: str) -> str:
-    """Return the text case-folded, in Unicode's NFC, with single spaces, without `invisible`."""
-    visible = text.translate(_ASCII_CONTROLS) if text.isascii() else invisible().sub("", text)
+    """Return the text case-folded, in Unicode's NFC, with single spaces, without invisible ones."""
+    is_ascii = text.isascii()
+    visible = text.translate(_ASCII_CONTROLS) if is_ascii else invisible_pattern().sub("", text)
     folded = unicodedata.normalize("NFC", visible).casefold()
     return " ".join(unicodedata.normalize("NFC", folded).split())
 

@@ -28,10 +28,8 @@ COLUMNS = pa.schema(
     ]
 )
 Rows = NDArray[np.int64]
-AT_ONCE = 2**12
-"""Texts of a block of columns."""
-OBJECTS_AT_ONCE = 2**8
-"""Texts that are objects at the same time when many are iterated."""
+AT_ONCE = 2**12  # texts of a block of columns
+OBJECTS_AT_ONCE = 2**8  # texts that are objects at the same time when many are iterated
 
 
 pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own pool never returns freed memory
@@ -73,7 +71,7 @@ class Texts(Sequence[Text]):
 
     def __init__(self, blocks: Sequence[pa.RecordBatch], rows: Rows) -> None:
         self._blocks = blocks
-        self._rows = rows
+        self._iter_rows = rows
 
     @classmethod
     def of(cls, texts: Iterable[Text]) -> Texts:
@@ -81,12 +79,12 @@ class Texts(Sequence[Text]):
         if isinstance(texts, Texts):
             return texts
         rest = iter(texts)
-        blocks = [_batch(block) for block in iter(lambda: [*islice(rest, AT_ONCE)], [])]
+        blocks = [_record_batch(block) for block in iter(lambda: [*islice(rest, AT_ONCE)], [])]
         release_memory()
         return cls(blocks, np.arange(sum(map(len, blocks)), dtype=np.int64))
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._iter_rows)
 
     @overload
     def __getitem__(self, place: int) -> Text: ...
@@ -95,12 +93,12 @@ class Texts(Sequence[Text]):
     def __getitem__(self, place: int | slice) -> Text | Texts:
         if isinstance(place, slice):
             return self.take(place)
-        block, row = divmod(int(self._rows[place]), AT_ONCE)
+        block, row = divmod(int(self._iter_rows[place]), AT_ONCE)
         return Text(*(column[row].as_py() for column in self._blocks[block].columns))
 
     def __iter__(self) -> Iterator[Text]:
         for start in range(0, len(self), OBJECTS_AT_ONCE):
-            yield from self._make_texts(self._rows[start : start + OBJECTS_AT_ONCE])
+            yield from self._make_texts(self._iter_rows[start : start + OBJECTS_AT_ONCE])
 
     def _make_texts(self, rows: Rows) -> list[Text]:
         """Make the texts of some rows by block, which is five times as fast as one by one."""
@@ -114,9 +112,9 @@ class Texts(Sequence[Text]):
 
     def take(self, places: Any) -> Texts:
         """Return the texts at these places: numbers, a mask or a slice."""
-        return Texts(self._blocks, self._rows[places])
+        return Texts(self._blocks, self._iter_rows[places])
 
-    def order(self, *names: str) -> Rows:
+    def sorting_places(self, *names: str) -> Rows:
         """Return the places that sort the texts by these columns; the sort is stable."""
         table = pa.table([self.column(name) for name in names], list(names))
         places: Rows = pc.sort_indices(table, [(n, "ascending") for n in names]).to_numpy()
@@ -125,16 +123,15 @@ class Texts(Sequence[Text]):
     def column(self, name: str) -> pa.ChunkedArray:
         """Return one column of the texts."""
         column = pa.chunked_array([b[name] for b in self._blocks], COLUMNS.field(name).type)
-        return column.take(pa.array(self._rows))
+        return column.take(pa.array(self._iter_rows))
 
 
-def _batch(texts: Sequence[Text]) -> pa.RecordBatch:
+def _record_batch(texts: Sequence[Text]) -> pa.RecordBatch:
     columns = {name: [getattr(text, name) for text in texts] for name in COLUMNS.names}
     return pa.RecordBatch.from_pydict(columns, COLUMNS)
 
 
-CHARACTERS = 64
-"""Texts are grouped by their first CHARACTERS before they are compared in full."""
+CHARACTERS = 64  # texts are grouped by their first CHARACTERS before they are compared in full
 
 
 def longest_extensions(sequences: Sequence[Any]) -> list[int]:
@@ -160,16 +157,19 @@ def families_by_sha256(parts: Iterable[Texts]) -> dict[str, Texts]:
         The family of each text that has one, by the text's SHA-256.
     """
     family_by_sha256: dict[str, Texts] = {}
-    for texts in _with_equal_beginning(parts):
-        ends = longest_extensions([text.text for text in texts])
-        for _, indices in groupby(sorted(range(len(ends)), key=ends.__getitem__), ends.__getitem__):
+    for texts in _groups_with_equal_beginning(parts):
+        longest_indices = longest_extensions([text.text for text in texts])
+        for _, indices in groupby(
+            sorted(range(len(longest_indices)), key=longest_indices.__getitem__),
+            longest_indices.__getitem__,
+        ):
             family = texts.take(np.array([*indices]))
             if len(family) > 1:
                 family_by_sha256 |= dict.fromkeys(family.column("sha256").to_pylist(), family)
     return family_by_sha256
 
 
-def _with_equal_beginning(parts: Iterable[Texts]) -> Iterable[Texts]:
+def _groups_with_equal_beginning(parts: Iterable[Texts]) -> Iterable[Texts]:
     """Group texts by their first CHARACTERS, or rarely only by the equal checksums of these."""
     parts = list(parts)
     keys = [np.array([crc32(t.text[:CHARACTERS].encode()) for t in p], np.uint32) for p in parts]
@@ -187,22 +187,22 @@ def clusters_of(texts: Sequence[Text]) -> Clusters | None:
     return number_clusters([(text.benchmark, text.cluster) for text in texts])
 
 
-def number_clusters(named: Sequence[tuple[str, str]]) -> Clusters | None:
+def number_clusters(benchmark_cluster_pairs: Sequence[tuple[str, str]]) -> Clusters | None:
     """As `clusters_of`, for pairs of the names of a benchmark and a cluster."""
-    if not any(cluster for _, cluster in named):
+    if not any(cluster for _, cluster in benchmark_cluster_pairs):
         return None
     numbers: dict[object, int] = {}
-    keys = (key if key[1] else index for index, key in enumerate(named))
+    keys = (key if key[1] else index for index, key in enumerate(benchmark_cluster_pairs))
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
 
 
-def clusters_by_side(cluster: Clusters, member: NDArray[np.bool_]) -> tuple[Clusters, Clusters]:
+def clusters_by_side(clusters: Clusters, is_member: NDArray[np.bool_]) -> tuple[Clusters, Clusters]:
     """Return the members' and the non-members' clusters, each numbered from 0.
 
     A cluster with both is a cluster on each side. This makes intervals too wide rather than too
     narrow, since what both sides have in common moves them together.
     """
     members, nonmembers = (
-        np.unique(cluster[side], return_inverse=True)[1] for side in (member, ~member)
+        np.unique(clusters[side], return_inverse=True)[1] for side in (is_member, ~is_member)
     )
     return members, nonmembers

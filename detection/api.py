@@ -362,7 +362,7 @@ def evaluate(
 
 
 def _is_rate(value: Any) -> bool:
-    return isinstance(value, Real) and PART.holds(value)
+    return isinstance(value, Real) and PART.allows(value)
 
 
 def _check_scores(scores: pd.DataFrame) -> None:

@@ -282,7 +282,7 @@ class _Draws:
             and (trials := plain[AUROC.name].trials) is not None
         ):
             share = trials / auroc_trials(len(members), len(nonmembers))
-            matched_auroc = clustered.widened(
+            matched_auroc = clustered.widen(
                 replace(matched_auroc, trials=matched_auroc.trials * share)
             )
         return {MATCHED.name: matched_auroc}

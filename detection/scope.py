@@ -122,7 +122,7 @@ def outputs_of(scope: str, texts: Texts) -> dict[str, str]:
     if scope == WHOLE:
         return {}
     check_outputs(scope, texts)
-    ordered = texts.take(texts.order("sha256", "example_id"))
+    ordered = texts.take(texts.sorting_places("sha256", "example_id"))
     return {"outputs": lines_digest(f"{t.sha256} {t.output_start}" for t in ordered)}
 
 

@@ -122,7 +122,7 @@ def score_tables(
     judgements = {key: np.empty(len(examples), JUDGEMENT) for key in sorted(methods)}
     flags: dict[str, int] = {}  # the number of each distinct flag
     texts = Texts.of(examples)
-    indices = texts.order("sha256")
+    indices = texts.sorting_places("sha256")
     for index, text in zip(indices, texts.take(indices), strict=True):
         unranked_reason = reason_unranked(
             text.text, token_counts[text.sha256][0].scored_tokens(), min_scored_tokens
@@ -132,7 +132,7 @@ def score_tables(
                 methods[key], example_for(methods[key], text, passes), unranked_reason
             )
             column[index] = score, flags.setdefault(flag, len(flags)), not unranked_reason
-    flag_texts, order = pa.array([*flags], pa.string()), texts.order("example_id")
+    flag_texts, order = pa.array([*flags], pa.string()), texts.sorting_places("example_id")
     ids = texts.take(order).column("example_id").combine_chunks()
     for (name, variant), column in judgements.items():
         ordered = column[order]
@@ -269,7 +269,7 @@ def _write_parts(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> N
 
 def _hash_line(path: Path, name: str) -> str:
     """Returns the file's hash and name in one line, as `sha256sum` writes it."""
-    return f"{file_digest(path, remembered=False)}  {name}\n"
+    return f"{file_digest(path, use_cache=False)}  {name}\n"
 
 
 def to_arrow(table: pd.DataFrame, schema: pa.Schema = COLUMNS) -> pa.Table:

@@ -129,7 +129,7 @@ def _estimates_text(group: BenchmarkEstimates, groups: int) -> str:
         for method, by_metric in group.estimates.items()
     ]
     table = fit_columns(["method", "variant", *(m.title for m in METRICS)], rows)
-    return "\n".join([f"{heading} (95% intervals)", *group.notes, *table.lines(left=2)])
+    return "\n".join([f"{heading} (95% intervals)", *group.notes, *table.lines(n_left_aligned=2)])
 
 
 def format_estimate(estimate: Estimate) -> str:
@@ -186,7 +186,7 @@ def write_exports(out: Path, scores: Scores, examples: Sequence[Text], texts: bo
     write_tables(out / FILE, parts, scores_origin(scores.artifact), schema)
     with atomic_output_file(out / CSV) as part:
         for number, table in enumerate(tables()):
-            write_csv(part, with_ranks(table), more=number > 0)
+            write_csv(part, with_ranks(table), append=number > 0)
 
 
 def example_columns(examples: Sequence[Text], texts: bool = False) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from contamination.core.config import PART, Range, Ranged, between, limited
 MAX_COPIES = 1_000_000_000  # of one member
 COPIES = between(0, MAX_COPIES)
 RUNGS = Range(
-    lambda rungs: len(rungs) > 0 and all(map(COPIES.holds, rungs)),
+    lambda rungs: len(rungs) > 0 and all(map(COPIES.allows, rungs)),
     f"give at least one number of copies, each from 0 to {MAX_COPIES:,}.",
 )
 RATE = Range(

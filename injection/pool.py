@@ -312,7 +312,7 @@ def fitting(
         if fitted is None:
             continue
         item = _near_duplicate_item(candidates.name, candidates.config, fitted.fields, fitted.text)
-        if apart and not apart.takes(item):
+        if apart and not apart.accept(item):
             counts.near_duplicates += 1
         else:
             counts.drawn += 1

@@ -93,7 +93,7 @@ def check_budget(field: str, budget_tokens: int, source: Any) -> None:
     This is only checked if the source's size is known. A byte gives at most one token, unless the
     tokenizer rewrites its text first.
     """
-    size = getattr(source, "most_bytes", lambda: None)()
+    size = getattr(source, "max_text_bytes", lambda: None)()
     remedy = f"the corpus has {size or 0:,} bytes: lower it, or take a larger corpus."
     require(size is None or budget_tokens <= 2 * size, field, budget_tokens, remedy)
 

@@ -149,7 +149,9 @@ def described(plan: CellPlan, stages: Stages) -> list[str]:
     basis = f"time at {MFU:.0%} of training.peak_tflops={peak}, or as earlier runs took"
     if peak is None:
         basis = "time as earlier runs took, else training.peak_tflops=989 (an H100's) gives it"
-    table = fit_columns([*HEADER], [run.row() for run in forecasts], least=LEAST).lines(left=1)
+    table = fit_columns([*HEADER], [run.row() for run in forecasts], least=LEAST).lines(
+        n_left_aligned=1
+    )
     notes = [_second_stage_note(plan), _neighbours_note(plan), _generation_note(plan)]
     notes += [_time_limit_note(run, stages) for run in forecasts]
     return [f"estimated ({basis}):", *table, *filter(None, notes)]

@@ -181,7 +181,7 @@ class Processes:
             return signals.stopped_error(stops[0].message.partition(" came ")[2])
         if stops and stops == failures:
             return StoppedError(stops[0].message, stops[0].status)
-        if not failures or failures[0].of_peers:
+        if not failures or failures[0].is_caused_by_peers:
             symptoms = [
                 f"; rank {f.rank} on {f.host} saw {f.kind}: {f.message}" for f in failures[:1]
             ]

@@ -42,7 +42,7 @@ DOSES = (1, 2, 4, 8)
 WORDS = ("the", "river", "model", "answer", "film", "is", "was", "not", "good", "of", "why")
 
 
-def loop(members: Scores, nonmembers: Scores, drawn: Resample) -> Scores:
+def looped_auroc_draws(members: Scores, nonmembers: Scores, drawn: Resample) -> Scores:
     """One call of scikit-learn a draw."""
     labels = np.repeat([1, 0], [len(members), len(nonmembers)])
     return np.array(
@@ -53,7 +53,7 @@ def loop(members: Scores, nonmembers: Scores, drawn: Resample) -> Scores:
     )
 
 
-def timed(work: Callable[[], object], repeats: int) -> float:
+def best_seconds(work: Callable[[], object], repeats: int) -> float:
     """The fastest of some repeats, in seconds."""
     took = []
     for _ in range(repeats):
@@ -63,7 +63,7 @@ def timed(work: Callable[[], object], repeats: int) -> float:
     return min(took)
 
 
-def compare(n_members: int, n_nonmembers: int, draws: int) -> float:
+def compare_with_loop(n_members: int, n_nonmembers: int, draws: int) -> float:
     """Print one line of the table and return the ratio."""
     rng = np.random.default_rng(0)
     members, nonmembers = rng.normal(1, 1, n_members), rng.normal(0, 1, n_nonmembers)
@@ -72,16 +72,16 @@ def compare(n_members: int, n_nonmembers: int, draws: int) -> float:
     def ours() -> Scores:
         return AUROC.draws(bootstrap.rank(members, nonmembers, drawn))
 
-    np.testing.assert_allclose(ours(), loop(members, nonmembers, drawn), atol=1e-12)
-    drawing = timed(lambda: bootstrap.resample(n_members, n_nonmembers, draws, seed=0), 5)
-    fast = timed(ours, 5)
-    slow = timed(lambda: loop(members, nonmembers, drawn), 1)
+    np.testing.assert_allclose(ours(), looped_auroc_draws(members, nonmembers, drawn), atol=1e-12)
+    drawing = best_seconds(lambda: bootstrap.resample(n_members, n_nonmembers, draws, seed=0), 5)
+    fast = best_seconds(ours, 5)
+    slow = best_seconds(lambda: looped_auroc_draws(members, nonmembers, drawn), 1)
     numbers = f"{1e3 * drawing:>9.1f} {1e3 * fast:>9.1f} {1e3 * slow:>9.0f} {slow / fast:>8.0f}"
     print(f"{f'{n_members} + {n_nonmembers}':>12} {numbers}")
     return slow / fast
 
 
-def examples(seed: int) -> pd.DataFrame:
+def simulate_examples(seed: int) -> pd.DataFrame:
     """Random texts of a typical length, and a draw of who is a member at which dose."""
     rng = np.random.default_rng(seed)
     doses = np.repeat([0, *DOSES], [A_DOSE * len(DOSES), *[A_DOSE] * len(DOSES)])
@@ -95,7 +95,7 @@ def examples(seed: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def scores(table: pd.DataFrame, effect: float, seed: int) -> pd.DataFrame:
+def simulate_scores(table: pd.DataFrame, effect: float, seed: int) -> pd.DataFrame:
     """Normal scores that rise with the dose."""
     rng, dose = np.random.default_rng(seed), np.log2(1 + table["occurrences"].to_numpy())
     columns = pd.MultiIndex.from_tuples([(f"method_{i:02d}", "") for i in range(METHODS)])
@@ -104,9 +104,9 @@ def scores(table: pd.DataFrame, effect: float, seed: int) -> pd.DataFrame:
     return pd.DataFrame(values, index=table["example_id"], columns=columns)
 
 
-def cell(place: int, seed: int) -> Cell:
+def simulate_cell(place: int, seed: int) -> Cell:
     """One of the grid: a learning rate and a seed."""
-    condition, table = f"model-lr{place}", examples(seed)
+    condition, table = f"model-lr{place}", simulate_examples(seed)
     return Cell(
         name=f"{condition}-seed{seed}", condition=condition, model="model",
         learning_rate=1e-5 * 2**place, budget_tokens=400_000, example_max_tokens=None,
@@ -117,25 +117,30 @@ def cell(place: int, seed: int) -> Cell:
         },
         digests={n: f"{n}{place}-{seed}" for n in ("corpus", "model", CLEAN, CONTAMINATED)},
         examples=table,
-        scores={CLEAN: scores(table, 0, 99), CONTAMINATED: scores(table, 0.1 * place, place)},
+        scores={
+            CLEAN: simulate_scores(table, 0, 99),
+            CONTAMINATED: simulate_scores(table, 0.1 * place, place),
+        },
         defaults=(),
         flags={},
     )  # fmt: skip
 
 
-def report(draws: int) -> float:
+def time_report(draws: int) -> float:
     """Print the seconds of a report beside a loop's for its AUROCs; return the report's."""
     logging.disable()
-    cells = [cell(place, seed) for place in range(6) for seed in range(4)]
+    cells = [simulate_cell(place, seed) for place in range(6) for seed in range(4)]
     config = AnalysisConfig(draws=draws)
-    tables = timed(lambda: statistics("speed", 0, cells, config), 1)
+    tables = best_seconds(lambda: statistics("speed", 0, cells, config), 1)
     with tempfile.TemporaryDirectory() as runs:
         where = [CellPaths("corpus", "model", CLEAN, CONTAMINATED)]
         stage = AnalysisStage("speed", 0, runs, where, config)
-        whole = timed(lambda: write_report(stage, cells), 1)
+        whole = best_seconds(lambda: write_report(stage, cells), 1)
     rng, nonmembers = np.random.default_rng(0), A_DOSE * len(DOSES)
     drawn = bootstrap.resample(A_DOSE, nonmembers, draws, seed=0)
-    one = timed(lambda: loop(rng.normal(size=A_DOSE), rng.normal(size=nonmembers), drawn), 1)
+    one = best_seconds(
+        lambda: looped_auroc_draws(rng.normal(size=A_DOSE), rng.normal(size=nonmembers), drawn), 1
+    )
     looped = one * len(cells) * 2 * METHODS * BENCHMARKS * (1 + len(DOSES))
     print(f"\na report over {len(cells)} cells × {METHODS} methods × {BENCHMARKS} benchmarks")
     print(f"  tables          {tables:>7.0f} s")
@@ -149,9 +154,9 @@ def main() -> int:
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     print(f"{draws} draws, milliseconds a method\n")
     print(f"{'examples':>12} {'drawing':>9} {'at once':>9} {'loop':>9} {'ratio':>8}")
-    ratios = [compare(*sizes, draws) for sizes in SIZES]
+    ratios = [compare_with_loop(*sizes, draws) for sizes in SIZES]
     print(f"\nsmallest ratio {min(ratios):.0f} (goal: {GOAL})")
-    return 0 if min(ratios) >= GOAL and report(draws) < REPORT_SECONDS else 1
+    return 0 if min(ratios) >= GOAL and time_report(draws) < REPORT_SECONDS else 1
 
 
 if __name__ == "__main__":

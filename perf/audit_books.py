@@ -70,7 +70,7 @@ class TrainedModel:
     shares: Sequence[float]
 
 
-def chapters() -> tuple[list[list[str]], list[str]]:
+def split_chapters() -> tuple[list[list[str]], list[str]]:
     """Each book's chapters, equally many books per kind; and the documents that are in no book."""
     books: list[list[str]] = []
     words_by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
@@ -90,14 +90,14 @@ def chapters() -> tuple[list[list[str]], list[str]]:
     return books, unused
 
 
-def pretrained(folder: Path, texts: Sequence[str]) -> Path:
+def pretrain_model(folder: Path, texts: Sequence[str]) -> Path:
     """The tiny LLaMA before it sees any book."""
-    (folder / "base.jsonl").write_text(_lines(texts))
-    corpus = _packed(folder, folder / "base.jsonl", BASE_TOKENS)
+    (folder / "base.jsonl").write_text(_json_lines(texts))
+    corpus = _pack_corpus(folder, folder / "base.jsonl", BASE_TOKENS)
     return train(f"runs={folder}/runs", f"corpus_folder={corpus}", *RECIPE).hf
 
 
-def trained(
+def train_on_books(
     folder: Path, base: Path, texts: tuple[Books, Sequence[str]], copies: int, seed: int
 ) -> TrainedModel:
     """The pretrained model after some chapters of some of the books, among other texts."""
@@ -111,18 +111,18 @@ def trained(
         for chapter in rng.permutation(CHAPTERS)[: round(share * CHAPTERS)]
     ]
     tokenizer = Tokenizer(str(base)).hf
-    rest = [*_until(tokenizer, other_texts, OTHER_TOKENS)]
+    rest = [*_texts_until_tokens(tokenizer, other_texts, OTHER_TOKENS)]
     documents = [*seen * copies, *rest]
     file = folder / f"seen-{copies}-{seed}.jsonl"
-    file.write_text(_lines([documents[index] for index in rng.permutation(len(documents))]))
+    file.write_text(_json_lines([documents[index] for index in rng.permutation(len(documents))]))
     tokens = sum(map(len, tokenizer([*seen, *rest])["input_ids"][: len(seen)])) * copies
     tokens += OTHER_TOKENS
-    corpus = _packed(folder, file, tokens // WIDTH * WIDTH, f"tokenizer.path={base}")
+    corpus = _pack_corpus(folder, file, tokens // WIDTH * WIDTH, f"tokenizer.path={base}")
     words = (f"runs={folder}/runs", f"corpus_folder={corpus}", f"model.path={base}", f"seed={seed}")
     return TrainedModel(train(*words, *RECIPE).artifact.path, [float(share) for share in shares])
 
 
-def _until(tokenizer: Any, texts: Sequence[str], tokens: int) -> Iterator[str]:
+def _texts_until_tokens(tokenizer: Any, texts: Sequence[str], tokens: int) -> Iterator[str]:
     """The first texts that have at least so many tokens together."""
     for text in texts:
         if tokens <= 0:
@@ -131,7 +131,7 @@ def _until(tokenizer: Any, texts: Sequence[str], tokens: int) -> Iterator[str]:
         yield text
 
 
-def _packed(folder: Path, file: Path, tokens: int, *words: str) -> Path:
+def _pack_corpus(folder: Path, file: Path, tokens: int, *words: str) -> Path:
     """A corpus of the file's documents, in their order, without benchmarks."""
     return inject(
         f"runs={folder}/runs", "benchmark=[]", "corpus=local_jsonl", f"corpus.paths={file}",
@@ -140,11 +140,11 @@ def _packed(folder: Path, file: Path, tokens: int, *words: str) -> Path:
     ).artifact.path  # fmt: skip
 
 
-def _lines(texts: Sequence[str]) -> str:
+def _json_lines(texts: Sequence[str]) -> str:
     return "".join(f"{json.dumps({'text': text})}\n" for text in texts)
 
 
-def redraw(folder: Path, model: TrainedModel, books: Books, seed: int) -> pd.DataFrame:
+def redraw_audits(folder: Path, model: TrainedModel, books: Books, seed: int) -> pd.DataFrame:
     """The result of one audit: a row per suspect, with its true share."""
     rng = np.random.default_rng(derive(seed, "roles"))
     shares, wholes = np.array(model.shares), (BOOKS - len(SHARES)) // 2
@@ -165,7 +165,7 @@ def redraw(folder: Path, model: TrainedModel, books: Books, seed: int) -> pd.Dat
     return table.assign(share=shares[index], redraw=seed, folder=str(artifact.path))
 
 
-def coverage(table: pd.DataFrame) -> pd.DataFrame:
+def summarise_coverage(table: pd.DataFrame) -> pd.DataFrame:
     """How often each interval covers the true share, and the mean errors, by share and over all."""
     z, n, rate = 1.96, table["snippets"], table["contamination_rate"]
     centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
@@ -193,17 +193,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder, start = Path(sys.argv[4] if len(sys.argv) > 4 else temporary), time.monotonic()
         folder.mkdir(exist_ok=True)
-        books, rest = chapters()
+        books, rest = split_chapters()
         half = len(rest) // 2
-        base = pretrained(folder, rest[:half])
+        base = pretrain_model(folder, rest[:half])
         tables = []
         for number in range(models):
-            model = trained(folder, base, (books, rest[half:]), copies, number)
+            model = train_on_books(folder, base, (books, rest[half:]), copies, number)
             seeds = range(number * redraws // models, (number + 1) * redraws // models)
-            tables += [redraw(folder, model, books, seed) for seed in seeds]
+            tables += [redraw_audits(folder, model, books, seed) for seed in seeds]
             print(f"model {number + 1} of {models}: {time.monotonic() - start:.0f} s", flush=True)
         print(Path(tables[0]["folder"].iloc[0], "audit.md").read_text())
-        print(coverage(pd.concat(tables)).round(3).to_string())
+        print(summarise_coverage(pd.concat(tables)).round(3).to_string())
 
 
 if __name__ == "__main__":

@@ -35,7 +35,9 @@ SETTINGS = [(d, o, n) for d in (1.0, 2.0, 3.0) for o in (0.0, 0.3, 0.7) for n in
 Rng = np.random.Generator
 
 
-def books(rng: Rng, number: int, share: float, offset: float, effect: float) -> Scores:
+def simulate_book_scores(
+    rng: Rng, number: int, share: float, offset: float, effect: float
+) -> Scores:
     """Scores (number × SNIPPETS)."""
     trained = rng.random((number, SNIPPETS)) < share
     means = rng.normal(0, offset, (number, 1)) + effect * trained
@@ -43,7 +45,7 @@ def books(rng: Rng, number: int, share: float, offset: float, effect: float) -> 
     return scores
 
 
-def rates(scores: Scores, threshold: float) -> Rates:
+def rates_above(scores: Scores, threshold: float) -> Rates:
     """The shares above a threshold."""
     above = (scores >= threshold).mean(axis=1)
     return Rates(above, np.full(len(scores), float(SNIPPETS)))
@@ -62,7 +64,7 @@ def interval_of_means(rng: Rng, observed: float, sides: tuple[Rates, Rates]) -> 
     return float(low), float(high)
 
 
-def wilson(rate: float) -> tuple[float, float]:
+def wilson_interval(rate: float) -> tuple[float, float]:
     """Wilson's interval of a share of SNIPPETS."""
     z, n = 1.96, SNIPPETS
     half = z * np.sqrt(rate * (1 - rate) / n + (z / (2 * n)) ** 2)
@@ -70,22 +72,24 @@ def wilson(rate: float) -> tuple[float, float]:
     return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
 
 
-def coverage(draws: int) -> None:
+def print_coverage(draws: int) -> None:
     """Print the coverage of the intervals."""
     for effect, offset, number in SETTINGS:
         rng, covered = np.random.default_rng(0), np.zeros((len(SHARES), 3))
         for seed in range(draws):
             sides = (
-                rates(books(rng, number, 1, offset, effect), effect / 2),
-                rates(books(rng, number, 0, offset, effect), effect / 2),
+                rates_above(simulate_book_scores(rng, number, 1, offset, effect), effect / 2),
+                rates_above(simulate_book_scores(rng, number, 0, offset, effect), effect / 2),
             )
             for row, share in enumerate(SHARES):
-                observed = rates(books(rng, 1, share, offset, effect), effect / 2).mean
+                observed = rates_above(
+                    simulate_book_scores(rng, 1, share, offset, effect), effect / 2
+                ).mean
                 corrected = correct_rate(observed, SNIPPETS, *sides, seed=seed)
                 ends = [
                     (corrected.low, corrected.high),
                     interval_of_means(rng, observed, sides),
-                    wilson(observed),
+                    wilson_interval(observed),
                 ]
                 covered[row] += [low - 1e-9 <= share <= high + 1e-9 for low, high in ends]
         cells = " | ".join(" ".join(f"{100 * x / draws:3.0f}" for x in row) for row in covered)
@@ -94,16 +98,21 @@ def coverage(draws: int) -> None:
         )
 
 
-def null(draws: int) -> None:
+def print_null_rejections(draws: int) -> None:
     """Print how often p-values of suspects that were not trained on are small."""
     for offset in (0.0, 0.3, 0.7):
         for number in (5, 10, 50):
             rng, p_values = np.random.default_rng(1), []
             for seed in range(draws):
-                sides = [[b[None] for b in books(rng, number, s, offset, 2.0)] for s in (1, 0)]
+                sides = [
+                    [b[None] for b in simulate_book_scores(rng, number, s, offset, 2.0)]
+                    for s in (1, 0)
+                ]
                 held_out = hold_out(ValidationScores([("x", "")], sides[0], sides[1], seed))
                 negatives = Rates(held_out.negatives, np.full(number, float(SNIPPETS)))
-                suspect = held_out.rates(books(rng, 1, 0, offset, 2.0)[None, 0])[None]
+                suspect = held_out.rates(simulate_book_scores(rng, 1, 0, offset, 2.0)[None, 0])[
+                    None
+                ]
                 count = np.array([float(SNIPPETS)])
                 ranks = rank_p_values(suspect, count, negatives, held_out.fold)
                 p_values.append([*ranks, *normal_p_values(suspect.mean(axis=1), count, negatives)])
@@ -117,8 +126,8 @@ def null(draws: int) -> None:
 def main() -> None:
     """Print both tables."""
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else 300
-    coverage(draws)
-    null(draws)
+    print_coverage(draws)
+    print_null_rejections(draws)
 
 
 if __name__ == "__main__":

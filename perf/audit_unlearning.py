@@ -62,11 +62,11 @@ FALSELY_ESTIMATED = 0.06
 def main(runs: str) -> None:
     """Make the models, audit them and print the audit."""
     run_words = (f"runs={runs}",)
-    original, corpus = _cell(run_words)
-    clean, retained = _cell((*run_words, *NO_OCCURRENCES))
+    original, corpus = _train_cell(run_words)
+    clean, retained = _train_cell((*run_words, *NO_OCCURRENCES))
     models = {
-        "continued": _trained(run_words, original, retained, ("training.learning_rate=4e-4",)),
-        **_unlearned(run_words, original, _forgotten(run_words, corpus), retained),
+        "continued": _train_model(run_words, original, retained, ("training.learning_rate=4e-4",)),
+        **_unlearn_by_method(run_words, original, _write_forget_set(run_words, corpus), retained),
         "halfway": _average_models(original, clean, Path(runs) / "halfway"),
     }
     unlearned = ",".join(f"{name}: '{path}'" for name, path in models.items())
@@ -77,7 +77,7 @@ def main(runs: str) -> None:
     print((run_stage("audit", words, AuditStage, audit) / MARKDOWN).read_text())
 
 
-def _cell(words: Words) -> tuple[Path, Path]:
+def _train_cell(words: Words) -> tuple[Path, Path]:
     """The model and the corpus of one cell of the quickstart."""
     from hydra import compose, initialize_config_dir
 
@@ -93,7 +93,7 @@ def _cell(words: Words) -> tuple[Path, Path]:
     return Path(cell.model), Path(cell.corpus)
 
 
-def _forgotten(runs: Words, corpus: Path) -> Path:
+def _write_forget_set(runs: Words, corpus: Path) -> Path:
     """The corpus's members as a fine-tuning set."""
     width = open_corpus(corpus).sequence_tokens
     set_words = ("finetuning.format=text", f"finetuning.sequence_tokens={width}")
@@ -101,21 +101,23 @@ def _forgotten(runs: Words, corpus: Path) -> Path:
     return run_stage("finetuning", words, FinetuningStage, make_set)
 
 
-def _trained(runs: Words, model: Path, texts: Path, words: Words) -> Path:
+def _train_model(runs: Words, model: Path, texts: Path, words: Words) -> Path:
     """The model trained further."""
     model_words = (f"model.path={model}", f"corpus_folder={texts}")
     return run_stage("training", (*runs, *RECIPE, *model_words, *words), TrainingStage, train)
 
 
-def _unlearned(runs: Words, model: Path, forget: Path, retained: Path) -> dict[str, Path]:
+def _unlearn_by_method(runs: Words, model: Path, forget: Path, retained: Path) -> dict[str, Path]:
     """The model after each unlearner."""
     models, retain = {}, (f"training.retain_folder={retained}",)
-    reinforced = _trained(runs, model, forget, ("training.learning_rate=4e-4", "training.epochs=3"))
+    reinforced = _train_model(
+        runs, model, forget, ("training.learning_rate=4e-4", "training.epochs=3")
+    )
     for name, recipe in UNLEARNERS.items():
         words = (*recipe, f"training.objective={name}", *retain * (name in RETAINING))
         if name == "relabel":
             words += (f"training.reinforced_path={reinforced}",)
-        models[name] = _trained(runs, model, forget, words)
+        models[name] = _train_model(runs, model, forget, words)
     return models
 
 
@@ -132,7 +134,7 @@ def _average_models(model: Path, other: Path, out: Path) -> Path:
     return out
 
 
-def coverage() -> int:
+def print_coverage() -> int:
     """Print how often the interval covers the true ratio; returns 1 if that is out of bounds."""
     failed = False
     print(f"{'shape':8} {'texts':>5} {'share':>5} {'made':>6} {'cover':>6}")
@@ -183,5 +185,5 @@ def _draw_figures(
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["coverage"]:
-        sys.exit(coverage())
+        sys.exit(print_coverage())
     main(*(sys.argv[1:] or ["runs"]))

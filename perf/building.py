@@ -26,14 +26,14 @@ from contamination.core.tasks import Runner
 from contamination.detection.building import datasheet
 from contamination.detection.building.ngram_search import Search
 from contamination.detection.building.run import BuildStage, run
-from perf.timing import peak
+from perf.timing import peak_memory
 from tests.dumps import drawn_dates, embedded, repeated, wikipedia
 
 PAGE_BYTES = 9_000
 LINE = ("build.members_before=2016-01-01", "build.nonmembers_from=2019-01-01")
 
 
-def peer(dump: Path) -> int:
+def run_peer(dump: Path) -> int:
     """The characters of all revisions' texts."""
     import mwxml
 
@@ -42,7 +42,7 @@ def peer(dump: Path) -> int:
         return sum(len(revision.text or "") for page in pages for revision in page)
 
 
-def ours(dump: Path, number: int, blind: bool) -> Path:
+def run_ours(dump: Path, number: int, blind: bool) -> Path:
     """Build a benchmark of so many texts a side."""
     with tempfile.TemporaryDirectory() as runs:
         own = ("source=wikipedia", f"source.paths={dump}", f"build.number={number}", f"runs={runs}")
@@ -53,42 +53,44 @@ def ours(dump: Path, number: int, blind: bool) -> Path:
             return run(stage).path
 
 
-def seconds(way: Callable[[], object]) -> float:
+def measure_seconds(way: Callable[[], object]) -> float:
     """Processor time of a call."""
     begun = time.process_time()
     way()
     return time.process_time() - begun
 
 
-def made(folder: Path, megabytes: float) -> Path:
+def write_dump(folder: Path, megabytes: float) -> Path:
     """A dump of about so much XML."""
     pages = int(megabytes * 1e6 / PAGE_BYTES)
     texts = repeated(embedded(400, 850), pages)
     return wikipedia(folder / f"enwiki-{pages}.xml.bz2", texts, drawn_dates(pages))
 
 
-def reading(folder: Path, megabytes: float) -> None:
+def time_reading(folder: Path, megabytes: float) -> None:
     """The build's table."""
-    some, dump = made(folder, megabytes / 4), made(folder, megabytes)
+    some, dump = write_dump(folder, megabytes / 4), write_dump(folder, megabytes)
     for each in (some, dump):
-        own = peak(partial(ours, each, 100, False))
+        own = peak_memory(partial(run_ours, each, 100, False))
         print(f"{each.stat().st_size:,} bytes of .bz2, 100 a side: {own:.0f} MiB")
     ways = {
-        "mwxml alone": lambda: peer(dump),
-        "build, 100 a side": lambda: ours(dump, 100, blind=False),
-        "build, 1000 a side": lambda: ours(dump, 1000, blind=False),
+        "mwxml alone": lambda: run_peer(dump),
+        "build, 100 a side": lambda: run_ours(dump, 100, blind=False),
+        "build, 1000 a side": lambda: run_ours(dump, 1000, blind=False),
     }
-    print(f"{peer(dump) / 1e6:.0f}M characters")
-    times = [[seconds(way) for way in ways.values()] for _ in range(3)]
+    print(f"{run_peer(dump) / 1e6:.0f}M characters")
+    times = [[measure_seconds(way) for way in ways.values()] for _ in range(3)]
     for place, name in enumerate(ways):
         took = statistics.median(row[place] for row in times)
         ratio = statistics.median(row[place] / row[0] for row in times)
         print(f"{name:24} {took:6.1f} s {ratio:6.2f}")
-    more = seconds(lambda: ours(dump, 1000, blind=True)) - statistics.median(t[2] for t in times)
+    more = measure_seconds(lambda: run_ours(dump, 1000, blind=True)) - statistics.median(
+        t[2] for t in times
+    )
     print(f"{'four blind rows, 1000':24} {more:6.1f} s")
 
 
-def overlap(folder: Path) -> None:
+def time_overlap_search(folder: Path) -> None:
     """Characters a second, against 1,000 candidates of 256 words, half of them in the corpus."""
     corpus = embedded(6_000)
     texts = [" ".join(text.split()[:256]) for text in corpus]
@@ -119,8 +121,8 @@ class _Texts:
 def main() -> None:
     """All measurements."""
     with tempfile.TemporaryDirectory() as folder:
-        overlap(Path(folder))
-        reading(Path(folder), float(sys.argv[1]) if len(sys.argv) > 1 else 80)
+        time_overlap_search(Path(folder))
+        time_reading(Path(folder), float(sys.argv[1]) if len(sys.argv) > 1 else 80)
 
 
 if __name__ == "__main__":

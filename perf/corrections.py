@@ -97,7 +97,7 @@ OFF = {
 }
 
 
-def cells(rng: Rng, design: Design, reports: int) -> list[Cell]:
+def simulate_cells(rng: Rng, design: Design, reports: int) -> list[Cell]:
     """Clean models' scores by METHODS, a cell per seed: column m-r is method m of report r.
 
     Membership is drawn text by text, so a cluster has both kinds.
@@ -111,11 +111,11 @@ def cells(rng: Rng, design: Design, reports: int) -> list[Cell]:
         _, of_text = np.unique(np.concatenate(of), return_inverse=True)
         shared = rng.normal(size=(of_text.max() + 1, reports, 1))[of_text]
         hardness = 0.9**0.5 * shared + 0.1**0.5 * hardness
-    drawn = _members(rng, design)
+    drawn = _draw_members(rng, design)
     columns = [(f"{m}-{r}", "") for r in range(reports) for m in range(METHODS)]
     simulated_cells = []
     for _ in range(design.seeds):
-        drawn = drawn if design.shared else _members(rng, design)
+        drawn = drawn if design.shared else _draw_members(rng, design)
         copies = rng.poisson(1, number) if design.seeds > 1 else 1
         scores = 0.75**0.5 * hardness + 0.25**0.5 * rng.normal(size=(number, reports, METHODS))
         shift = np.resize(design.shifts, design.benchmarks)[benchmark] * drawn
@@ -128,7 +128,7 @@ def cells(rng: Rng, design: Design, reports: int) -> list[Cell]:
     return simulated_cells
 
 
-def _members(rng: Rng, design: Design) -> NDArray[np.bool_]:
+def _draw_members(rng: Rng, design: Design) -> NDArray[np.bool_]:
     """Who is a member of each benchmark, drawn at random."""
     roles = np.arange(design.texts) < design.size
     return np.concatenate([rng.permutation(roles) for _ in range(design.benchmarks)])
@@ -154,7 +154,7 @@ def clean_reports(rng: Rng, design: Design, reports: int) -> tuple[float, float]
     """The shares of reports whose clean model is off: by the report's test, and `apart`."""
     verdicts = []
     for seed in range(-(-reports // BATCH)):
-        seed_cells = cells(rng, design, BATCH)
+        seed_cells = simulate_cells(rng, design, BATCH)
         nothing = BlindBaseline(np.full((len(seed_cells[0].examples), 1 + NULLS), np.nan))
         by_report: dict[str, dict[ControlKey, Scores]] = defaultdict(dict)
         for key, aurocs in mean_control_aurocs(
@@ -170,7 +170,7 @@ def blind_reports(rng: Rng, size: int, number: int) -> None:
     """Print the same for the blind baseline, on this many benchmarks of random texts."""
     single = []
     for seed in range(number):
-        cell = cells(rng, Design(1, size), 1)[0]
+        cell = simulate_cells(rng, Design(1, size), 1)[0]
         texts = [" ".join(rng.choice(WORDS, 12)) for _ in range(len(cell.examples))]
         aurocs_by_key_of_cell = control_aurocs(
             cell, blind_of(cell.examples.assign(text=texts), 5, seed), seed
@@ -194,7 +194,7 @@ def blind_reports(rng: Rng, size: int, number: int) -> None:
         print(f"  blind {(benchmarks, size, 1)}: {new:.1%}, apart {apart:.1%}", flush=True)
 
 
-def controls(repetitions: int) -> None:
+def check_controls(repetitions: int) -> None:
     """Null reports, and reports whose clean model is off."""
     print("null reports, 6 methods: benchmarks, members = non-members, texts per cluster, seeds")
     rng = np.random.default_rng(0)
@@ -210,7 +210,7 @@ def controls(repetitions: int) -> None:
         print(f"  {name}: {both[0]:.1%}, apart {both[1]:.1%}", flush=True)
 
 
-def best(repetitions: int) -> None:
+def check_best_method(repetitions: int) -> None:
     """The winner's interval."""
     print("the best of N methods: N, members, non-members, share of common variance, AUROCs:")
     print("  interval above the truth, below it; alone: above, below")
@@ -220,12 +220,15 @@ def best(repetitions: int) -> None:
         for common in (0.0, 0.9):
             for aurocs in ((0.75,), spread[-min(number, 5) :], (0.95,)):
                 rng = np.random.default_rng(1)
-                ends = [_ends(rng, number, size, common, aurocs, i) for i in range(repetitions)]
+                ends = [
+                    _intervals_include_truth(rng, number, size, common, aurocs, i)
+                    for i in range(repetitions)
+                ]
                 shares = ", ".join(f"{share:.1%}" for share in np.mean(ends, axis=0))
                 print(f"  {number:2} {size} {common} {aurocs}: {shares}", flush=True)
 
 
-def _ends(
+def _intervals_include_truth(
     rng: Rng, number: int, size: Sequence[int], common: float, aurocs: Sequence[float], plan: int
 ) -> list[bool]:
     truth = np.resize(aurocs, number)
@@ -246,7 +249,7 @@ def _ends(
     ]
 
 
-def books(repetitions: int) -> None:
+def check_books(repetitions: int) -> None:
     """The power of the rank p-value, and its null."""
     print("rank p ≤ 0.05, in percent, median (mean), by share trained on")
     shares = (0.0, 0.25, 0.5, 1.0)
@@ -286,7 +289,7 @@ def _p_values(
 
 def main() -> None:
     """What is asked for; everything where nothing is."""
-    parts = {"controls": controls, "best": best, "books": books}
+    parts = {"controls": check_controls, "best": check_best_method, "books": check_books}
     asked = [word for word in sys.argv[1:] if word in parts] or [*parts]
     repetitions = next((int(word) for word in sys.argv[1:] if word.isdigit()), 2000)
     for part in asked:

@@ -26,7 +26,7 @@ from contamination.core.statistics.bootstrap import Resample, Scores
 from contamination.core.statistics.estimates import Estimate, estimate, interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.core.statistics.significance import holm
-from perf.rates import DRAWS, rates
+from perf.rates import DRAWS, check_rates
 
 
 def d_prime(auroc: float) -> float:
@@ -34,33 +34,35 @@ def d_prime(auroc: float) -> float:
     return float(2**0.5 * norm.ppf(auroc))
 
 
-def draws(members: Scores, nonmembers: Scores, drawn: Resample) -> Scores:
+def auroc_draws_of(members: Scores, nonmembers: Scores, drawn: Resample) -> Scores:
     """AUROC of every resample."""
     return AUROC.draws(bootstrap.rank(members, nonmembers, drawn))
 
 
-def scored(members: Scores, nonmembers: Scores, drawn: Resample) -> Estimate:
+def estimate_auroc(members: Scores, nonmembers: Scores, drawn: Resample) -> Estimate:
     """The AUROC as a report estimates it."""
     return estimate(members, nonmembers, drawn, [AUROC])[AUROC.name]
 
 
-def holds(estimate_of_auroc: Estimate, truth: float) -> bool:
+def interval_includes(estimate_of_auroc: Estimate, truth: float) -> bool:
     """Whether the 95% interval does."""
     low, high = interval(estimate_of_auroc, 0.95)
     return low <= truth <= high
 
 
-def one_cell(auroc: float, size: int, repetitions: int) -> float:
+def coverage_of_one_cell(auroc: float, size: int, repetitions: int) -> float:
     """Share of repetitions whose interval holds the true AUROC."""
     rng, held = np.random.default_rng(0), 0
     for i in range(repetitions):
         drawn = bootstrap.resample(size, size, DRAWS, i)
-        auroc_estimate = scored(rng.normal(d_prime(auroc), 1, size), rng.normal(size=size), drawn)
-        held += holds(auroc_estimate, auroc)
+        auroc_estimate = estimate_auroc(
+            rng.normal(d_prime(auroc), 1, size), rng.normal(size=size), drawn
+        )
+        held += interval_includes(auroc_estimate, auroc)
     return held / repetitions
 
 
-def over_seeds(seeds: int, spread: float, size: int, repetitions: int) -> float:
+def coverage_over_seeds(seeds: int, spread: float, size: int, repetitions: int) -> float:
     """The same over several seeds, whose d' differs by `spread` (standard deviation)."""
     rng, held, centre = np.random.default_rng(1), 0, d_prime(0.75)
     truth = float(norm.cdf(centre / (2 + spread**2) ** 0.5))  # the mean over all seeds
@@ -69,18 +71,20 @@ def over_seeds(seeds: int, spread: float, size: int, repetitions: int) -> float:
         for seed in range(seeds):
             drawn = bootstrap.resample(size, size, DRAWS, 100 * i + seed)
             members = rng.normal(centre + spread * rng.normal(), 1, size)
-            estimates.append(scored(members, rng.normal(size=size), drawn))
-        held += holds(pooled_estimate(estimates, i), truth)
+            estimates.append(estimate_auroc(members, rng.normal(size=size), drawn))
+        held += interval_includes(pooled_estimate(estimates, i), truth)
     return held / repetitions
 
 
-def correlated(methods: int, size: int, shift: float, rng: np.random.Generator) -> Scores:
+def correlated_scores(methods: int, size: int, shift: float, rng: np.random.Generator) -> Scores:
     """Scores of equally good methods that share half of their noise (methods × examples)."""
     shared, noise = rng.normal(size=size), rng.normal(size=(methods, size))
     return shift + (shared + noise) / 2**0.5
 
 
-def paired_test(methods: int, size: int, seeds: int, repetitions: int) -> tuple[float, ...]:
+def error_rates_of_paired_test(
+    methods: int, size: int, seeds: int, repetitions: int
+) -> tuple[float, ...]:
     """False positives at 5%: one pair; any pair uncorrected, by Holm and by max-T."""
     rng, shift = np.random.default_rng(2), d_prime(0.75)
     first, second = np.triu_indices(methods, 1)
@@ -89,11 +93,11 @@ def paired_test(methods: int, size: int, seeds: int, repetitions: int) -> tuple[
         value, drawn = np.zeros(methods), []
         for seed in range(seeds):
             plan = bootstrap.resample(size, size, DRAWS, 100 * i + seed)
-            members = correlated(methods, size, shift, rng)
-            nonmembers = correlated(methods, size, 0, rng)
+            members = correlated_scores(methods, size, shift, rng)
+            nonmembers = correlated_scores(methods, size, 0, rng)
             pairs = list(zip(members, nonmembers, strict=True))
             value += [AUROC.value(m, n) / seeds for m, n in pairs]
-            drawn.append([draws(m, n, plan) for m, n in pairs])
+            drawn.append([auroc_draws_of(m, n, plan) for m, n in pairs])
         by_method = np.array(drawn).swapaxes(0, 1)
         joint = np.stack([hierarchical(of_seeds, i) for of_seeds in by_method])
         pairs_found = Differences(value[first] - value[second], joint[first] - joint[second])
@@ -103,7 +107,7 @@ def paired_test(methods: int, size: int, seeds: int, repetitions: int) -> tuple[
     return tuple(rejections / repetitions)
 
 
-def dose_trend(size: int, repetitions: int) -> float:
+def error_rate_of_dose_trend(size: int, repetitions: int) -> float:
     """False positives at 5% of the test that members' scores rise with the dose: all alike."""
     rng, members = np.random.default_rng(3), np.arange(size)
     dose = np.repeat([1, 2, 4, 8], size // 4)
@@ -115,31 +119,35 @@ def main() -> int:
     """Print every figure; the exit status is 1 where a coverage is off.
 
     One cell's is off where it leaves 93 to 97%; below 25 + 25 examples and above an AUROC of 0.9
-    it may be more (`statistics.estimates`). A rate's is as `perf.rates.off` says. With
+    it may be more (`statistics.estimates`). A rate's is as `perf.rates.is_coverage_off` says. With
     `rates` as argument these alone are printed.
     """
     asked = sys.argv[1:]
     repetitions = next((int(text) for text in asked if text.isdigit()), 1000)
     if "rates" in asked:
-        return int(rates(repetitions) > 0)
+        return int(check_rates(repetitions) > 0)
     print(f"{repetitions} repetitions, {DRAWS} draws\n\none cell: AUROC, members + non-members")
     bad = 0
     for auroc in (0.5, 0.6, 0.75, 0.9, 0.98):
         for size in (15, 25, 50, 100):
-            share = one_cell(auroc, size, repetitions)
+            share = coverage_of_one_cell(auroc, size, repetitions)
             usual = auroc <= 0.9 and size >= 25
             bad += usual and not 0.93 <= share <= 0.97
             print(f"  {auroc:<5} {size:>4} + {size:<4} {share:.1%}", flush=True)
-    bad += rates(repetitions)
+    bad += check_rates(repetitions)
     print("\nseveral seeds of 50 + 50, AUROC 0.75: seeds, spread between them")
     for seeds in (2, 3, 5):
         for spread in (0.0, 0.2, 0.5):
-            print(f"  {seeds} {spread:<4} {over_seeds(seeds, spread, 50, repetitions):.1%}")
+            print(
+                f"  {seeds} {spread:<4} {coverage_over_seeds(seeds, spread, 50, repetitions):.1%}"
+            )
     print("\npaired test at 5%: methods, examples, seeds: one pair, any pair, Holm, max-T")
     for shape in ((2, 25, 1), (2, 100, 1), (6, 50, 1), (6, 50, 2), (6, 50, 3), (2, 50, 5)):
-        shares = "  ".join(f"{share:.1%}" for share in paired_test(*shape, repetitions))
+        shares = "  ".join(
+            f"{share:.1%}" for share in error_rates_of_paired_test(*shape, repetitions)
+        )
         print(f"  {shape}: {shares}", flush=True)
-    print(f"\ndose trend at 5%, 100 members: {dose_trend(100, repetitions):.1%}")
+    print(f"\ndose trend at 5%, 100 members: {error_rate_of_dose_trend(100, repetitions):.1%}")
     return int(bad > 0)
 
 

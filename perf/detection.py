@@ -49,7 +49,7 @@ from contamination.detection.methods.min_k_plus_plus import MinKPlusPlus
 from contamination.detection.methods.zlib import Zlib
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.passes import ORIGINAL, Example
-from perf.timing import medians, peak
+from perf.timing import median_seconds, peak_memory
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line sets it
 sys.path.insert(0, str(Path(__file__).parents[1]))  # else this file hides the package
@@ -71,17 +71,17 @@ def main() -> None:
     print(f"{torch.get_num_threads()} threads; {TEXTS} texts of {TOKENS} tokens")
     heads = "".join(f"{name:>10}" for name in GOALS)
     print(f"{'model':18}{'bare ms':>9}{heads}  peak MiB (m=5)")
-    for name, folder, hf, goal, texts, repeats in models():
+    for name, folder, hf, goal, texts, repeats in iter_models():
         model, rows = CausalLM(hf), sequences_of(folder)[:texts]
-        bare, once, *others = measured(model, rows, repeats)
+        bare, once, *others = measure_seconds(model, rows, repeats)
         ratios = [once, goal, *others]
-        memory = memory_of(model, rows)
+        memory = peak_memory_text(model, rows)
         print(f"{name:18}{bare * 1e3:9.1f}{''.join(f'{r:10.2f}' for r in ratios)}  {memory}")
         del model, hf
     print(f"{'goal':27}{''.join(f'{goal:>10}' for goal in GOALS.values())}")
 
 
-def models() -> Any:
+def iter_models() -> Any:
     """Name, tokenizer's folder and model: the golden one, random ones, and those given.
 
     Then the goal of its pass, how many texts it gets, and how often.
@@ -115,37 +115,37 @@ def sequences_of(tokenizer_folder: Path) -> list[list[int]]:
     return [row[i : i + TOKENS] for i in range(0, len(row), TOKENS)]
 
 
-def measured(model: CausalLM, rows: Sequence[Sequence[int]], repeats: int) -> list[float]:
+def measure_seconds(model: CausalLM, rows: Sequence[Sequence[int]], repeats: int) -> list[float]:
     """Seconds of the bare forward, then the columns."""
     batches = padded_batches(model, rows)
-    bare, *ways = medians(
-        lambda: forward(model.hf, batches),
-        lambda: versions(model, rows, 1),
-        lambda: attack(model, rows, METHODS),
-        lambda: [attack(model, rows, [method]) for method in METHODS],
-        lambda: [attack(model, [row], METHODS) for row in rows],
+    bare, *ways = median_seconds(
+        lambda: run_forward(model.hf, batches),
+        lambda: time_versions(model, rows, 1),
+        lambda: score_methods(model, rows, METHODS),
+        lambda: [score_methods(model, rows, [method]) for method in METHODS],
+        lambda: [score_methods(model, [row], METHODS) for row in rows],
         repeats=repeats,
     )
     if not takes_branches(model):
         sys.exit(f"{type(model.hf).__name__} takes no branches, so infilling is the loop.")
-    _, lengths, pac, neighbor, one, five, few = medians(
-        lambda: versions(model, rows, 1),
-        lambda: cut(model, rows),
-        lambda: versions(model, rows, 6),
-        lambda: versions(model, rows, 26),
-        lambda: infill(model, rows, 1),
-        lambda: infill(model, rows, 5),
-        lambda: loop(model, rows[0]),
+    _, lengths, pac, neighbor, one, five, few = median_seconds(
+        lambda: time_versions(model, rows, 1),
+        lambda: time_cut_sequences(model, rows),
+        lambda: time_versions(model, rows, 6),
+        lambda: time_versions(model, rows, 26),
+        lambda: time_infilling(model, rows, 1),
+        lambda: time_infilling(model, rows, 5),
+        lambda: loop_over_prefixes(model, rows[0]),
         repeats=repeats,
     )
     whole = few * (TOKENS - 1) / POSITIONS * len(rows)
     return [bare, *ways, lengths, pac, neighbor, one, five, whole / one, whole / five]
 
 
-def memory_of(model: CausalLM, rows: Sequence[Sequence[int]]) -> str:
+def peak_memory_text(model: CausalLM, rows: Sequence[Sequence[int]]) -> str:
     """The peaks of the ordinary and of the infilling pass."""
-    plain, five = (lambda: model.score(rows)), (lambda: infill(model, rows, 5))
-    return f"{peak(plain):.0f} ({peak(five):.0f})"
+    plain, five = (lambda: model.score(rows)), (lambda: time_infilling(model, rows, 5))
+    return f"{peak_memory(plain):.0f} ({peak_memory(five):.0f})"
 
 
 def padded_batches(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[torch.Tensor]:
@@ -162,13 +162,13 @@ def padded_batches(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[
 
 
 @torch.inference_mode()
-def forward(model: Any, batches: Sequence[torch.Tensor]) -> None:
+def run_forward(model: Any, batches: Sequence[torch.Tensor]) -> None:
     """Nothing but the model."""
     for ids in batches:
         model(input_ids=ids, use_cache=False)
 
 
-def attack(
+def score_methods(
     model: CausalLM, rows: Sequence[Sequence[int]], methods: Sequence[Method]
 ) -> list[list[float]]:
     """From token ids to the scores of each method."""
@@ -178,24 +178,24 @@ def attack(
     return [[method.score(example) for example in examples] for method in methods]
 
 
-def versions(model: CausalLM, rows: Sequence[Sequence[int]], n: int) -> None:
+def time_versions(model: CausalLM, rows: Sequence[Sequence[int]], n: int) -> None:
     """The ordinary pass over so many versions of each text."""
     run_sequences(model, [*rows] * n, [""] * n * len(rows), BATCH_TOKENS)
 
 
-def cut(model: CausalLM, rows: Sequence[Sequence[int]]) -> None:
+def time_cut_sequences(model: CausalLM, rows: Sequence[Sequence[int]]) -> None:
     """The pass over each text at four lengths: each is the beginning of the next."""
     sequences = [row[:n] for row in rows for n in (32, 64, 128, 256)]
     read = sorted({*longest_extensions(sequences)})
     run_sequences(model, [sequences[i] for i in read], [""] * len(read), BATCH_TOKENS)
 
 
-def infill(model: CausalLM, rows: Sequence[Sequence[int]], m: int) -> None:
+def time_infilling(model: CausalLM, rows: Sequence[Sequence[int]], m: int) -> None:
     """The infilling pass of some texts."""
     run_branches(model, rows, [""] * len(rows), BATCH_TOKENS, m)
 
 
-def loop(model: CausalLM, ids: Sequence[int]) -> None:
+def loop_over_prefixes(model: CausalLM, ids: Sequence[int]) -> None:
     """The ordinary pass over the text with one token replaced, for a few tokens."""
     for place in np.linspace(1, len(ids) - 1, POSITIONS).astype(int):
         other = [*ids[:place], (ids[place] + 1) % model.vocabulary, *ids[place + 1 :]]

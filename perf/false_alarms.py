@@ -125,7 +125,7 @@ def strongest_claim(rng: Rng, methods: int = 4, size: int = 100) -> bool:
     return all(p < 0.05 for pair, p in zip(pairs, p_value, strict=True) if best in pair)
 
 
-def tolerated(runs: int) -> float:
+def tolerated_deviation(runs: int) -> float:
     """How far from LEVEL a share of so many runs may be: its own error is three standard errors."""
     return TOLERANCE + 3 * float(np.sqrt(LEVEL * (1 - LEVEL) / runs))
 
@@ -139,14 +139,14 @@ def main(runs: int) -> int:
             rng = np.random.default_rng(seeds)
             claims = [dose_claims(rng, seeds, same, sizes, doses) for _ in range(runs)]
             found = np.mean(claims, axis=0)
-            off = bool(abs(found[0] - LEVEL) > tolerated(runs))
+            off = bool(abs(found[0] - LEVEL) > tolerated_deviation(runs))
             bad += off
             shares = "".join(f"{share:>12.1%}" for share in found) + "   OFF" * off
             words = f"{sizes!s:22}{doses!s:14}{seeds:>5}  {'same' if same else 'anew'}"
             print(words + shares, flush=True)
     rng = np.random.default_rng(0)
     claimed = np.mean([strongest_claim(rng) for _ in range(runs)])
-    off = bool(claimed - LEVEL > tolerated(runs))
+    off = bool(claimed - LEVEL > tolerated_deviation(runs))
     print(f"\na strongest of four equal methods: {claimed:.1%}" + "   OFF" * off)
     return int(bad + off > 0)
 

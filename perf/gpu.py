@@ -59,7 +59,7 @@ class Part:
     work: Callable[..., None]
 
 
-def parts() -> dict[str, Part]:
+def part_by_name() -> dict[str, Part]:
     """All parts, the most wanted first."""
     from perf import gpu_parts as of
 
@@ -83,7 +83,7 @@ def parts() -> dict[str, Part]:
     }
 
 
-def run(name: str, part: Part, shapes: str, log: Path, left: float) -> list[Row]:
+def run_part(name: str, part: Part, shapes: str, log: Path, left: float) -> list[Row]:
     """A part's rows, from processes of its own: another attempt where the memory was full."""
     end = time.monotonic() + min(part.seconds, left)
     if left < LEAST:
@@ -93,19 +93,19 @@ def run(name: str, part: Part, shapes: str, log: Path, left: float) -> list[Row]
         for attempt in range(ATTEMPTS):
             words = [f"shapes={shapes}", f"child={name}", f"attempt={attempt}", f"rows={file}"]
             print(f"=== {name}, attempt {attempt}", file=said, flush=True)
-            status = _wait([sys.executable, "-m", "perf.gpu", *words], said, end)
+            status = _wait_for_child([sys.executable, "-m", "perf.gpu", *words], said, end)
             if status != FULL:
                 break
-        rows = [json.loads(line) for line in _lines(file)]
+        rows = [json.loads(line) for line in _read_lines(file)]
     if status is None:
         return [*rows, {"part": name, "failed": f"not done in {part.seconds:.0f} s"}]
     if status:
-        why = "the memory is full" if status == FULL else f"status {status}: {_lines(log)[-1]}"
+        why = "the memory is full" if status == FULL else f"status {status}: {_read_lines(log)[-1]}"
         rows.append({"part": name, "failed": why})
     return rows
 
 
-def _wait(words: Sequence[str], said: Any, end: float) -> int | None:
+def _wait_for_child(words: Sequence[str], said: Any, end: float) -> int | None:
     """The status of a process, or None where it had to be ended with all that it started."""
     env = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
     child = subprocess.Popen(
@@ -121,11 +121,11 @@ def _wait(words: Sequence[str], said: Any, end: float) -> int | None:
         child.wait()
 
 
-def _lines(file: Path) -> list[str]:
+def _read_lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.is_file() else []
 
 
-def child(name: str, shapes: str, attempt: int, file: Path) -> int:
+def run_child(name: str, shapes: str, attempt: int, file: Path) -> int:
     """One attempt at a part, in this process."""
     from perf import gpu_parts
 
@@ -135,7 +135,7 @@ def child(name: str, shapes: str, attempt: int, file: Path) -> int:
 
     gpu_parts.quiet()
     try:
-        parts()[name].work(gpu_parts.SHAPES[shapes], write, attempt)
+        part_by_name()[name].work(gpu_parts.SHAPES[shapes], write, attempt)
     except RuntimeError as error:  # torch's, or NCCL's
         if "out of memory" not in str(error).lower():
             raise
@@ -144,7 +144,7 @@ def child(name: str, shapes: str, attempt: int, file: Path) -> int:
     return 0
 
 
-def about() -> Row:
+def machine_facts() -> Row:
     """The device, the versions and the code."""
     import torch
 
@@ -167,7 +167,7 @@ def _version(package: str) -> str:
         return "none"
 
 
-def kept(file: Path, facts: Row) -> dict[str, list[Row]]:
+def rows_of_earlier_run(file: Path, facts: Row) -> dict[str, list[Row]]:
     """The rows that an earlier run has found where all facts are the same."""
     try:
         found = json.loads(file.read_text())
@@ -176,7 +176,7 @@ def kept(file: Path, facts: Row) -> dict[str, list[Row]]:
         return {}
 
 
-def shapes_here() -> str:
+def choose_shapes() -> str:
     """The shapes for this machine."""
     import torch
 
@@ -186,31 +186,31 @@ def shapes_here() -> str:
     return "tiny"
 
 
-def markdown(facts: Row, found: dict[str, tuple[str, list[Row]]]) -> str:
+def render_markdown(facts: Row, found: dict[str, tuple[str, list[Row]]]) -> str:
     """The facts, then a table a title; what was skipped or failed stands under its table."""
     lines = [", ".join(f"{name} {value}" for name, value in facts.items()), ""]
     for title in dict.fromkeys(title for title, _ in found.values()):
         rows = [row for own, part in found.values() if own == title for row in part]
-        lines += [f"## {title}", "", *_table([row for row in rows if "part" not in row])]
-        lines += [f"- {row}" for row in map(_reason, rows) if row]
+        lines += [f"## {title}", "", *_table_lines([row for row in rows if "part" not in row])]
+        lines += [f"- {row}" for row in map(_failure_reason, rows) if row]
         lines.append("")
     return "\n".join(lines)
 
 
-def _reason(row: Row) -> str:
+def _failure_reason(row: Row) -> str:
     given = [f"{how}: {row[how]}" for how in ("skipped", "failed") if how in row]
     return f"{row['part']} {given[0]}" if given else ""
 
 
-def _table(rows: Sequence[Row]) -> list[str]:
+def _table_lines(rows: Sequence[Row]) -> list[str]:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if not columns:
         return []
-    cells = [[_cell(row.get(name, "")) for name in columns] for row in rows]
+    cells = [[_format_cell(row.get(name, "")) for name in columns] for row in rows]
     return [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *cells)] + [""]
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if not isinstance(value, float):
         return f"{value:,}" if type(value) is int else str(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
@@ -219,10 +219,10 @@ def _cell(value: Any) -> str:
 def main() -> int:
     """Run the parts; the exit status is 1 where one failed."""
     given = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
-    shapes = given.get("shapes") or shapes_here()
+    shapes = given.get("shapes") or choose_shapes()
     if "child" in given:
-        return child(given["child"], shapes, int(given["attempt"]), Path(given["rows"]))
-    known = parts()
+        return run_child(given["child"], shapes, int(given["attempt"]), Path(given["rows"]))
+    known = part_by_name()
     names = [word for word in sys.argv[1:] if "=" not in word] or list(known)
     if not {*names} <= {*known} or not {*given} <= {*GIVEN} or shapes not in SHAPES:
         print(f"Give out=FOLDER, shapes={' or shapes='.join(SHAPES)}, revision=REVISION,")
@@ -230,20 +230,20 @@ def main() -> int:
         return 2
     out = Path(given.get("out", "gpu"))
     out.mkdir(parents=True, exist_ok=True)
-    facts = {**about(), "shapes": shapes}
+    facts = {**machine_facts(), "shapes": shapes}
     facts["revision"] = given.get("revision", facts["revision"])
-    found = kept(out / "gpu.json", facts)
+    found = rows_of_earlier_run(out / "gpu.json", facts)
     end = time.monotonic() + SECONDS
     for name in names:
         started = time.monotonic()
-        rows = run(name, known[name], shapes, out / "gpu.log", end - started)
+        rows = run_part(name, known[name], shapes, out / "gpu.log", end - started)
         print(f"{name}: {time.monotonic() - started:.0f} s, {len(rows)} rows", flush=True)
         if name not in found or "skipped" not in rows[0]:
             found[name] = rows
         found = {name: found[name] for name in known if name in found}
         write_text(out / "gpu.json", json.dumps({"about": facts, "parts": found}, indent=1))
         titled = {name: (known[name].title, rows) for name, rows in found.items()}
-        write_text(out / "gpu.md", markdown(facts, titled))
+        write_text(out / "gpu.md", render_markdown(facts, titled))
     print((out / "gpu.md").read_text())
     return int(any("failed" in row for name in names for row in found[name]))
 

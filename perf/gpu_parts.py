@@ -27,8 +27,15 @@ from contamination.detection.models.kernel import CheckedStatistics
 from contamination.training.config import TrainingConfig
 from contamination.training.engine import start_processes
 from contamination.training.resources import flops_per_token, utilization
-from perf.detection import METHODS, attack, forward, infill, padded_batches, versions
-from perf.timing import medians, peak
+from perf.detection import (
+    METHODS,
+    padded_batches,
+    run_forward,
+    score_methods,
+    time_infilling,
+    time_versions,
+)
+from perf.timing import median_seconds, peak_memory
 from perf.training import engine_settings, our_step, random_sequences
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -175,14 +182,14 @@ def detection(
         model = CausalLM(hf, kernel)
         batches = padded_batches(model, rows)
         ways: dict[str, Callable[[], object]] = {
-            "four methods": lambda model=model: attack(model, rows, METHODS),  # type: ignore[misc]
-            "pac": lambda model=model: versions(model, rows, 6),  # type: ignore[misc]
+            "four methods": lambda model=model: score_methods(model, rows, METHODS),  # type: ignore[misc]
+            "pac": lambda model=model: time_versions(model, rows, 6),  # type: ignore[misc]
         }
         if takes_branches(model):
             for m in (1, 5):
-                ways[f"infilling m={m}"] = lambda model=model, m=m: infill(model, rows, m)  # type: ignore[misc]
-        bare, *ratios = medians(
-            lambda batches=batches: forward(hf, batches),  # type: ignore[misc]
+                ways[f"infilling m={m}"] = lambda model=model, m=m: time_infilling(model, rows, m)  # type: ignore[misc]
+        bare, *ratios = median_seconds(
+            lambda batches=batches: run_forward(hf, batches),  # type: ignore[misc]
             *ways.values(), repeats=shapes.repeats,
         )  # fmt: skip
         used = model.statistics
@@ -192,7 +199,7 @@ def detection(
             write({
                 **about, "head": "kernel" if fused else "logits", "what": what,
                 "texts/s": shapes.texts / (bare * ratio), "× bare": ratio,
-                "bare s": bare, "peak GiB above the model": peak(way) / 2**10,
+                "bare s": bare, "peak GiB above the model": peak_memory(way) / 2**10,
             })  # fmt: skip
 
 

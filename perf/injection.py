@@ -66,7 +66,7 @@ class Repeated:
                 yield Document(f"{d.document_id}-{number}", d.subset, d.text)
 
 
-def ours(documents: list[Document], tokenizer: Tokenizer, tokens: int) -> float:
+def time_ours(documents: list[Document], tokenizer: Tokenizer, tokens: int) -> float:
     """Seconds to tokenise in this process, lay out, pack and write."""
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
@@ -84,7 +84,7 @@ def ours(documents: list[Document], tokenizer: Tokenizer, tokens: int) -> float:
         return time.perf_counter() - started
 
 
-def peer(documents: list[Document], tokenizer: Tokenizer) -> tuple[float, int]:
+def time_peer(documents: list[Document], tokenizer: Tokenizer) -> tuple[float, int]:
     """Seconds of `encode_batch` alone, and the tokens it makes."""
     texts = [d.text for d in documents]
     started = time.perf_counter()
@@ -92,7 +92,7 @@ def peer(documents: list[Document], tokenizer: Tokenizer) -> tuple[float, int]:
     return time.perf_counter() - started, sum(len(e) for e in encoded)
 
 
-def workers(documents: list[Document], number: int) -> float:
+def time_with_workers(documents: list[Document], number: int) -> float:
     """Seconds of `number` warm workers over the documents' shards."""
     reads = [SourceDocument(document) for document in documents]
     parts = [reads[i::8] for i in range(8)]
@@ -115,19 +115,24 @@ def speed() -> None:
         characters += len(document.text)
         if characters > SPEED_CHARACTERS:
             break
-    tokens = peer(documents, tokenizer)[1]
-    pairs = [(peer(documents, tokenizer)[0], ours(documents, tokenizer, tokens)) for _ in range(3)]
+    tokens = time_peer(documents, tokenizer)[1]
+    pairs = [
+        (time_peer(documents, tokenizer)[0], time_ours(documents, tokenizer, tokens))
+        for _ in range(3)
+    ]
     alone, mine = (statistics.median(column) for column in zip(*pairs, strict=True))
     threads = os.environ["RAYON_NUM_THREADS"]
-    _line(f"{threads} thread(s)", "encode_batch alone", tokens / alone, 1)
-    _line(f"{threads} thread(s)", "tokenise, splice, pack", tokens / mine, alone / mine)
+    _print_line(f"{threads} thread(s)", "encode_batch alone", tokens / alone, 1)
+    _print_line(f"{threads} thread(s)", "tokenise, splice, pack", tokens / mine, alone / mine)
     if threads == "1":
-        one, two = (statistics.median(workers(documents, n) for _ in range(3)) for n in (1, 2))
-        _line("1 worker", "tokenise", tokens / one, 1)
-        _line("2 workers", "tokenise", tokens / two, one / two)
+        one, two = (
+            statistics.median(time_with_workers(documents, n) for _ in range(3)) for n in (1, 2)
+        )
+        _print_line("1 worker", "tokenise", tokens / one, 1)
+        _print_line("2 workers", "tokenise", tokens / two, one / two)
 
 
-def _line(who: str, what: str, rate: float, ratio: float) -> None:
+def _print_line(who: str, what: str, rate: float, ratio: float) -> None:
     print(f"{who:12} {what:22} {rate:>12,.0f} tokens/s {ratio:>6.2f}")
 
 
@@ -156,13 +161,13 @@ def main() -> None:
     """Each measurement in a process of its own."""
     largest = float(sys.argv[1]) if len(sys.argv) > 1 else 60
     for threads in ("1", "2"):
-        _child("speed()", RAYON_NUM_THREADS=threads)
+        _run_in_child("speed()", RAYON_NUM_THREADS=threads)
     print("\n   corpus      peak        whole stage (with its proof)")
     for millions in (1, 6, largest):
-        _child(f"memory({millions})")
+        _run_in_child(f"memory({millions})")
 
 
-def _child(call: str, **environment: str) -> None:
+def _run_in_child(call: str, **environment: str) -> None:
     code = f"from perf.injection import *; {call}"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stderr=subprocess.DEVNULL,
                    env={**os.environ, **environment})  # fmt: skip

@@ -68,7 +68,7 @@ def write_corpus(folder: Path, characters: int, files: int) -> int:
     return written
 
 
-def by_datatrove(files: list[Path], tokenizer: Path, out: Path, piece: int) -> None:
+def tokenise_by_datatrove(files: list[Path], tokenizer: Path, out: Path, piece: int) -> None:
     """Tokenise a file as a rank of datatrove's pipeline does."""
     from datatrove.pipeline.readers import JsonlReader
     from datatrove.pipeline.tokens import DocumentTokenizer
@@ -80,46 +80,50 @@ def by_datatrove(files: list[Path], tokenizer: Path, out: Path, piece: int) -> N
         step = DocumentTokenizer(
             str(out / str(piece)), str(tokenizer / "tokenizer.json"), shuffle_documents=False
         )
-        step.tokenizer = loaded(step.tokenizer_name_or_path)  # which it would load for each file
+        step.tokenizer = load_tokenizer_once(
+            step.tokenizer_name_or_path
+        )  # which it would load for each file
         for _ in step(reader(None, 0, 1), 0, 1) or ():
             pass
 
 
 @lru_cache(maxsize=1)
-def loaded(path: str) -> Any:
+def load_tokenizer_once(path: str) -> Any:
     """Datatrove's tokenizer, once a process, as ours is."""
     from datatrove.utils.tokenization import load_tokenizer
 
     return load_tokenizer(path)
 
 
-def clocked(way: Callable[[int], object], piece: int) -> float:
+def clock_piece(way: Callable[[int], object], piece: int) -> float:
     """Seconds of this process's own time that a piece takes."""
     started = time.process_time()
     way(piece)
     return time.process_time() - started
 
 
-def workers(processes: int) -> ProcessPoolExecutor:
+def worker_pool(processes: int) -> ProcessPoolExecutor:
     """Processes of one thread."""
     return ProcessPoolExecutor(processes, get_context("spawn"), initializer=one_thread)
 
 
-def made_or_found(task: Files, number: int) -> dict[str, Any]:
+def result_of_file(task: Files, number: int) -> dict[str, Any]:
     """What a file's task gives, its files hashed as a worker does."""
     task.work.folder.mkdir(parents=True, exist_ok=True)
     (result,) = Runner(task.work.folder).run(f"file-{number}", replace(task, numbers=[number]))
     return result
 
 
-def pool_of_examples() -> dict[str, tuple[str, ...]]:
+def examples_by_benchmark() -> dict[str, tuple[str, ...]]:
     """800 texts to hold documents against."""
     rows = EmbeddedRows("BoolQ/combined.jsonl", pool_field="passage").rows(Tally("skip", ""))
     texts = (f"{row.value['passage']}\n{row.value['question']}" for row in rows)
     return {str(number): (text,) for number, text in zip(range(800), texts, strict=False)}
 
 
-def tokenise(folder: Path, processes: int, characters: int) -> tuple[Files, dict[str, float]]:
+def time_tokenisation(
+    folder: Path, processes: int, characters: int
+) -> tuple[Files, dict[str, float]]:
     """The rates of both, in tokens/s of one process, and what ours made."""
     print(f"{processes} processes", flush=True)
     total = write_corpus(folder / "corpus", characters, files := 4 * processes)
@@ -131,33 +135,33 @@ def tokenise(folder: Path, processes: int, characters: int) -> tuple[Files, dict
     paths = [shard.path for shard in source.shards]
     numbers = range(files)
     seconds: dict[str, list[float]] = {"datatrove": [], "ours": [], "ours, decontaminated": []}
-    wanted = {"ours": {}, "ours, decontaminated": pool_of_examples()}
+    wanted = {"ours": {}, "ours, decontaminated": examples_by_benchmark()}
     with ExitStack() as stack:
-        pools = {name: stack.enter_context(workers(processes)) for name in seconds}
+        pools = {name: stack.enter_context(worker_pool(processes)) for name in seconds}
         for turn in range(TURNS + 1):  # the first warms up
             for name, times in seconds.items():
                 out = folder / f"{name}-{turn}"
                 make: Callable[[int], object]
                 if name == "datatrove":
-                    make = partial(by_datatrove, paths, tokenizer, out)
+                    make = partial(tokenise_by_datatrove, paths, tokenizer, out)
                 else:
                     work = TokenizationSettings(out / "files", tokenizer, wanted[name])
                     task = Files(work, source, (0.0, 1.0), 10**15, 2_000_000, numbers)
-                    make = partial(made_or_found, task)
-                times.append(sum(pools[name].map(partial(clocked, make), range(files))))
+                    make = partial(result_of_file, task)
+                times.append(sum(pools[name].map(partial(clock_piece, make), range(files))))
     for name, times in seconds.items():
         own = zip(seconds["datatrove"][1:], times[1:], strict=True)
         print(f"{name:26} x datatrove, turn by turn:", *(f"{a / b:.2f}" for a, b in own))
     made = replace(task, work=replace(work, folder=folder / f"ours-{TURNS}" / "files"))
-    tokens = sum(made_or_found(made, number)["tokens"] for number in numbers)
+    tokens = sum(result_of_file(made, number)["tokens"] for number in numbers)
     print(f"{total:,} characters, {tokens:,} tokens, {files} files")
     rates = {n: tokens / statistics.median(times[1:]) for n, times in seconds.items()}
     return made, rates
 
 
-def rest(folder: Path, task: Files) -> Iterator[tuple[str, float, str]]:
+def time_other_steps(folder: Path, task: Files) -> Iterator[tuple[str, float, str]]:
     """The other rates of one process: what, how much a second, of what."""
-    results = {number: made_or_found(task, number) for number in task.numbers}
+    results = {number: result_of_file(task, number) for number in task.numbers}
     order = DocumentOrder(task.lanes, task.work.folder, folder / "of")
     order.fill(results, sum(result["tokens"] for result in results.values()))
     yield "order of the documents", order_rate(folder / "order"), "tokens"
@@ -173,15 +177,19 @@ def rest(folder: Path, task: Files) -> Iterator[tuple[str, float, str]]:
     placed = placement.lay_out(segments, window, WIDTH, boundary, split=False)
     path = folder / "part.arrow"
     write = partial(packing.write_sequences, path, stream, clean, placed, ids, WIDTH)
-    yield "pack", (clean + inserted) / clock(write), "tokens"
-    yield "hash of the clean stream", clean / clock(lambda: packing.prefix_hashes(stream)), "tokens"
-    check = examples_check(tokenizer)
+    yield "pack", (clean + inserted) / measure_seconds(write), "tokens"
     yield (
-        "verify",
-        (clean + inserted) / clock(lambda: check.read(packing.read_blocks(path))),
+        "hash of the clean stream",
+        clean / measure_seconds(lambda: packing.prefix_hashes(stream)),
         "tokens",
     )
-    seconds = clock(lambda: file_digest(path, remembered=False))
+    check = make_check(tokenizer)
+    yield (
+        "verify",
+        (clean + inserted) / measure_seconds(lambda: check.read(packing.read_blocks(path))),
+        "tokens",
+    )
+    seconds = measure_seconds(lambda: file_digest(path, use_cache=False))
     yield "SHA-256 of a file", path.stat().st_size / seconds, "bytes"
 
 
@@ -201,12 +209,12 @@ def order_rate(folder: Path) -> float:
     lanes = [Lane(n, name, 1.0, [n, n + len(SUBSETS)]) for n, name in enumerate(SUBSETS)]
     order = DocumentOrder(lanes, folder, folder / "of")
     tokens = sum(result["tokens"] for result in results.values())
-    return float(tokens / clocked(lambda _: order.fill(results, tokens), 0))
+    return float(tokens / clock_piece(lambda _: order.fill(results, tokens), 0))
 
 
-def examples_check(tokenizer: Tokenizer) -> Check:
+def make_check(tokenizer: Tokenizer) -> Check:
     """What a proof looks for: 800 texts."""
-    texts = [text for (text, *_) in pool_of_examples().values()]
+    texts = [text for (text, *_) in examples_by_benchmark().values()]
     examples = pd.DataFrame({"example_id": map(str, range(len(texts))), "text": texts,
                              "member": False, "occurrences": 0})  # fmt: skip
     columns = ("example_id", "copy", "sequence", "reworded", "token_start", "token_end",
@@ -214,12 +222,12 @@ def examples_check(tokenizer: Tokenizer) -> Check:
     return Check.of(examples, pd.DataFrame(columns=columns), tokenizer, (0, 1 << 60))
 
 
-def clock(way: Callable[[], object]) -> float:
+def measure_seconds(way: Callable[[], object]) -> float:
     """The least of three times."""
-    return min(clocked(lambda _: way(), 0) for _ in range(3))
+    return min(clock_piece(lambda _: way(), 0) for _ in range(3))
 
 
-def plan(rates: dict[str, float], bytes_a_token: dict[str, float]) -> None:
+def print_plan(rates: dict[str, float], bytes_a_token: dict[str, float]) -> None:
     """Print what 1.2T tokens take."""
     print(f"\n{TOKENS:,} tokens in hours (two copies of the tokens are on disk until it is done)")
     print(f"{'':34}" + "".join(f"{f'{n:,} workers':>15}" for n in WORKERS))
@@ -244,19 +252,19 @@ def main() -> None:
     millions = int(sys.argv[2]) if len(sys.argv) > 2 else 40
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        task, rates = tokenise(folder, processes, millions * 1_000_000)
+        task, rates = time_tokenisation(folder, processes, millions * 1_000_000)
         for name, rate in rates.items():
             print(f"{name:26} {rate:>14,.0f} tokens/s {rate / rates['datatrove']:>6.2f}")
-        for name, rate, unit in rest(folder, task):
+        for name, rate, unit in time_other_steps(folder, task):
             print(f"{name:26} {rate:>14,.0f} {unit}/s", flush=True)
             rates[name] = rate
-        tokens = sum(made_or_found(task, number)["tokens"] for number in task.numbers)
+        tokens = sum(result_of_file(task, number)["tokens"] for number in task.numbers)
         sizes = {
             "input": sum(f.stat().st_size for f in folder.glob("corpus/*/*")),
             "tokens and tables": sum(f.stat().st_size for f in task.work.folder.glob("*")),
             "packed corpus": 4 * tokens,
         }
-        plan(rates, {name: size / tokens for name, size in sizes.items()})
+        print_plan(rates, {name: size / tokens for name, size in sizes.items()})
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ CELL = [
 ]  # fmt: skip
 
 
-def resident(field: str = "VmRSS") -> float:
+def resident_mib(field: str = "VmRSS") -> float:
     """Return a field of this process's status in MiB; VmHWM is the peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 2**10
@@ -57,7 +57,7 @@ def sweep(cells: int) -> list[float]:
         try:
             return run_cell(*args, **kwargs)
         finally:
-            sizes.append(resident())
+            sizes.append(resident_mib())
 
     pipeline.run_cell = measured_run_cell
     seeds = ",".join(map(str, range(cells)))
@@ -66,7 +66,7 @@ def sweep(cells: int) -> list[float]:
         status = main()
     if status or len(sizes) != cells:
         raise RuntimeError(f"status {status}, {len(sizes)} of {cells} cells ended")
-    return [*sizes, resident()]
+    return [*sizes, resident_mib()]
 
 
 def detection(texts: int, labels: bool = False) -> list[float]:
@@ -80,7 +80,7 @@ def detection(texts: int, labels: bool = False) -> list[float]:
 
     def measured_load(*args: Any) -> Any:
         model = load(*args)
-        sizes.append(resident())
+        sizes.append(resident_mib())
         return model
 
     setattr(HFModel, "load", measured_load)  # noqa: B010
@@ -93,7 +93,7 @@ def detection(texts: int, labels: bool = False) -> list[float]:
         status = command("detection", stage.main)
     if status:
         raise RuntimeError(f"status {status}")
-    return [sizes[0], resident("VmHWM"), time.perf_counter() - started]
+    return [sizes[0], resident_mib("VmHWM"), time.perf_counter() - started]
 
 
 def write_texts(path: Path, texts: int, labels: bool) -> None:

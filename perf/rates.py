@@ -112,12 +112,12 @@ def simulate(shape: Shape, repetitions: int) -> dict[str, list[Estimate]]:
     estimates_by_metric: dict[str, list[Estimate]] = {metric.name: [] for metric in wanted}
     singles = repetitions * SINGLES // (2 if sum(shape.sizes) > MANY else 1)
     for i in range(singles):
-        for name, value in _one(shape, rng, plans[i % PLANS], wanted).items():
+        for name, value in _estimate_once(shape, rng, plans[i % PLANS], wanted).items():
             estimates_by_metric[name].append(value)
     return estimates_by_metric
 
 
-def _one(
+def _estimate_once(
     shape: Shape, rng: np.random.Generator, plan: Resample, wanted: Sequence[Metric]
 ) -> dict[str, Estimate]:
     of_seeds = [estimate(*pair, plan, wanted) for pair in zip(*shape.scores(rng), strict=True)]
@@ -127,7 +127,7 @@ def _one(
     return {m.name: pooled_estimate([e[m.name] for e in of_seeds], 0, same) for m in wanted}
 
 
-def coverage(single: Sequence[Estimate], truth: float, benchmarks: int) -> float:
+def coverage_of_means(single: Sequence[Estimate], truth: float, benchmarks: int) -> float:
     """How often the 95% interval of the mean over so many benchmarks holds the truth.
 
     The simulated ones are grouped at random, several times: as many means as there are of them.
@@ -142,19 +142,20 @@ def coverage(single: Sequence[Estimate], truth: float, benchmarks: int) -> float
     return float(np.concatenate(held).mean())
 
 
-def off(share: float, shape: Shape, truth: float, benchmarks: int) -> bool:
+def is_coverage_off(share: float, shape: Shape, truth: float, benchmarks: int) -> bool:
     """Whether a coverage leaves `WITHIN`.
 
     It may be more where fewer than ten members (or non-members) are expected to be hits, or
-    misses: no interval of so few has 95%; where scores are rounded (`metrics.rates.tpr_steps`); and
-    over seeds, whose examples' spread enters twice (`analysis.statistics.pooled`).
+    misses: no interval of so few has 95%; where scores are rounded
+    (`metrics.tpr_range_of_ties`); and over seeds, whose examples' spread enters twice
+    (`analysis.statistics.pooled`).
     """
     few = min(truth, 1 - truth) * min(shape.sizes) * benchmarks < 10
     most = 1 if few or shape.rounded or shape.seeds > 1 else WITHIN[1]
     return not WITHIN[0] <= share <= most
 
 
-def rates(repetitions: int) -> int:
+def check_rates(repetitions: int) -> int:
     """Print the rates' table; how many coverages are off."""
     print("\nrates: members + non-members, the members' scores (the non-members', where they are")
     print("not N(0, 1)), rate, truth (mean bias of the value): coverage of the interval of one")
@@ -166,8 +167,11 @@ def rates(repetitions: int) -> int:
         where = f"{shape.sizes[0]:>5} + {shape.sizes[1]:<4} {shape.name + extra:<24}"
         for name, single in simulate(shape, repetitions).items():
             truth = shape.truth(next(m for m in RATES if m.name == name))
-            shares = [coverage(single, truth, many) for many in MEANS]
-            wrong = [off(share, shape, truth, k) for share, k in zip(shares, MEANS, strict=True)]
+            shares = [coverage_of_means(single, truth, many) for many in MEANS]
+            wrong = [
+                is_coverage_off(share, shape, truth, k)
+                for share, k in zip(shares, MEANS, strict=True)
+            ]
             bias = np.mean([estimate_of_rate.value for estimate_of_rate in single]) - truth
             marked = "  ".join(f"{s:.1%}{'!' * w}" for s, w in zip(shares, wrong, strict=True))
             print(f"{where} {name:<16} {truth:.3f} ({bias:+.3f}): {marked}", flush=True)

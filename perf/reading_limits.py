@@ -37,7 +37,7 @@ def write_epub(path: Path, piece: bytes, times: int) -> None:
                 page.write(piece)
 
 
-def read(path: str) -> None:
+def read_and_print_peak(path: str) -> None:
     """Read it; print seconds, MiB and what was said."""
     from contamination.audits.books.epub import LIMITS
     from contamination.audits.books.reading import READERS
@@ -54,7 +54,7 @@ def read(path: str) -> None:
     print(f"{time.process_time() - begin:.2f}\t{peak() - before}\t{said}")
 
 
-def measured(path: Path) -> list[str]:
+def run_limited(path: Path) -> list[str]:
     """Seconds, MiB and what was said, by a process of its own."""
     command = [sys.executable, "-m", "perf.reading_limits", "--read", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -69,15 +69,17 @@ def main(gigabytes: float) -> None:
         for piece in (*UNFINISHED, "<p>so</p>"):
             for size in SIZES:
                 write_epub(path, (piece * (size // len(piece))).encode(), 1)
-                lines.append([f"`{piece}` × {size // len(piece):,}", f"{size:,}", *measured(path)])
+                lines.append(
+                    [f"`{piece}` × {size // len(piece):,}", f"{size:,}", *run_limited(path)]
+                )
         write_epub(path, BLOCK, int(gigabytes * 1e9 / len(BLOCK)))
         packed = path.stat().st_size
-        lines.append([f"`a ` packed to {packed:,} bytes", f"{gigabytes:g}e9", *measured(path)])
+        lines.append([f"`a ` packed to {packed:,} bytes", f"{gigabytes:g}e9", *run_limited(path)])
     print(markdown_table(["page", "bytes", "seconds", "MiB", "result"], lines))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--read"]:
-        read(sys.argv[2])
+        read_and_print_peak(sys.argv[2])
     else:
         main(float(sys.argv[1]) if len(sys.argv) > 1 else 3)

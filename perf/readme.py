@@ -70,7 +70,7 @@ def read_rows(path: Path = STORED) -> pd.DataFrame:
     return rows.assign(**{name: pd.to_numeric(rows[name]) for name in FIGURES})
 
 
-def rendered(rows: pd.DataFrame) -> str:
+def render_table(rows: pd.DataFrame) -> str:
     """What stands between README's markers: the table as the report prints it."""
     table = by_occurrences(rows, AUROC.name)
     return f"{table.title}, with 95% intervals:\n\n{table.markdown()}\n"
@@ -86,7 +86,7 @@ def with_table(text: str, rows: pd.DataFrame) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ArtifactError(f"{README.name} lacks the line {BEGIN.strip()} or {END}: restore it.")
-    return f"{before}{BEGIN}{rendered(rows)}{END}{after}"
+    return f"{before}{BEGIN}{render_table(rows)}{END}{after}"
 
 
 def differences(stored: pd.DataFrame, new: pd.DataFrame) -> Iterator[str]:
@@ -102,7 +102,7 @@ def differences(stored: pd.DataFrame, new: pd.DataFrame) -> Iterator[str]:
                 yield f"{' '.join(key)}: {name} is {now:.4f}, stored is {before:.4f}"
 
 
-def update(report: Report) -> None:
+def update_readme(report: Report) -> None:
     """Store the report's rows; rewrite README's table and the chart."""
     write_csv(STORED, table_rows(report))
     write_text(README, with_table(README.read_text(), read_rows()))
@@ -110,7 +110,7 @@ def update(report: Report) -> None:
     shutil.copyfile(chart, CHART)
 
 
-def check(report: Report) -> list[str]:
+def find_differences(report: Report) -> list[str]:
     """What is not in step, in words."""
     found = list(differences(read_rows(), table_rows(report)))
     if with_table(README.read_text(), read_rows()) != README.read_text():
@@ -125,16 +125,16 @@ def main() -> int:
     if words not in ([], ["check"]) or len(given) > 1:
         print(__doc__, file=sys.stderr)
         return 2
-    return run_tool(lambda: _run(Path(*(given or ["runs"])), checks=bool(words)))
+    return run_tool(lambda: _run_command(Path(*(given or ["runs"])), checks=bool(words)))
 
 
-def _run(runs: Path, *, checks: bool) -> int:
+def _run_command(runs: Path, *, checks: bool) -> int:
     report = newest_report(runs)
     if not checks:
-        update(report)
+        update_readme(report)
         print(f"wrote {README}, {STORED} and {CHART}")
         return 0
-    if found := check(report):
+    if found := find_differences(report):
         print("\n".join(found), "Run `make readme` and commit what it changes.", sep="\n")
         return 1
     print(f"README's quickstart table is in step: all figures within {TOLERANCE}.")

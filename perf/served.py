@@ -41,10 +41,12 @@ def main() -> None:
     folder, *given = sys.argv[1:]
     count, requests = (*map(int, given), *(TEXTS, REQUESTS)[len(given) :])
     with TemporaryDirectory() as place, serving(folder, Path(place) / "log") as url:
-        texts, found = made_texts(count), []
+        texts, found = make_texts(count), []
         for repeat in range(REPEATS):
-            own = detected(Path(place) / str(repeat), texts, folder, url, requests)
-            client = [sent(Path(place), texts, folder, url, requests, m) for m in (SHOWN, {})]
+            own = time_detection(Path(place) / str(repeat), texts, folder, url, requests)
+            client = [
+                time_bench_client(Path(place), texts, folder, url, requests, m) for m in (SHOWN, {})
+            ]
             found.append([own, *client])
             print(" ".join(f"{rate:.2f}" for rate in found[-1]), flush=True)
     own, shown, bare = (statistics.median(column) for column in zip(*found, strict=True))
@@ -55,14 +57,16 @@ def main() -> None:
     print(f"  goal: {GOAL} of what the client sends")
 
 
-def made_texts(count: int) -> list[str]:
+def make_texts(count: int) -> list[str]:
     """Texts of random words."""
     rng = np.random.default_rng(0)
     words = (Path(__file__).parents[1] / "README.md").read_text().split()
     return [" ".join(rng.choice(words, WORDS)) for _ in range(count)]
 
 
-def detected(place: Path, texts: Sequence[str], folder: str, url: str, requests: int) -> float:
+def time_detection(
+    place: Path, texts: Sequence[str], folder: str, url: str, requests: int
+) -> float:
     """Texts a second of the whole stage, with its probe, to the scores."""
     place.mkdir()
     file = place / "texts.jsonl"
@@ -74,7 +78,7 @@ def detected(place: Path, texts: Sequence[str], folder: str, url: str, requests:
     return len(texts) / (time.perf_counter() - start)
 
 
-def sent(
+def time_bench_client(
     place: Path,
     texts: Sequence[str],
     folder: str,

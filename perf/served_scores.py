@@ -55,20 +55,20 @@ def main() -> None:
         load_model("model.path", str(SMOLLM2)).save_pretrained(weights)
         load_tokenizer("model.path", str(SMOLLM2)).save_pretrained(weights)
         texts = place / "texts.jsonl"
-        texts.write_text("".join(json.dumps({"text": text}) + "\n" for text in made_texts()))
+        texts.write_text("".join(json.dumps({"text": text}) + "\n" for text in make_texts()))
         probes = sys.argv[1:] == ["probe"]
         local = None if probes else scores(place, texts, ScoredModelConfig(str(weights)))
-        for title, url, name in servers(place, weights):
+        for title, url, name in iter_running_servers(place, weights):
             node = ScoredModelConfig(url=url, name=name, tokenizer=str(weights), requests=4)
             if probes:
                 print(
                     f"\n{title}\n{probe(ProbeStage(str(place / title), node, NODES))}", flush=True
                 )
                 continue
-            print(f"{title}: {compared(place / title, texts, node, local)}", flush=True)
+            print(f"{title}: {compare_scores(place / title, texts, node, local)}", flush=True)
 
 
-def servers(place: Path, weights: Path) -> Iterator[tuple[str, str, str]]:
+def iter_running_servers(place: Path, weights: Path) -> Iterator[tuple[str, str, str]]:
     """A title, the address and the model's name there, of one running server after another."""
     with llamacpp(SMOLLM2, place / "log") as url:
         yield "llama.cpp, 4 bits", url, NAME
@@ -95,7 +95,7 @@ def servers(place: Path, weights: Path) -> Iterator[tuple[str, str, str]]:
             yield "transformers serve", url, str(weights)
 
 
-def made_texts() -> list[str]:
+def make_texts() -> list[str]:
     """Some words each of README.md."""
     words = (Path(__file__).parents[1] / "README.md").read_text().split()
     return [" ".join(words[n * WORDS : (n + 1) * WORDS]) for n in range(20, 20 + TEXTS)]
@@ -108,10 +108,10 @@ def scores(runs: Path, texts: Path, model: ScoredModelConfig) -> Any:
     return open_scores(run(stage).path).table
 
 
-def compared(runs: Path, texts: Path, model: ScoredModelConfig, local: Any) -> str:
+def compare_scores(runs: Path, texts: Path, model: ScoredModelConfig, local: Any) -> str:
     """The greatest differences of the scores, and how many requests they took."""
     probe(ProbeStage(str(runs), model, SCORED))
-    with counted() as asked:
+    with counting_requests() as asked:
         probe(ProbeStage(str(runs), model, SCORED))
         probe_requests = len(asked)
         served = scores(runs, texts, model)
@@ -130,7 +130,7 @@ def _again(asked: list[str], probe_requests: int) -> int:
 
 
 @contextmanager
-def counted() -> Iterator[list[str]]:
+def counting_requests() -> Iterator[list[str]]:
     """What is asked meanwhile."""
     asked: list[str] = []
     received = Client._received

@@ -118,7 +118,7 @@ class Rare(NamedTuple):
         return np.where(np.arange(len(tokens)) < round(self.share * len(tokens)), 8, 1)
 
 
-def designs(members: int) -> dict[str, Occurrences | Rare]:
+def design_by_name(members: int) -> dict[str, Occurrences | Rare]:
     """Returns the designs for this many members; `share` fills one and a half rounds over them."""
     share = 1.5 * members * LENGTH / BUDGET
     return {
@@ -133,13 +133,13 @@ def designs(members: int) -> dict[str, Occurrences | Rare]:
     }
 
 
-def occurrences(design: Occurrences | Rare, members: int, rng: Rng) -> Scores:
+def draw_occurrences(design: Occurrences | Rare, members: int, rng: Rng) -> Scores:
     """Numbers of copies of the members that have any."""
     drawn = design.draw(np.full(members, LENGTH), BUDGET, rng)
     return drawn[drawn > 0].astype(float)
 
 
-def report(
+def simulate_report(
     counts: Sequence[Scores], nonmembers: Sequence[int], level: float, slope: float, rng: Rng
 ) -> Report:
     """One report, of benchmarks whose members have these numbers of copies.
@@ -194,11 +194,11 @@ def values_of(aurocs: Mapping[float, Estimate]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["level", "log_occurrences", "value", "ci_low", "ci_high"])
 
 
-def row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
+def table_row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
     """The table's cells for one design, and whether it is off."""
     measured = np.array([r[:3] for r in reports if np.isfinite(r.slope)]).reshape(-1, 3)
     few = 1 - len(measured) / len(reports)
-    rises, falls, turns = _words(reports)
+    rises, falls, turns = _shares_of_verdicts(reports)
     wrong = falls + rises * (slope == 0) + turns
     word_shares = f"{rises:.1%} | {falls:.1%} | {turns:.1%}"
     too_many = wrong > 0.05 + 3 * (0.05 * 0.95 / len(reports)) ** 0.5
@@ -214,33 +214,33 @@ def row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
     return f"{text} | {held:.1%} | {word_shares}", bool(is_off)
 
 
-def slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> int:
+def check_slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> int:
     """Print the table of slopes over occurrences; how many rows are off."""
     print(f"{reports} reports per row\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     bad = 0
     for members in sizes:
-        for name, design in designs(members).items():
+        for name, design in design_by_name(members).items():
             if names and not any(part_of_name in name for part_of_name in names):
                 continue
-            for setting in _settings():
+            for setting in _iter_settings():
                 benchmarks, auroc, slope = setting
                 rng = np.random.default_rng([members, benchmarks, round(100 * auroc)])
                 centre = _mean_log(design, members, rng)
                 level = float(np.log(auroc / (1 - auroc))) - slope * centre
                 simulated_reports = []
                 for _ in range(reports):
-                    counts = [occurrences(design, members, rng) for _ in range(benchmarks)]
+                    counts = [draw_occurrences(design, members, rng) for _ in range(benchmarks)]
                     simulated_reports.append(
-                        report(counts, [members] * benchmarks, level, slope, rng)
+                        simulate_report(counts, [members] * benchmarks, level, slope, rng)
                     )
-                text, is_off = row_of(simulated_reports, slope)
+                text, is_off = table_row_of(simulated_reports, slope)
                 setting_text = f"{name} | {members} | {benchmarks} | {auroc} | {slope}"
                 print(f"| {setting_text} | {text} |{' OFF' * is_off}", flush=True)
                 bad += is_off
     return bad
 
 
-def unequal(reports: int) -> int:
+def check_unequal_cells(reports: int) -> int:
     """Print the outcomes for benchmarks of unequal size; return how many rows are off."""
     names = "| occurrences | AUROC | intervals that miss | rises | falls | turns |"
     print(f"{reports} reports per row\n\n{names}\n|{'---|' * 6}")
@@ -251,11 +251,13 @@ def unequal(reports: int) -> int:
             level = float(np.log(auroc / (1 - auroc)))
             simulated_reports = []
             for _ in range(reports):
-                counts = [occurrences(designs(size)[name], size, rng) for size in UNEQUAL]
-                simulated_reports.append(report(counts, UNEQUAL, level, 0.0, rng))
+                counts = [
+                    draw_occurrences(design_by_name(size)[name], size, rng) for size in UNEQUAL
+                ]
+                simulated_reports.append(simulate_report(counts, UNEQUAL, level, 0.0, rng))
             missed, word_shares = (
                 float(np.mean([r.missed for r in simulated_reports])),
-                _words(simulated_reports),
+                _shares_of_verdicts(simulated_reports),
             )
             is_off = sum(word_shares) > 0.05 + 3 * (0.05 * 0.95 / reports) ** 0.5
             shares = " | ".join(f"{share:.1%}" for share in (missed, *word_shares))
@@ -264,7 +266,7 @@ def unequal(reports: int) -> int:
     return bad
 
 
-def _words(reports: Sequence[Report]) -> tuple[float, float, float]:
+def _shares_of_verdicts(reports: Sequence[Report]) -> tuple[float, float, float]:
     """Returns the shares of reports in which the AUROC rises, falls and turns."""
     groups = ([Direction.RISES], [Direction.FALLS], TURNS)
     rises, falls, turns = (float(np.mean([r.stated in g for r in reports])) for g in groups)
@@ -273,18 +275,18 @@ def _words(reports: Sequence[Report]) -> tuple[float, float, float]:
 
 def _mean_log(design: Occurrences | Rare, members: int, rng: Rng) -> float:
     """The mean log2(copies) of the members that have any."""
-    drawn = [occurrences(design, members, rng) for _ in range(10_000 // members)]
+    drawn = [draw_occurrences(design, members, rng) for _ in range(10_000 // members)]
     return float(np.log2(np.concatenate(drawn)).mean())
 
 
-def _settings() -> Iterator[tuple[int, float, float]]:
+def _iter_settings() -> Iterator[tuple[int, float, float]]:
     for benchmarks in BENCHMARKS:
         for auroc in LEVELS:
             for slope in SLOPES:
                 yield benchmarks, auroc, slope
 
 
-def sweep(
+def share_of_findings(
     levels: Sequence[float], sets: Sequence[Sequence[Drawn]], shifts: Sequence[float], rng: Rng
 ) -> tuple[float, ...]:
     """One sweep: whether p < 5%, the interval excludes 0, and which direction is stated.
@@ -312,7 +314,7 @@ def sweep(
     return row["p_value"] < 0.05, bool(excludes), *(stated in group for group in words)
 
 
-def drawn_sets(poisson: bool, levels: Sequence[float], members: int, rng: Rng) -> list[Drawn]:
+def draw_sets(poisson: bool, levels: Sequence[float], members: int, rng: Rng) -> list[Drawn]:
     """Which members of one benchmark each level inserts, and the resamples of both sides."""
     seed, sets = int(rng.integers(1 << 40)), []
     nonmember_counts = draw_named_counts([str(-i - 1) for i in range(members)], SWEEP_DRAWS, seed)
@@ -324,7 +326,7 @@ def drawn_sets(poisson: bool, levels: Sequence[float], members: int, rng: Rng) -
     return sets
 
 
-def sweeps(reports: int) -> int:
+def check_sweeps(reports: int) -> int:
     """Print what is stated of sweeps without a trend, and with one; how many rows are off."""
     columns = ("sweep", "members", "benchmarks", "AUROC", "p < 0.05", "interval excludes 0")
     header = " | ".join([*columns, "rises", "falls", "turns"])
@@ -333,12 +335,12 @@ def sweeps(reports: int) -> int:
     for design, levels in (("fixed", (1.0, 2.0, 4.0, 8.0)), ("Poisson", (1.0, 2.0, 4.0))):
         for members, benchmarks in ((30, 1), (30, 4), (100, 1), (100, 4)):
             rng = np.random.default_rng([members, benchmarks])
-            sets = [drawn_sets(design == "Poisson", levels, members, rng) for _ in range(40)]
+            sets = [draw_sets(design == "Poisson", levels, members, rng) for _ in range(40)]
             for name, shifts in SHIFTS.items():
                 shifts = shifts[: len(levels)]
                 picked = (rng.choice(len(sets), benchmarks, replace=False) for _ in range(reports))
                 stated = [
-                    sweep(levels, [sets[i] for i in chosen_sets], shifts, rng)
+                    share_of_findings(levels, [sets[i] for i in chosen_sets], shifts, rng)
                     for chosen_sets in picked
                 ]
                 shares = np.mean(stated, axis=0)
@@ -359,10 +361,10 @@ def main() -> int:
     names = [text for text in sys.argv[1:] if not text.isdigit()]
     reports = numbers[0] if numbers else 1000
     if "unequal" in names:
-        return int(unequal(reports) > 0)
+        return int(check_unequal_cells(reports) > 0)
     if "sweeps" in names:
-        return int(sweeps(reports) > 0)
-    return int(slopes(reports, numbers[1:] or SIZES, names) > 0)
+        return int(check_sweeps(reports) > 0)
+    return int(check_slopes(reports, numbers[1:] or SIZES, names) > 0)
 
 
 if __name__ == "__main__":

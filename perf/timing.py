@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 
-def medians(*ways: Callable[[], object], repeats: int = 7) -> list[float]:
+def median_seconds(*ways: Callable[[], object], repeats: int = 7) -> list[float]:
     """Median seconds of the first way, then the others' median ratios to it, repeat by repeat."""
     seconds: list[list[float]] = [[] for _ in ways]
     for repeat in range(repeats + 2):
@@ -27,7 +27,7 @@ def medians(*ways: Callable[[], object], repeats: int = 7) -> list[float]:
     return [statistics.median(times) for times in (first, *pairs)]
 
 
-def peak(way: Callable[[], object]) -> float:
+def peak_memory(way: Callable[[], object]) -> float:
     """The most MiB that a call holds above what is held before: the device's, or the process's."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()

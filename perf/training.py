@@ -68,7 +68,7 @@ def main() -> None:
     print(f"{world.device}, {threads} threads; batches of {batch} tokens, {STEPS} steps")
     print(f"{'model':20}{''.join(f'{column:>15}' for column in COLUMNS)}")
     for name, (architecture, vocabulary) in MODELS.items():
-        bare, ours, trainer = seconds(architecture, vocabulary, world)
+        bare, ours, trainer = step_seconds(architecture, vocabulary, world)
         tokens = CONFIG.batch_sequences * TOKENS
         speeds = [tokens / statistics.median(times) for times in (bare, ours, trainer)]
         ratios = [
@@ -80,7 +80,7 @@ def main() -> None:
     print(f"{'goal':65}{'≥ 0.95':>15}{'≥ 1.0':>15}")
 
 
-def seconds(architecture: dict[str, Any], vocabulary: int, world: World) -> list[list[float]]:
+def step_seconds(architecture: dict[str, Any], vocabulary: int, world: World) -> list[list[float]]:
     """Return the seconds of each step after the warm-up, of bare, ours and Trainer."""
     sequences, config = random_sequences(vocabulary, TOKENS), ModelConfig(architecture=architecture)
     models = [make_model(config, vocabulary, TOKENS, seed=0).to(world.device) for _ in range(3)]
@@ -161,15 +161,15 @@ class Turns(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         """Run one step of each other loop, then start the time of Trainer's next step."""
-        self.seconds[-1].append(elapsed(self.started))
+        self.seconds[-1].append(seconds_since(self.started))
         for step, losses, times in zip(self.other_steps, self.losses, self.seconds, strict=False):
             started = time.perf_counter()
             losses.append(step(len(losses)))
-            times.append(elapsed(started))
+            times.append(seconds_since(started))
         self.started = time.perf_counter()
 
 
-def elapsed(started: float) -> float:
+def seconds_since(started: float) -> float:
     """Return the seconds since `started`, once the device has finished its work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

@@ -28,13 +28,13 @@ def rows_of(work, *given):
 def test_the_detection_benchmark_measures_every_column():
     model = CausalLM(detection.random_llama(64, 96))
     rows = np.random.default_rng(0).integers(96, size=(2, 12)).tolist()
-    found = detection.measured(model, rows, 1)
+    found = detection.measure_seconds(model, rows, 1)
     assert len(found) == len(detection.GOALS)  # the bare forward and all but the goal of the pass
     assert all(value > 0 and math.isfinite(value) for value in found)
 
 
 def test_detection_has_a_row_for_each_way_with_and_without_the_kernel():
-    rows = rows_of(gpu.parts()["7b-128k"].work, 0)
+    rows = rows_of(gpu.part_by_name()["7b-128k"].work, 0)
     ways = ["four methods", "pac", "infilling m=1", "infilling m=5"]
     assert [row["what"] for row in rows] == 2 * ways
     assert {row["vocabulary"] for row in rows} == {300}
@@ -44,7 +44,7 @@ def test_detection_has_a_row_for_each_way_with_and_without_the_kernel():
 @pytest.mark.filterwarnings("ignore")  # DeepSpeed's own
 @pytest.mark.parametrize("name", ["train-1b-eager", "train-7b"])
 def test_training_says_its_speed_and_losses(name):
-    (row,) = rows_of(gpu.parts()[name].work, 0)
+    (row,) = rows_of(gpu.part_by_name()[name].work, 0)
     assert row["engine"] == {"train-1b-eager": "zero2", "train-7b": "zero3+offload"}[name]
     assert (row["micro-batch"], row["compiled"]) == (4, False)
     assert row["tokens/s"] > 0
@@ -74,9 +74,9 @@ def ended(monkeypatch, tmp_path):
                 file.write_text('{"a": 1.5}\n')
             return status
 
-        monkeypatch.setattr(gpu, "_wait", wait)
+        monkeypatch.setattr(gpu, "_wait_for_child", wait)
         part = gpu.Part("A table", 9.0, print)
-        return gpu.run("one", part, "tiny", tmp_path / "log", left), len(asked)
+        return gpu.run_part("one", part, "tiny", tmp_path / "log", left), len(asked)
 
     return run
 
@@ -93,12 +93,12 @@ def test_a_part_that_fails_says_so_and_keeps_its_rows(ended):
 
 def test_an_earlier_runs_rows_are_kept_where_all_is_the_same(tmp_path):
     file, facts = tmp_path / "gpu.json", {"device": "D", "revision": "r"}
-    assert gpu.kept(file, facts) == {}
+    assert gpu.rows_of_earlier_run(file, facts) == {}
     file.write_text(json.dumps({"about": facts, "parts": {"one": [{"a": 1}]}}))
-    assert gpu.kept(file, facts) == {"one": [{"a": 1}]}
-    assert gpu.kept(file, {**facts, "revision": "s"}) == {}
+    assert gpu.rows_of_earlier_run(file, facts) == {"one": [{"a": 1}]}
+    assert gpu.rows_of_earlier_run(file, {**facts, "revision": "s"}) == {}
     file.write_text('{"about": ')
-    assert gpu.kept(file, facts) == {}
+    assert gpu.rows_of_earlier_run(file, facts) == {}
 
 
 @pytest.fixture
@@ -108,7 +108,9 @@ def begun(monkeypatch, tmp_path):
 
     def main(*words, rows=({"a": 1},)):
         monkeypatch.setattr(sys, "argv", ["gpu", f"out={tmp_path}", "revision=r", *words])
-        monkeypatch.setattr(gpu, "run", lambda name, _, shapes, *__: asked.append(shapes) or rows)
+        monkeypatch.setattr(
+            gpu, "run_part", lambda name, _, shapes, *__: asked.append(shapes) or rows
+        )
         status = gpu.main()
         return status, json.loads((tmp_path / "gpu.json").read_text()), asked
 
@@ -151,7 +153,10 @@ def test_a_process_is_ended_with_all_that_it_started():
     sleep = "import time; time.sleep(60)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {sleep!r}])"
     reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
-    assert gpu._wait([sys.executable, "-c", code], reader.stdin, time.monotonic() + 1) is None
+    assert (
+        gpu._wait_for_child([sys.executable, "-c", code], reader.stdin, time.monotonic() + 1)
+        is None
+    )
     reader.stdin.close()
     assert reader.wait(30) == 0
 
@@ -159,7 +164,7 @@ def test_a_process_is_ended_with_all_that_it_started():
 def test_rows_become_a_table_a_title():
     rows = [{"x": 12345.0, "y": 1}, {"part": "one", "failed": "status 1: why"}]
     found = {"one": ("T", rows), "two": ("T", [{"x": 0.5}]), "three": ("U", [])}
-    text = gpu.markdown({"device": "D", "GiB": 80}, found)
+    text = gpu.render_markdown({"device": "D", "GiB": 80}, found)
     assert text == (
         "device D, GiB 80\n\n## T\n\n| x | y |\n| --- | --- |\n| 12,345 | 1 |\n| 0.5 |  |\n\n"
         "- one failed: status 1: why\n\n## U\n\n"

@@ -59,7 +59,12 @@ def test_a_wheel_has_one_top_level_name(wheel):
     top = {name.partition("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == {"contamination"}
     listed = {name.partition("/")[2] for name in names}
-    assert {"conf/pipeline.yaml", "core/report/page.css", "analysis/page/page.js"} <= listed
+    assert {
+        "conf/pipeline.yaml",
+        "core/report/page.css",
+        "core/report/skeleton.html",
+        "analysis/page/page.js",
+    } <= listed
 
 
 @pytest.mark.slow

@@ -11,11 +11,11 @@ from perf.readme import (
     FIGURES,
     README,
     TOLERANCE,
-    check,
     differences,
+    find_differences,
     newest_report,
     read_rows,
-    rendered,
+    render_table,
     table_rows,
     with_table,
 )
@@ -51,19 +51,19 @@ def test_the_table_has_the_reports_own_rounding(rows):
     new = rows.copy()
     at = (new["checkpoint"] == "contaminated") & (new["method"] == "loss")
     new.loc[at & (new["occurrences"] == "1"), [*FIGURES]] = 0.54494, 0.535, 0.545001
-    assert "| loss            | 0.54 [0.54, 0.55] |" in rendered(new)
+    assert "| loss            | 0.54 [0.54, 0.55] |" in render_table(new)
 
 
 def test_a_run_within_the_tolerance_is_in_step(rows):
     assert [*differences(rows, changed(rows, 0.9 * TOLERANCE))] == []
-    assert check(Reported(rows)) == []
+    assert find_differences(Reported(rows)) == []
 
 
 def test_a_run_beyond_the_tolerance_is_named(rows):
     (found,) = differences(rows, changed(rows, -1.1 * TOLERANCE))
     key = " ".join(rows.loc[3, ["checkpoint", "method", "variant", "occurrences"]])
     assert found.startswith(f"{key}: value is ")
-    assert check(Reported(changed(rows, 0.02))) != []
+    assert find_differences(Reported(changed(rows, 0.02))) != []
 
 
 def test_a_missing_and_a_new_method_are_named(rows):
@@ -84,13 +84,13 @@ def test_only_the_rows_of_the_main_table_are_stored(rows):
 def test_a_table_edited_by_hand_is_noticed(rows, monkeypatch, tmp_path):
     (tmp_path / "README.md").write_text(README.read_text().replace("| loss ", "| lost "))
     monkeypatch.setattr("perf.readme.README", tmp_path / "README.md")
-    (found,) = check(Reported(rows))
+    (found,) = find_differences(Reported(rows))
     assert found == "README.md: its table is not that of docs/results/quickstart.csv"
 
 
 def test_what_stands_around_the_markers_stays(rows):
     text = f"before\n{BEGIN}old\n{END}\nafter\n"
-    assert with_table(text, rows) == f"before\n{BEGIN}{rendered(rows)}{END}\nafter\n"
+    assert with_table(text, rows) == f"before\n{BEGIN}{render_table(rows)}{END}\nafter\n"
 
 
 @pytest.mark.parametrize("text", ["", BEGIN, END])

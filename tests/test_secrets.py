@@ -8,7 +8,11 @@ from urllib.parse import quote
 import pytest
 
 from contamination.core.cli import command
-from contamination.core.secrets import check_overrides, without_given, without_key
+from contamination.core.secrets import (
+    check_overrides_hold_no_key,
+    hide_sensitive_overrides,
+    without_key,
+)
 
 KEY = 'sk-a\\b"c<d&e/f+g=hij0123'
 
@@ -52,9 +56,12 @@ def test_a_key_in_a_wrong_place_is_not_printed(given, key, monkeypatch, capfd):
 
 def test_what_may_stand_there_is_taken(monkeypatch):
     monkeypatch.setenv("mine", "x")
-    check_overrides([
+    check_overrides_hold_no_key([
         "model.url=http://a/v1,https://b:1/v1", "model.key_env=A_KEY,mine", "model.key_env=null",
         "model.key_env=${reference.key_env}", "model.architecture.num_key_value_heads=4", "x",
     ])  # fmt: skip
     words = "model.url is 'localhost:8000/v1': A_KEY"
-    assert without_given(words, ["model.url=localhost:8000/v1", "model.key_env=A_KEY"]) == words
+    assert (
+        hide_sensitive_overrides(words, ["model.url=localhost:8000/v1", "model.key_env=A_KEY"])
+        == words
+    )

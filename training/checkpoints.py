@@ -287,7 +287,7 @@ def _hashes(folder: Path) -> dict[str, str]:
     """Return the files' SHA-256, without the cache: a file damaged by the disk keeps its times."""
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     files.pop(MARKER, None)
-    return digests(files, remembered=False)
+    return digests(files, use_cache=False)
 
 
 def _read(path: Path) -> SavedCheckpoint:

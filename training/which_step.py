@@ -74,7 +74,7 @@ def which_step(stage: WhichStepStage) -> str:
     notes = [f"{name}: no step saw a copy" for name in unseen]
     if cut in {*rows["step"]}:
         notes.append(f"step {cut}: {NOT_FULL}")
-    return "\n".join([*table.lines(left=1), *notes])
+    return "\n".join([*table.lines(n_left_aligned=1), *notes])
 
 
 def _rows(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], int]:

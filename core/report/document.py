@@ -8,49 +8,10 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from contamination.core.report.charts import InlineChart
-from contamination.core.report.html import render, stylesheet
-from contamination.core.report.tables import Table, markdown_text
+from contamination.core.report.html import render_template, stylesheet
+from contamination.core.report.tables import Table, escape_markdown
 
 LIMITS_TITLE, FACTS_TITLE = "What this can't prove", "What it is based on"
-TEMPLATE = """\
-{% extends "skeleton.html" %}
-{% import "elements.html" as elements %}
-{% macro section(name, title) -%}
-<section id="{{ name }}"><h2>{{ title }}</h2>{{ caller() }}</section>
-{%- endmacro %}
-{% block body %}
-<header>
-<h1>{{ title }}</h1>
-{% for conclusion in document.conclusions %}
-<p class="answer">{{ conclusion | keep_intervals | bold }}</p>
-{% endfor %}
-{% for warning in document.warnings %}
-<p class="off">{{ warning | bold }}</p>
-{% endfor %}
-</header>
-<main>
-{% if document.charts %}{% call section("charts", "Charts") %}
-{% for chart in document.charts %}
-<figure id="chart-{{ chart.name }}"><h3>{{ chart.title }}</h3>
-<div class="scroll">{{ chart.svg | safe }}</div>
-<figcaption>{{ chart.caption }}</figcaption></figure>
-{% endfor %}
-{% endcall %}{% endif %}
-{% if document.tables %}{% call section("tables", "Tables") %}
-{% for table in document.tables %}
-<h3>{{ table.title }}</h3>{{ elements.table(table.header, table.lines) }}
-{% if table.note %}<p class="note">{{ table.note | bold }}</p>{% endif %}
-{% endfor %}
-{% endcall %}{% endif %}
-{% if document.limits %}{% call section("limits", limits_title) %}
-<ul>{% for limit in document.limits %}<li>{{ limit | bold }}</li>{% endfor %}</ul>
-{% endcall %}{% endif %}
-{% if document.facts %}{% call section("facts", facts_title) %}
-{{ elements.facts(document.facts) }}
-{% endcall %}{% endif %}
-</main>
-{% endblock %}
-"""
 
 
 @dataclass(frozen=True)
@@ -78,26 +39,26 @@ class ReportContent:
 
 def markdown_document(content: ReportContent) -> str:
     """The content in Markdown, without the charts."""
-    return "\n\n".join(_paragraphs(content)) + "\n"
+    return "\n\n".join(_iter_markdown_blocks(content)) + "\n"
 
 
-def _paragraphs(content: ReportContent) -> Iterator[str]:
-    yield f"# {markdown_text(content.title)}"
-    yield from map(markdown_text, content.conclusions)
-    yield from (f"**{markdown_text(warning)}**" for warning in content.warnings)
+def _iter_markdown_blocks(content: ReportContent) -> Iterator[str]:
+    yield f"# {escape_markdown(content.title)}"
+    yield from map(escape_markdown, content.conclusions)
+    yield from (f"**{escape_markdown(warning)}**" for warning in content.warnings)
     for table in content.tables:
-        yield f"## {markdown_text(table.title)}"
+        yield f"## {escape_markdown(table.title)}"
         yield table.markdown()
         if table.note:
-            yield markdown_text(table.note)
+            yield escape_markdown(table.note)
     if content.limits:
         yield f"## {LIMITS_TITLE}"
-        yield "\n".join(f"- {markdown_text(limit)}" for limit in content.limits)
+        yield "\n".join(f"- {escape_markdown(limit)}" for limit in content.limits)
     if content.facts:
         yield f"## {FACTS_TITLE}"
         yield "\n".join(
-            f"- {markdown_text(name)}: {markdown_text(fact)}"
-            for name, fact in content.facts.items()
+            f"- {escape_markdown(fact_name)}: {escape_markdown(fact)}"
+            for fact_name, fact in content.facts.items()
         )
 
 
@@ -110,4 +71,4 @@ def html_document(content: ReportContent) -> str:
         "limits_title": LIMITS_TITLE,
         "facts_title": FACTS_TITLE,
     }
-    return render(TEMPLATE, values)
+    return render_template(stylesheet("document.html"), values)

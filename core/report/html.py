@@ -18,48 +18,11 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SKELETON, ELEMENTS = "skeleton.html", "elements.html"
-"""Names for `{% extends %}` and `{% import %}` in the templates of pages."""
-TEMPLATES = {
-    SKELETON: """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{{ title }}</title>
-<style>{{ css }}</style>
-</head>
-<body>
-{% block body %}{% endblock %}
-</body>
-</html>
-""",
-    ELEMENTS: """\
-{% macro table(header, lines) -%}
-<div class="scroll"><table><thead><tr>
-{%- for text in header %}<th>{{ text | bold }}</th>{% endfor -%}
-</tr></thead><tbody>
-{%- for line in lines %}
-<tr>
-{%- for text in line %}<td{% if text | length > LONG %} class=long{% endif %}>{{ text | bold }}</td>
-{%- endfor -%}
-</tr>
-{%- endfor -%}
-</tbody></table></div>
-{%- endmacro %}
-{% macro facts(facts) -%}
-<dl>{% for name, fact in facts.items() %}<dt>{{ name }}</dt><dd>{{ fact }}</dd>{% endfor %}</dl>
-{%- endmacro %}
-""",
-}
-LONG = 40
-"""Table cells with more characters than this are broken into lines."""
+LONG = 40  # table cells with more characters than this are broken into lines
 
 
-def render(template: str, values: Mapping[str, object]) -> str:
-    """Fill a Jinja template, which may extend `SKELETON` and import `ELEMENTS`.
+def render_template(template: str, values: Mapping[str, object]) -> str:
+    """Fill a Jinja template, which may extend skeleton.html and import elements.html.
 
     Args:
         template: the template's source.
@@ -68,15 +31,15 @@ def render(template: str, values: Mapping[str, object]) -> str:
     Raises:
         jinja2.UndefinedError: the template uses a name without a value.
     """
-    return _environment().from_string(template).render(values)
+    return _jinja_environment().from_string(template).render(values)
 
 
 @cache
-def _environment() -> Environment:
-    from jinja2 import DictLoader, Environment, StrictUndefined
+def _jinja_environment() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
-        loader=DictLoader(TEMPLATES),
+        loader=FunctionLoader(stylesheet),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
@@ -89,7 +52,7 @@ def _environment() -> Environment:
 
 def fill_template(template: str, parts: Mapping[str, str]) -> str:
     """The template with each `{{name}}` replaced by the part of that name, which is HTML."""
-    return render(template, {name: Markup(part) for name, part in parts.items()})
+    return render_template(template, {name: Markup(part) for name, part in parts.items()})
 
 
 def script_json(value: object) -> str:
@@ -99,7 +62,7 @@ def script_json(value: object) -> str:
 
 
 def stylesheet(name: str = "page.css") -> str:
-    """A style sheet of this folder. The default is shared by all reports: colours, text, tables."""
+    """The text of a file of this folder; by default the style sheet that all reports share."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
@@ -116,15 +79,14 @@ def keep_intervals_together(text: str) -> str:
 
 def html_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table that scrolls by itself where it is too wide."""
-    return str(_elements().table(header, lines))
+    return str(_element_macros().table(header, lines))
 
 
 def definition_list(facts: Mapping[str, str]) -> str:
     """A list of facts: each name as a term, with the fact as its definition."""
-    return str(_elements().facts(facts))
+    return str(_element_macros().facts(facts))
 
 
 @cache
-def _elements() -> Any:
-    """The macros of `ELEMENTS`, as functions."""
-    return _environment().get_template(ELEMENTS).module
+def _element_macros() -> Any:
+    return _jinja_environment().get_template("elements.html").module

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from contamination.core.table_files import write_csv
-from contamination.core.terminal import columns, fit_columns
+from contamination.core.terminal import fit_columns, terminal_width
 
 LATEX_CHARACTERS = {
     "\\": r"\textbackslash{}",
@@ -32,10 +32,10 @@ LATEX_CHARACTERS = {
 """LaTeX of the characters that it reads as commands or that its default fonts lack."""
 
 
-def latex_text(text: str) -> str:
+def escape_latex(text: str) -> str:
     """The text escaped for LaTeX; Markdown's **bold** stays bold."""
-    latex_text = "".join(LATEX_CHARACTERS.get(character, character) for character in text)
-    return re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", latex_text)
+    escaped_text = "".join(LATEX_CHARACTERS.get(character, character) for character in text)
+    return re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", escaped_text)
 
 
 def latex_table(
@@ -61,7 +61,7 @@ def latex_table(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{latex_text(caption)}}}",
+            rf"\caption{{{escape_latex(caption)}}}",
             rf"\label{{tab:{label}}}",
             rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
             r"\toprule",
@@ -77,12 +77,12 @@ def latex_table(
 
 def _latex_row(texts: Sequence[str]) -> str:
     # A row that begins with a bracket would be read as an argument of the `\\` before it.
-    return " & ".join(re.sub(r"^\[", "{[}", latex_text(text)) for text in texts) + r" \\"
+    return " & ".join(re.sub(r"^\[", "{[}", escape_latex(text)) for text in texts) + r" \\"
 
 
 def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table with padded columns, so that it reads well as plain text too."""
-    head, *rows = [[markdown_text(text) for text in row] for row in (header, *lines)]
+    head, *rows = [[escape_markdown(text) for text in row] for row in (header, *lines)]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     rule = ["-" * width for width in widths]
     padded_rows = [
@@ -92,15 +92,14 @@ def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str
     return "\n".join(f"| {' | '.join(row)} |" for row in padded_rows)
 
 
-def markdown_text(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """The text on one line, escaped for a cell of a Markdown table; **bold** is left as it is."""
     return re.sub("<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
 
 
-NO_VALUE = "–"
-"""The text of a cell without a value."""
+NO_VALUE = "–"  # the text of a cell without a value
 ESTIMATE_COLUMNS = ("value", "ci_low", "ci_high", "needs")
-"""The columns of results whose values `estimate_text` takes, in order."""
+"""The columns of results whose values `format_estimate` takes, in order."""
 
 
 @dataclass(frozen=True)
@@ -125,12 +124,12 @@ class Table:
     least: Sequence[str] = ()
     note: str = ""
 
-    def on_terminal(self) -> str:
+    def terminal_text(self) -> str:
         """The columns that fit the terminal and a line that names the others.
 
         Returns Markdown if standard output is not a terminal.
         """
-        if columns() is None:
+        if terminal_width() is None:
             return self.markdown()
         return "\n".join(fit_columns(self.header, self.lines, least=self.least).lines())
 
@@ -159,7 +158,9 @@ def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Pa
     written: list[Path] = []
     for name, by_condition in tables_by_name.items():
         paths = {suffix: folder / f"{name}.{suffix}" for suffix in ("md", "csv", "tex")}
-        sections = (_section(condition, table) for condition, table in by_condition.items())
+        sections = (
+            _markdown_section(condition, table) for condition, table in by_condition.items()
+        )
         paths["md"].write_text("\n".join(sections))
         write_csv(paths["csv"], pd.concat([table.data for table in by_condition.values()]))
         latex_tables = (table.latex(condition) for condition, table in by_condition.items())
@@ -168,7 +169,7 @@ def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Pa
     return written
 
 
-def _section(condition: str, table: Table) -> str:
+def _markdown_section(condition: str, table: Table) -> str:
     heading = f"## {condition}\n\n" if condition else ""
     return f"{heading}{table.title}\n\n{table.markdown()}\n"
 

@@ -7,10 +7,6 @@ metric on the same examples: their differences are paired by construction.
 Shapes: D draws, M members, N non-members. Per method and draw the cost is O(M + N) after one sort:
 counts are accumulated in descending order of score, and every metric is computed from those sums
 (the same numbers as the D×M · M×N product with the 1/½/0 comparison matrix, without the matrix).
-
-Counts are float32: sums of at most 2**24 examples are exact in it, and it halves the memory that
-is moved. Products of two counts can exceed that, so AUROC is added up in float64, where every
-half-integer below 2**52 is exact: the draws equal a loop over resampled scores to the last bit.
 """
 
 from __future__ import annotations
@@ -54,15 +50,20 @@ class Ranked:
     alarms: Counts
 
 
-def draw_counts(examples: int, draws: int, seed: int) -> Counts:
-    """Returns how often each of `examples` is drawn in `draws` resamples (draws × examples)."""
-    picked = np.random.default_rng(seed).integers(0, examples, (draws, examples))
-    picked += np.arange(draws)[:, None] * examples
-    counts = np.bincount(picked.ravel(), minlength=draws * examples)
-    return counts.reshape(draws, examples).astype(np.float32)
+def draw_counts(n_examples: int, n_draws: int, seed: int) -> Counts:
+    """Returns how often each of `n_examples` is drawn in `n_draws` resamples (draws × examples).
+
+    Counts are float32: sums of at most 2**24 examples are exact in it, and it halves the memory
+    that is moved. Products of two counts can exceed that, so AUROC is added up in float64, where
+    every half-integer below 2**52 is exact: the draws equal a loop over resampled scores.
+    """
+    drawn_indices = np.random.default_rng(seed).integers(0, n_examples, (n_draws, n_examples))
+    drawn_indices += np.arange(n_draws)[:, None] * n_examples
+    counts = np.bincount(drawn_indices.ravel(), minlength=n_draws * n_examples)
+    return counts.reshape(n_draws, n_examples).astype(np.float32)
 
 
-def draw_named_counts(names: Sequence[str], draws: int, seed: int) -> Counts:
+def draw_named_counts(names: Sequence[str], n_draws: int, seed: int) -> Counts:
     """Like `draw_counts`, of examples with names: sets that share names are drawn together.
 
     Every name has a Poisson process of its own, seeded by the name. A draw is the first n arrivals
@@ -73,35 +74,37 @@ def draw_named_counts(names: Sequence[str], draws: int, seed: int) -> Counts:
 
     Args:
         names: the examples' names (n), all different.
-        draws: how many resamples (D).
+        n_draws: how many resamples (D).
         seed: the same for all sets that are to be drawn together.
 
     Returns:
         How often each example is drawn (D × n).
     """
-    starts = range(0, draws, DRAWS_AT_ONCE)
-    parts = [_first_arrivals(names, derive(seed, start)) for start in starts]
-    return np.concatenate(parts)[:draws]
+    starts = range(0, n_draws, DRAWS_AT_ONCE)
+    parts = [_first_arrival_counts(names, derive(seed, start)) for start in starts]
+    return np.concatenate(parts)[:n_draws]
 
 
-def _first_arrivals(names: Sequence[str], seed: int) -> Counts:
+def _first_arrival_counts(names: Sequence[str], seed: int) -> Counts:
     """How many of each draw's first n arrivals are at each of n names (DRAWS_AT_ONCE × n)."""
     n, window = len(names), 0
-    draw, name, time = _arrivals(names, derive(seed, window))
+    draw, name, time = _draw_arrivals(names, derive(seed, window))
     while np.bincount(draw, minlength=DRAWS_AT_ONCE).min() < n:
         window += 1
-        later = _arrivals(names, derive(seed, window))
+        later = _draw_arrivals(names, derive(seed, window))
         draw, name = np.r_[draw, later[0]], np.r_[name, later[1]]
         time = np.r_[time, window + later[2]]
     order = np.lexsort((time, draw)) if window else np.argsort(draw + time)
-    arrived = np.bincount(draw, minlength=DRAWS_AT_ONCE)
-    first = (np.cumsum(arrived) - arrived)[:, None] + np.arange(n)
-    taken = name[order[first]] + n * np.arange(DRAWS_AT_ONCE)[:, None]
-    counts = np.bincount(taken.ravel(), minlength=n * DRAWS_AT_ONCE)
+    n_arrivals = np.bincount(draw, minlength=DRAWS_AT_ONCE)
+    first = (np.cumsum(n_arrivals) - n_arrivals)[:, None] + np.arange(n)
+    drawn_positions = name[order[first]] + n * np.arange(DRAWS_AT_ONCE)[:, None]
+    counts = np.bincount(drawn_positions.ravel(), minlength=n * DRAWS_AT_ONCE)
     return counts.reshape(DRAWS_AT_ONCE, n).astype(np.float32)
 
 
-def _arrivals(names: Sequence[str], seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Scores]:
+def _draw_arrivals(
+    names: Sequence[str], seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Scores]:
     """The draw, the name's position and the time in [0, 1) of each arrival in one window."""
     draws, times = [], []
     for name in names:
@@ -113,11 +116,11 @@ def _arrivals(names: Sequence[str], seed: int) -> tuple[NDArray[np.intp], NDArra
     return np.concatenate(draws), positions, np.concatenate(times)
 
 
-def resample(members: int, nonmembers: int, draws: int, seed: int) -> Resample:
+def resample(n_members: int, n_nonmembers: int, n_draws: int, seed: int) -> Resample:
     """Draw members and non-members separately, each to its own size."""
     return Resample(
-        draw_counts(members, draws, derive(seed, "members")),
-        draw_counts(nonmembers, draws, derive(seed, "nonmembers")),
+        draw_counts(n_members, n_draws, derive(seed, "members")),
+        draw_counts(n_nonmembers, n_draws, derive(seed, "nonmembers")),
     )
 
 

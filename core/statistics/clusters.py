@@ -1,9 +1,6 @@
 """Examples that come in clusters, such as snippets of a book: intervals that draw whole clusters.
 
-The snippets of a book go up and down together, so that a bootstrap of single snippets counts many
-similar snippets as independent evidence. Here each side's clusters are drawn with replacement
-(Davison and Hinkley 1997, section 3.8) until the draw is as large as the side; of the last cluster
-a random part is taken. Every metric sees sides of the usual size.
+A bootstrap of single snippets would count many similar snippets as independent evidence.
 
 Shapes: n examples of one side, K clusters of it, D draws.
 """
@@ -22,27 +19,29 @@ from contamination.core.statistics.bootstrap import Counts, Resample, Scores
 from contamination.core.statistics.estimates import Estimate, estimate, estimate_without_value
 from contamination.core.statistics.metrics import Metric
 
-Clusters = NDArray[np.intp]
-"""Each example's cluster, numbered from 0 without gaps."""
-FEWEST_CLUSTERS = 2
-"""The fewest clusters per side that show how much clusters differ."""
-TINY = 1e-12
-"""A smaller variance of draws is rounding."""
+Clusters = NDArray[np.intp]  # each example's cluster, numbered from 0 without gaps
+FEWEST_CLUSTERS = 2  # the fewest clusters per side that show how much clusters differ
+TINY = 1e-12  # a smaller variance of draws is rounding
 
 
-def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:
-    """Returns how often each example is drawn in `draws` resamples of whole clusters (D × n)."""
-    rng, size = np.random.default_rng(seed), np.bincount(cluster)
-    rows = np.split(np.argsort(cluster, kind="stable"), np.cumsum(size)[:-1])
-    enough = -(-len(cluster) // int(size.min()))
-    counts = np.empty((draws, len(cluster)), np.float32)
+def draw_cluster_counts(clusters: Clusters, n_draws: int, seed: int) -> Counts:
+    """Returns how often each example is drawn in `n_draws` resamples of whole clusters (D × n).
+
+    Clusters are drawn with replacement (Davison and Hinkley 1997, section 3.8) until the draw is as
+    large as the side; of the last cluster a random part is taken. So every metric sees sides of the
+    usual size.
+    """
+    rng, cluster_sizes = np.random.default_rng(seed), np.bincount(clusters)
+    rows_by_cluster = np.split(np.argsort(clusters, kind="stable"), np.cumsum(cluster_sizes)[:-1])
+    n_enough_clusters = -(-len(clusters) // int(cluster_sizes.min()))
+    counts = np.empty((n_draws, len(clusters)), np.float32)
     for draw in counts:
-        picked = rng.integers(0, len(size), enough)
-        total = np.cumsum(size[picked])
-        last = int(np.searchsorted(total, len(cluster)))
-        draw[:] = np.bincount(picked[:last], minlength=len(size))[cluster]
-        remaining = len(cluster) - int(total[last] - size[picked[last]])
-        draw[rng.permutation(rows[picked[last]])[:remaining]] += 1
+        drawn_clusters = rng.integers(0, len(cluster_sizes), n_enough_clusters)
+        drawn_totals = np.cumsum(cluster_sizes[drawn_clusters])
+        last = int(np.searchsorted(drawn_totals, len(clusters)))
+        draw[:] = np.bincount(drawn_clusters[:last], minlength=len(cluster_sizes))[clusters]
+        remaining = len(clusters) - int(drawn_totals[last] - cluster_sizes[drawn_clusters[last]])
+        draw[rng.permutation(rows_by_cluster[drawn_clusters[last]])[:remaining]] += 1
     return counts
 
 
@@ -58,14 +57,20 @@ class ClusterBootstrap:
     single: Resample
 
     @classmethod
-    def of(cls, members: Clusters, nonmembers: Clusters, draws: int, seed: int) -> ClusterBootstrap:
-        """Draw `draws` times from examples of these clusters."""
+    def of(
+        cls, member_clusters: Clusters, nonmember_clusters: Clusters, n_draws: int, seed: int
+    ) -> ClusterBootstrap:
+        """Draw `n_draws` times from examples of these clusters."""
         whole = Resample(
-            draw_cluster_counts(members, draws, derive(seed, "clusters of members")),
-            draw_cluster_counts(nonmembers, draws, derive(seed, "clusters of nonmembers")),
+            draw_cluster_counts(member_clusters, n_draws, derive(seed, "clusters of members")),
+            draw_cluster_counts(
+                nonmember_clusters, n_draws, derive(seed, "clusters of nonmembers")
+            ),
         )
-        single = bootstrap.resample(len(members), len(nonmembers), draws, seed)
-        return cls(len(np.unique(members)), len(np.unique(nonmembers)), whole, single)
+        single = bootstrap.resample(len(member_clusters), len(nonmember_clusters), n_draws, seed)
+        return cls(
+            len(np.unique(member_clusters)), len(np.unique(nonmember_clusters)), whole, single
+        )
 
     def estimate(
         self, members: Scores, nonmembers: Scores, wanted: Sequence[Metric]
@@ -74,24 +79,33 @@ class ClusterBootstrap:
         by_clusters, by_examples = (
             estimate(members, nonmembers, drawn, wanted) for drawn in (self.whole, self.single)
         )
-        return {m.name: self._estimate(by_clusters[m.name], by_examples[m.name], m) for m in wanted}
+        return {
+            m.name: self._widened_estimate(by_clusters[m.name], by_examples[m.name], m)
+            for m in wanted
+        }
 
-    def widened(self, clustered: Estimate) -> Estimate:
+    def widen(self, clustered: Estimate) -> Estimate:
         """Returns the estimate with draws widened for the small number of clusters."""
-        if needs := self._needs():
+        if needs := self._missing_clusters_text():
             return estimate_without_value(
                 (clustered.n_members, clustered.n_nonmembers), len(clustered.draws), needs
             )
         if clustered.needs:
             return clustered
         mean = clustered.draws.mean()
-        draws = mean + widening(self.members, self.nonmembers) * (clustered.draws - mean)
+        draws = mean + widening_factor(self.members, self.nonmembers) * (clustered.draws - mean)
         return replace(clustered, draws=draws)
 
-    def _estimate(self, clustered: Estimate, by_examples: Estimate, metric: Metric) -> Estimate:
-        return self.widened(replace(clustered, trials=self._trials(clustered, by_examples, metric)))
+    def _widened_estimate(
+        self, clustered: Estimate, by_examples: Estimate, metric: Metric
+    ) -> Estimate:
+        return self.widen(
+            replace(clustered, trials=self._effective_trials(clustered, by_examples, metric))
+        )
 
-    def _trials(self, clustered: Estimate, by_examples: Estimate, metric: Metric) -> float | None:
+    def _effective_trials(
+        self, clustered: Estimate, by_examples: Estimate, metric: Metric
+    ) -> float | None:
         """Those of single examples over the design effect (Kish 1965), the ratio of variances.
 
         Where draws don't differ it is not known, and each cluster counts as one example.
@@ -103,7 +117,7 @@ class ClusterBootstrap:
             return metric.trials(self.members, self.nonmembers)
         return by_examples.trials / max(1.0, float(variances[0] / variances[1]))
 
-    def _needs(self) -> str:
+    def _missing_clusters_text(self) -> str:
         sides = {"members": self.members, "non-members": self.nonmembers}
         few = [
             f"≥ {FEWEST_CLUSTERS} clusters of {side}"
@@ -113,7 +127,7 @@ class ClusterBootstrap:
         return " and ".join(few)
 
 
-def widening(members: int, nonmembers: int) -> float:
+def widening_factor(n_member_clusters: int, n_nonmember_clusters: int) -> float:
     """Returns the factor by which the draws' deviations are multiplied.
 
     √(K / (K − 1)), since the variance among K drawn clusters is that much too small on average
@@ -122,6 +136,6 @@ def widening(members: int, nonmembers: int) -> float:
     """
     from scipy.stats import norm, t
 
-    fewer, tail = min(members, nonmembers), 0.975
-    student = t.ppf(tail, members + nonmembers - 2) / norm.ppf(tail)
+    fewer, tail = min(n_member_clusters, n_nonmember_clusters), 0.975
+    student = t.ppf(tail, n_member_clusters + n_nonmember_clusters - 2) / norm.ppf(tail)
     return float(np.sqrt(fewer / (fewer - 1)) * student)

@@ -14,8 +14,7 @@ from contamination.core.statistics.metrics import Metric, Steps
 
 ALL = "all"
 """The benchmark that stands for the mean over benchmarks, wherever one is printed or stored."""
-TINY = 1e-15
-"""A variance below it is rounding."""
+TINY = 1e-15  # a variance below it is rounding
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,10 @@ def estimate(
 
 def estimate_ranked(ranked: Ranked, wanted: Sequence[Metric]) -> dict[str, Estimate]:
     """Returns every wanted metric, by name, of one method's ranked scores."""
-    return {metric.name: _estimate(ranked, metric) for metric in wanted}
+    return {metric.name: _estimate_metric(ranked, metric) for metric in wanted}
 
 
-def _estimate(ranked: Ranked, metric: Metric) -> Estimate:
+def _estimate_metric(ranked: Ranked, metric: Metric) -> Estimate:
     sizes = len(ranked.members), len(ranked.nonmembers)
     if needs := metric.needs(*sizes):
         return estimate_without_value(sizes, len(ranked.hits), needs)
@@ -67,9 +66,9 @@ def _estimate(ranked: Ranked, metric: Metric) -> Estimate:
     return Estimate(*sizes, value, metric.draws(ranked), trials, steps)
 
 
-def estimate_without_value(sizes: tuple[int, int], draws: int, needs: str) -> Estimate:
+def estimate_without_value(sizes: tuple[int, int], n_draws: int, needs: str) -> Estimate:
     """Returns an estimate without a number."""
-    return Estimate(*sizes, np.nan, np.full(draws, np.nan), needs=needs)
+    return Estimate(*sizes, np.nan, np.full(n_draws, np.nan), needs=needs)
 
 
 def mean(estimates: Sequence[Estimate]) -> Estimate:
@@ -89,19 +88,21 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
     )
 
 
-def mean_over(benchmarks: Mapping[str, Estimate]) -> Estimate:
+def mean_over(estimate_by_benchmark: Mapping[str, Estimate]) -> Estimate:
     """The mean over benchmarks; its `needs` names those with too few examples."""
-    needs = needs_over({name: e.needs for name, e in benchmarks.items()})
-    return replace(mean(list(benchmarks.values())), needs=needs)
+    needs = needs_over({name: e.needs for name, e in estimate_by_benchmark.items()})
+    return replace(mean(list(estimate_by_benchmark.values())), needs=needs)
 
 
-def needs_over(benchmarks: Mapping[str, str]) -> str:
+def needs_over(needs_by_benchmark: Mapping[str, str]) -> str:
     """Returns what each benchmark lacks, such as "non-members in imdb"; empty if nothing."""
     where: dict[str, list[str]] = {}
-    for name, needs in benchmarks.items():
+    for name, needs in needs_by_benchmark.items():
         where.setdefault(needs, []).append(name)
     return "; ".join(
-        f"{needs} a benchmark" if names == list(benchmarks) else f"{needs} in {', '.join(names)}"
+        f"{needs} a benchmark"
+        if names == list(needs_by_benchmark)
+        else f"{needs} in {', '.join(names)}"
         for needs, names in where.items()
         if needs
     )
@@ -150,7 +151,7 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
       that of the draws (Newcombe 2006), and `trials` at most. Percentiles are too narrow near 1: at
       0.98 of 25 + 25 examples they include the truth in 84% of the cases.
     - Rates: the percentiles of the draws, moved to have their median where the draws have their
-      mean (`rates.tpr_draws` puts it there). Draws that agree have no width, and draws of tied
+      mean (`metrics.tpr_draws` puts it there). Draws that agree have no width, and draws of tied
       scores don't reach the next step. So the interval also includes Jeffreys', that of a known
       threshold: of `trials` tosses (Brown, Cai and DasGupta 2001), from `steps`' least to its most.
     - Where the trials aren't known: the percentiles.
@@ -160,9 +161,9 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
     with_trials = [i for i, e in enumerate(estimates) if e.trials is not None and not e.needs]
     rates = [i for i in with_trials if estimates[i].steps is not None]
     if areas := [i for i in with_trials if estimates[i].steps is None]:
-        low[areas], high[areas] = _wilson([estimates[i] for i in areas], confidence)
+        low[areas], high[areas] = _wilson_intervals([estimates[i] for i in areas], confidence)
     if rates:
-        lower, upper = _jeffreys([estimates[i] for i in rates], confidence)
+        lower, upper = _jeffreys_intervals([estimates[i] for i in rates], confidence)
         move = draws[rates].mean(axis=1) - np.median(draws[rates], axis=1)
         low[rates] = np.minimum(low[rates] + move, lower).clip(0)
         high[rates] = np.maximum(high[rates] + move, upper).clip(max=1)
@@ -186,7 +187,7 @@ def standardised_differences(estimates: Sequence[Estimate], confidence: float) -
     low, high = intervals(estimates, 1 - (1 - confidence) / pairs)
     value = np.array([e.value for e in estimates])
     below, above = value - low, high - value
-    variance = np.array([_variance(e) for e in estimates])
+    variance = np.array([_variance_of_draws(e) for e in estimates])
     covariance = np.atleast_2d(np.cov([e.draws for e in estimates], bias=True))
     scale = np.sqrt(np.outer(variance, variance))
     correlation = np.where(scale > TINY, covariance / np.maximum(scale, TINY), 0.0).clip(-1, 1)
@@ -197,7 +198,7 @@ def standardised_differences(estimates: Sequence[Estimate], confidence: float) -
     return evidence
 
 
-def _variance(estimate: Estimate) -> float:
+def _variance_of_draws(estimate: Estimate) -> float:
     """The variance of the draws; at least that of as many tosses as `trials`."""
     variance = float(estimate.draws.var())
     if estimate.trials is None:
@@ -209,17 +210,17 @@ def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[S
     """Returns joint intervals of AUROCs on the same examples: all include the truth at once.
 
     Whichever of them is looked at, even the highest, its interval includes the truth as often.
-    They are `intervals` of a higher confidence: that of `one_of_several`, with Student's quantile
-    for the normal one, since far out the variance of few examples on a side counts: of the fewest
-    in any benchmark, whose variance is the least certain and may be most of the mean's.
+    They are `intervals` of a higher confidence: that of `jointly_valid_confidence`, with Student's
+    quantile for the normal one, since far out the variance of few examples on a side counts: of the
+    fewest in any benchmark, whose variance is the least certain and may be most of the mean's.
     """
-    joint = one_of_several(estimates, confidence)
+    joint = jointly_valid_confidence(estimates, confidence)
     fewest = min(e.smallest_side for e in estimates)
     needs_student = joint > confidence and fewest > 1
-    return intervals(estimates, _students(joint, fewest) if needs_student else joint)
+    return intervals(estimates, _student_confidence(joint, fewest) if needs_student else joint)
 
 
-def one_of_several(estimates: Sequence[Estimate], confidence: float) -> float:
+def jointly_valid_confidence(estimates: Sequence[Estimate], confidence: float) -> float:
     """Returns the confidence of each interval at which all are jointly valid (max-T of the draws).
 
     Draws that move together ask for less than Bonferroni's correction, and none for more. Distances
@@ -237,19 +238,19 @@ def one_of_several(estimates: Sequence[Estimate], confidence: float) -> float:
     return min(max(2 * NormalDist().cdf(z) - 1, single), bonferroni)
 
 
-def _students(confidence: float, examples: int) -> float:
+def _student_confidence(confidence: float, n_examples: int) -> float:
     """The confidence of a normal interval that is as wide as Student's of so many examples.
 
     The draws' variance is multiplied by n / (n - 1).
     """
     from scipy.special import stdtrit
 
-    quantile = float(stdtrit(examples - 1, (1 + confidence) / 2))
+    quantile = float(stdtrit(n_examples - 1, (1 + confidence) / 2))
     widest = 8.0  # standard deviations: the normal distribution is 1 beyond, in float64
-    return 2 * NormalDist().cdf(min(quantile * (examples / (examples - 1)) ** 0.5, widest)) - 1
+    return 2 * NormalDist().cdf(min(quantile * (n_examples / (n_examples - 1)) ** 0.5, widest)) - 1
 
 
-def _wilson(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
+def _wilson_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     value, trials = _values_and_trials(estimates)
     variance = np.array([e.draws.var() for e in estimates])
@@ -262,7 +263,7 @@ def _wilson(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, S
     return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
 
 
-def _jeffreys(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
+def _jeffreys_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
     from scipy.special import betaincinv
 
     _, tosses = _values_and_trials(estimates)

@@ -15,8 +15,7 @@ import numpy as np
 
 from contamination.core.statistics.bootstrap import Ranked, Scores
 
-Steps = tuple[float, float]
-"""The least and the most."""
+Steps = tuple[float, float]  # the least and the most
 
 
 @dataclass(frozen=True)
@@ -42,15 +41,15 @@ class Metric:
     least_nonmembers: int = 1
     """The fewest examples for the metric (`fewest_examples`)."""
 
-    def needs(self, members: int, nonmembers: int) -> str:
+    def needs(self, n_members: int, n_nonmembers: int) -> str:
         """Returns what is missing, such as "≥ 500 non-members"; empty where nothing is."""
         sides = (
-            (nonmembers, self.least_nonmembers, "non-members"),
-            (members, self.least_members, "members"),
+            (n_nonmembers, self.least_nonmembers, "non-members"),
+            (n_members, self.least_members, "members"),
         )
         return " and ".join(
-            kind if least == 1 else f"≥ {least:,} {kind}"
-            for available, least, kind in sides
+            side_name if least == 1 else f"≥ {least:,} {side_name}"
+            for available, least, side_name in sides
             if available < least
         )
 
@@ -79,7 +78,7 @@ ONE_TOSS = 3.8
 """Trials of which the 95% interval of all or none just includes 0.5: less than z² = 3.84."""
 
 
-def auroc_trials(members: int, nonmembers: int) -> float:
+def auroc_trials(n_members: int, n_nonmembers: int) -> float:
     """Four times the harmonic mean of both sides.
 
     Scores of two normals make an AUROC of 0.5 to 0.9 as certain as trials of about two harmonic
@@ -91,17 +90,19 @@ def auroc_trials(members: int, nonmembers: int) -> float:
     are less than 40 orders of all, even the most extreme ones come by chance in more than 5% of
     the cases: then 95% intervals include 0.5.
     """
-    fewer, trials = min(members, nonmembers), 8 * members * nonmembers / (members + nonmembers)
+    fewer, trials = (
+        min(n_members, n_nonmembers),
+        8 * n_members * n_nonmembers / (n_members + n_nonmembers),
+    )
     if fewer > FEW:
         return trials
-    orders = comb(members + nonmembers, fewer)
+    orders = comb(n_members + n_nonmembers, fewer)
     return min(trials, ONE_TOSS + 3 * (fewer - 1) * (orders >= ORDERS))
 
 
 AUROC = Metric("auroc", "AUROC", auroc_value, auroc_draws, 0.5, trials=auroc_trials)
 
-ALARMS = 5
-"""The fewest expected false alarms of a rate that is reported: see `fewest_examples`."""
+ALARMS = 5  # the fewest expected false alarms of a rate that is reported: see `fewest_examples`
 NARROW, WIDE = 4, 2 / 3
 """The two weights of `tpr_draws`: their variance is the threshold's own, V, divided by these.
 
@@ -109,7 +110,7 @@ With that of the threshold it is V + V/4 and V + 3V/2: the second is twice the f
 NARROW makes noisier draws. A smaller one leaves more bias where the ROC bends sharply.
 """
 STEP = 0.1
-"""So large a share of the members at one score is a step of the TPR (`tpr_steps`)."""
+"""So large a share of the members at one score is a step of the TPR (`tpr_range_of_ties`)."""
 
 
 def tpr_at_fpr(rate: float) -> Metric:
@@ -121,7 +122,7 @@ def tpr_at_fpr(rate: float) -> Metric:
         partial(tpr_draws, fpr=rate),
         guess=rate,
         trials=lambda members, nonmembers: members,
-        steps=partial(tpr_steps, fpr=rate),
+        steps=partial(tpr_range_of_ties, fpr=rate),
         least_nonmembers=fewest_examples(rate),
     )
 
@@ -139,7 +140,7 @@ def fpr_at_tpr(rate: float) -> Metric:
         guess=rate,
         higher_is_better=False,
         trials=lambda members, nonmembers: nonmembers,
-        steps=partial(fpr_steps, tpr=rate),
+        steps=partial(fpr_range_of_ties, tpr=rate),
         least_members=fewest_examples(1 - rate),
     )
 
@@ -202,8 +203,9 @@ def tpr_draws(ranked: Ranked, fpr: float) -> Scores:
     same sum has on the examples themselves: a mean over benchmarks averages out noise, not bias.
     Draws may lie beyond 0 and 1.
     """
-    draws, once = _mean_tpr(ranked, fpr), _mean_tpr(_undrawn(ranked), fpr)
-    moved: Scores = draws + (once - draws.mean())
+    draws = _mean_tpr_of_draws(ranked, fpr)
+    mean_of_examples = _mean_tpr_of_draws(_as_single_draw(ranked), fpr)
+    moved: Scores = draws + (mean_of_examples - draws.mean())
     return moved
 
 
@@ -213,10 +215,10 @@ def fpr_draws(ranked: Ranked, tpr: float) -> Scores:
     With both sides exchanged and the scores turned round, the non-members that stay below the
     threshold are the hits, and the members that do are the alarms.
     """
-    return 1 - tpr_draws(_turned(ranked), 1 - tpr)
+    return 1 - tpr_draws(_exchange_sides(ranked), 1 - tpr)
 
 
-def tpr_steps(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
+def tpr_range_of_ties(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
     """The least and the most TPR that tied scores leave possible; None: the ties are few.
 
     Of n non-members, Binomial(n, `fpr`) lie above the true threshold: 95% of the time that leaves
@@ -224,46 +226,50 @@ def tpr_steps(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
     half as many different scores, or where a share STEP of the members has the very score of
     one of them. One more false alarm can change it by the whole step.
     """
-    fewest, most = _alarms_above(len(ranked.nonmembers), fpr)
-    near = ranked.nonmembers[fewest : most + 1]
-    values = np.unique(near)
+    fewest, most = _range_of_false_alarms(len(ranked.nonmembers), fpr)
+    nonmembers_near_threshold = ranked.nonmembers[fewest : most + 1]
+    values = np.unique(nonmembers_near_threshold)
     first, last = (
         np.searchsorted(-ranked.members, -values, side=side) for side in ("left", "right")
     )
     heaviest = (last - first).max() / len(ranked.members)
-    if 2 * len(values) > len(near) and heaviest < STEP:
+    if 2 * len(values) > len(nonmembers_near_threshold) and heaviest < STEP:
         return None
-    least, highest = (float((ranked.members > threshold).mean()) for threshold in near[[0, -1]])
+    least, highest = (
+        float((ranked.members > threshold).mean())
+        for threshold in nonmembers_near_threshold[[0, -1]]
+    )
     return least, highest
 
 
-def fpr_steps(ranked: Ranked, tpr: float) -> tuple[float, float] | None:
-    """The least and the most FPR at a TPR that ties leave possible; see `tpr_steps`."""
-    steps = tpr_steps(_turned(ranked), 1 - tpr)
+def fpr_range_of_ties(ranked: Ranked, tpr: float) -> tuple[float, float] | None:
+    """The least and the most FPR at a TPR that ties leave possible; see `tpr_range_of_ties`."""
+    steps = tpr_range_of_ties(_exchange_sides(ranked), 1 - tpr)
     return steps and (1 - steps[1], 1 - steps[0])
 
 
-def _undrawn(ranked: Ranked) -> Ranked:
-    """The examples themselves, as a single draw."""
+def _as_single_draw(ranked: Ranked) -> Ranked:
     sides = (ranked.members, ranked.nonmembers)
     hits, alarms = (np.arange(len(side) + 1, dtype=np.float32)[None] for side in sides)
     return Ranked(*sides, hits, alarms)
 
 
-def _mean_tpr(ranked: Ranked, fpr: float) -> Scores:
+def _mean_tpr_of_draws(ranked: Ranked, fpr: float) -> Scores:
     """Σ_k w_k TPR_k of every draw (D)."""
     if fpr >= 1:
         return np.ones(len(ranked.hits))
-    within = _threshold_within(len(ranked.nonmembers), fpr)
-    certain = int(np.flatnonzero(within != 1)[-1]) + 1
-    used = int((ranked.alarms >= certain).all(axis=0).argmax())
-    weights = np.diff(within[ranked.alarms[:, : used + 1].astype(np.intp)], axis=1)
-    flagged = np.searchsorted(-ranked.members, -ranked.nonmembers[:used], side="left")
+    cumulative_weights = _cumulative_threshold_weights(len(ranked.nonmembers), fpr)
+    certain = int(np.flatnonzero(cumulative_weights != 1)[-1]) + 1
+    n_thresholds = int((ranked.alarms >= certain).all(axis=0).argmax())
+    weights = np.diff(
+        cumulative_weights[ranked.alarms[:, : n_thresholds + 1].astype(np.intp)], axis=1
+    )
+    flagged = np.searchsorted(-ranked.members, -ranked.nonmembers[:n_thresholds], side="left")
     hits: Scores = np.einsum("dn,dn->d", weights, ranked.hits[:, flagged], dtype=np.float64)
     return hits / len(ranked.members)
 
 
-def _turned(ranked: Ranked) -> Ranked:
+def _exchange_sides(ranked: Ranked) -> Ranked:
     """Both sides exchanged, and the scores turned round."""
     return Ranked(
         -ranked.nonmembers[::-1],
@@ -274,7 +280,7 @@ def _turned(ranked: Ranked) -> Ranked:
 
 
 @cache
-def _threshold_within(n: int, fpr: float) -> Scores:
+def _cumulative_threshold_weights(n: int, fpr: float) -> Scores:
     """W: the weight of the k highest of n non-members as thresholds, for k = 0 to n."""
     from scipy.special import betainc
 
@@ -287,7 +293,7 @@ def _threshold_within(n: int, fpr: float) -> Scores:
 
 
 @cache
-def _alarms_above(n: int, fpr: float) -> tuple[int, int]:
+def _range_of_false_alarms(n: int, fpr: float) -> tuple[int, int]:
     """How many of n non-members lie above the true threshold, 95% of the time (at most n − 1)."""
     from scipy.stats import binom
 
@@ -306,6 +312,6 @@ def chosen_metrics(fpr: Sequence[float], tpr: Sequence[float]) -> list[Metric]:
 
 def title(name: str) -> str:
     """The title of the metric with this name; the name itself where none has it."""
-    kind, _, rate = name.rpartition("_")
-    candidates = [BY_RATE[kind](float(rate))] if kind in BY_RATE else ALWAYS
+    family, _, rate = name.rpartition("_")
+    candidates = [BY_RATE[family](float(rate))] if family in BY_RATE else ALWAYS
     return next((metric.title for metric in candidates if metric.name == name), name)

@@ -11,7 +11,7 @@ DIGITS = 9
 """Of a sum of shares: whole clusters count as whole numbers, so that the least p is 1/(K+1)."""
 
 
-def relabelled_differences(members: Scores, nonmembers: Scores, draws: int, seed: int) -> Scores:
+def relabelled_differences(members: Scores, nonmembers: Scores, n_draws: int, seed: int) -> Scores:
     """Returns differences of the means under random relabellings (draws).
 
     Membership is drawn at random, so these are what the difference would be without an effect
@@ -20,7 +20,7 @@ def relabelled_differences(members: Scores, nonmembers: Scores, draws: int, seed
     """
     values, counts = np.unique(np.concatenate([members, nonmembers]), return_counts=True)
     rng = np.random.default_rng(seed)
-    drawn = rng.multivariate_hypergeometric(counts, len(members), draws, method="marginals")
+    drawn = rng.multivariate_hypergeometric(counts, len(members), n_draws, method="marginals")
     differences: Scores = drawn @ values / len(members)
     differences -= (counts - drawn) @ values / len(nonmembers)
     return differences
@@ -33,7 +33,7 @@ def p_value(difference: float, relabelings: Scores) -> float:
 
 
 def conformal_p_values(
-    scores: Scores, null: Scores, in_null: NDArray[np.bool_] | int = 0
+    scores: Scores, null_scores: Scores, in_null: NDArray[np.bool_] | int = 0
 ) -> Scores:
     """Returns how likely a non-member scores at least as high: (1 + #{null ≥ score}) / (1 + n).
 
@@ -42,17 +42,20 @@ def conformal_p_values(
 
     Args:
         scores: of the texts, shape (T,).
-        null: of the n non-members.
-        in_null: which of `scores` are in `null` themselves, shape (T,); they are compared with the
-            n - 1 others.
+        null_scores: of the n non-members.
+        in_null: which of `scores` are in `null_scores` themselves, shape (T,); they are compared
+            with the n - 1 others.
     """
-    reaching = len(null) - np.searchsorted(np.sort(null), scores)
-    p_values: Scores = (1 + reaching - in_null) / (1 + len(null) - in_null)
+    reaching = len(null_scores) - np.searchsorted(np.sort(null_scores), scores)
+    p_values: Scores = (1 + reaching - in_null) / (1 + len(null_scores) - in_null)
     return p_values
 
 
 def clustered_p_values(
-    scores: Scores, of: NDArray[np.intp], null: Scores, cluster: NDArray[np.intp]
+    scores: Scores,
+    score_clusters: NDArray[np.intp],
+    null_scores: Scores,
+    null_clusters: NDArray[np.intp],
 ) -> Scores:
     """`conformal_p_values` where non-members come in clusters: each cluster counts as one.
 
@@ -63,33 +66,41 @@ def clustered_p_values(
 
     Args:
         scores: of the texts, shape (T,).
-        of: their clusters, shape (T,).
-        null: of the n non-members.
-        cluster: theirs, shape (n,).
+        score_clusters: their clusters, shape (T,).
+        null_scores: of the n non-members.
+        null_clusters: theirs, shape (n,).
     """
-    size = np.bincount(cluster, minlength=of.max(initial=0) + 1)
-    order = np.argsort(null)
-    weights = np.append((1 / size[cluster])[order], 0)
+    size = np.bincount(null_clusters, minlength=score_clusters.max(initial=0) + 1)
+    order = np.argsort(null_scores)
+    weights = np.append((1 / size[null_clusters])[order], 0)
     above = np.cumsum(weights[::-1])[::-1]  # from each place on
-    reaching = above[np.searchsorted(null[order], scores)]
-    own_reaching = _own_reaching(scores, of, null, cluster) / np.maximum(size[of], 1)
-    clusters = (size > 0).sum() - (size[of] > 0)
+    reaching = above[np.searchsorted(null_scores[order], scores)]
+    own_reaching = _counts_reaching_in_own_cluster(
+        scores, score_clusters, null_scores, null_clusters
+    ) / np.maximum(size[score_clusters], 1)
+    clusters = (size > 0).sum() - (size[score_clusters] > 0)
     p_values: Scores = (1 + (reaching - own_reaching).round(DIGITS).clip(0)) / (1 + clusters)
     return p_values
 
 
-def _own_reaching(
-    scores: Scores, of: NDArray[np.intp], null: Scores, cluster: NDArray[np.intp]
+def _counts_reaching_in_own_cluster(
+    scores: Scores,
+    score_clusters: NDArray[np.intp],
+    null_scores: Scores,
+    null_clusters: NDArray[np.intp],
 ) -> NDArray[np.intp]:
     """Returns how many null scores of its own cluster are at least as high as each score."""
-    values, group = np.concatenate([null, scores]), np.concatenate([cluster, of])
-    is_text = np.arange(len(values)) >= len(null)
+    values, group = (
+        np.concatenate([null_scores, scores]),
+        np.concatenate([null_clusters, score_clusters]),
+    )
+    is_text = np.arange(len(values)) >= len(null_scores)
     order = np.lexsort((is_text, -values, group))
     passed = np.append(0, np.cumsum(~is_text[order]))
     start = np.searchsorted(group[order], group[order])
     counts = np.empty(len(values), np.intp)
     counts[order] = passed[1:] - passed[start]
-    return counts[len(null) :]
+    return counts[len(null_scores) :]
 
 
 def holm(p_value: Scores) -> Scores:

@@ -22,6 +22,6 @@ class Rewording(Protocol):
         """
 
 
-def at_least_one(share: float, n: int) -> int:
+def share_of_at_least_one(share: float, n: int) -> int:
     """Return ⌊share·n⌋, at least 1; the small term corrects 0.29·100 = 28.999…."""
     return max(1, floor(share * n + 1e-9))

@@ -20,7 +20,7 @@ SPARE = 8  # logits beyond the candidates, to see whether the last of them is a 
 Answer = list[tuple[int, str, bool]]  # for each blank of a window
 
 
-class Filler:
+class MaskFiller:
     """Draws a word for each blank of some windows."""
 
     def __init__(
@@ -32,34 +32,37 @@ class Filler:
         barred = [not word for word in vocabulary.words]
         self.barred = torch.tensor(barred, device=self.device)
 
-    def words(
-        self, windows: Sequence[Window], holes: Sequence[Blank], batch_tokens: int
+    def draw_words(
+        self, windows: Sequence[Window], blanks: Sequence[Blank], batch_tokens: int
     ) -> list[str]:
         """Return a word for each blank, none of them the word that it replaces."""
         word_by_blank: dict[int, str] = {}
         with progress(total=len(windows), desc="rewording", unit="window") as bar:
-            for batch in self._batches(windows, batch_tokens):
-                answers = self._in_memory(batch, holes)
+            for batch in self._iter_batches_longest_first(windows, batch_tokens):
+                answers = self._answers_halving_batches(batch, blanks)
                 for window, answer in zip(batch, answers, strict=True):
                     if len(batch) > 1 and not all(sure for _, _, sure in answer):
                         # Rounding depends on the batch, so a close call is repeated alone.
-                        (answer,) = self._answers([window], holes)
+                        (answer,) = self._draw_answers([window], blanks)
                     word_by_blank.update((number, word) for number, word, _ in answer)
                 bar.update(len(batch))
-        return [word_by_blank[i] for i in range(len(holes))]
+        return [word_by_blank[i] for i in range(len(blanks))]
 
-    def _batches(self, windows: Sequence[Window], batch_tokens: int) -> Iterator[list[Window]]:
-        """Yield batches of windows of similar length, the longest first."""
+    def _iter_batches_longest_first(
+        self, windows: Sequence[Window], batch_tokens: int
+    ) -> Iterator[list[Window]]:
         waiting = sorted(windows, key=lambda window: -len(window.ids))
         while waiting:
             size = max(1, batch_tokens // len(waiting[0].ids))
             yield waiting[:size]
             waiting = waiting[size:]
 
-    def _in_memory(self, batch: list[Window], holes: Sequence[Blank]) -> list[Answer]:
+    def _answers_halving_batches(
+        self, batch: list[Window], blanks: Sequence[Blank]
+    ) -> list[Answer]:
         """Return the answers of a batch, in two halves if the device's memory runs out."""
         try:
-            return self._answers(batch, holes)
+            return self._draw_answers(batch, blanks)
         except torch.cuda.OutOfMemoryError as error:
             half = len(batch) // 2
             if not half:
@@ -68,25 +71,29 @@ class Filler:
                     "memory. Set a smaller masked_lm.window_tokens, or masked_lm.device=cpu."
                 ) from error
         torch.cuda.empty_cache()
-        return self._in_memory(batch[:half], holes) + self._in_memory(batch[half:], holes)
+        return self._answers_halving_batches(batch[:half], blanks) + self._answers_halving_batches(
+            batch[half:], blanks
+        )
 
-    def _answers(self, batch: Sequence[Window], holes: Sequence[Blank]) -> list[Answer]:
+    def _draw_answers(self, batch: Sequence[Window], blanks: Sequence[Blank]) -> list[Answer]:
         """Return each blank's number, its word and whether the draw was sure, by window."""
         numbers = [number for window in batch for number, _ in window.blanks]
-        logits, ids = self._most_likely(batch, [holes[n].word for n in numbers])
+        logits, ids = self._top_logits_and_ids(batch, [blanks[n].word for n in numbers])
         rows = zip(numbers, logits, ids, strict=True)
-        drawn = iter([self._drawn(holes[number], *row) for number, *row in rows])
+        drawn = iter([self._draw_word(blanks[number], *row) for number, *row in rows])
         return [[(number, *next(drawn)) for number, _ in window.blanks] for window in batch]
 
-    def _drawn(self, hole: Blank, logits: Any, ids: Any) -> tuple[str, bool]:
+    def _draw_word(self, blank: Blank, logits: Any, ids: Any) -> tuple[str, bool]:
         possible = np.isfinite(logits)  # a small vocabulary may have fewer candidates
-        token, sure = draw_token(logits[possible], ids[possible], self.candidates, hole.seed)
-        return self.vocabulary.text(token, hole.word), sure
+        token, sure = draw_token(logits[possible], ids[possible], self.candidates, blank.seed)
+        return self.vocabulary.word_in_original_case(token, blank.word), sure
 
     @torch.inference_mode()
-    def _most_likely(self, batch: Sequence[Window], originals: Sequence[str]) -> tuple[Any, Any]:
+    def _top_logits_and_ids(
+        self, batch: Sequence[Window], originals: Sequence[str]
+    ) -> tuple[Any, Any]:
         """Return the highest logits and their ids, shape (N, candidates + SPARE), descending."""
-        logits_NV = self._logits(batch)
+        logits_NV = self._blank_logits(batch)
         if not bool((torch.isfinite(logits_NV) | self.barred).all()):
             raise ConfigError(
                 f"masked_lm.path is {self.path!r}: the model's logits are NaN or infinite. Check "
@@ -94,11 +101,13 @@ class Filler:
             )
         logits_NV = logits_NV.masked_fill(self.barred, -torch.inf)
         for row, word in enumerate(originals):
-            logits_NV[row, self.vocabulary.same.get(self.vocabulary.key(word), [])] = -torch.inf
+            logits_NV[
+                row, self.vocabulary.same.get(self.vocabulary.fold_word(word), [])
+            ] = -torch.inf
         top = torch.topk(logits_NV, min(self.candidates + SPARE, logits_NV.shape[1]))
         return top.values.double().cpu().numpy(), top.indices.cpu().numpy()
 
-    def _logits(self, batch: Sequence[Window]) -> Tensor:
+    def _blank_logits(self, batch: Sequence[Window]) -> Tensor:
         """Return float32 logits of the blanks only, shape (N, V), which saves memory."""
         shape = (len(batch), max(len(window.ids) for window in batch))
         ids_BT = torch.full(shape, self.pad)

@@ -12,14 +12,14 @@ from contamination.core.errors import ConfigError, require
 from contamination.core.models import LOADING, check_loaded_weights, load, load_tokenizer, resolve
 from contamination.core.seeds import derive
 from contamination.data.perturbation.masking import (
-    Around,
     Blank,
+    TokensAround,
     Vocabulary,
     Window,
     choose_blanks,
     fill_blanks,
+    iter_windows,
     mask_blanks,
-    windows,
 )
 
 FIELD = "masked_lm.path"
@@ -37,19 +37,19 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
     from transformers import AutoModelForMaskedLM
 
     tokenizer = load_tokenizer(FIELD, path)
-    _require(tokenizer.is_fast, path, "its tokenizer is not a fast one")
-    _require(tokenizer.mask_token_id is not None, path, "its tokenizer has no mask token")
+    _require_model(tokenizer.is_fast, path, "its tokenizer is not a fast one")
+    _require_model(tokenizer.mask_token_id is not None, path, "its tokenizer has no mask token")
     options = {"dtype": torch.float32, "use_safetensors": True, **LOADING}
     model, loaded = load(AutoModelForMaskedLM, FIELD, path, **options)
     check_loaded_weights(
-        FIELD, path, model, {**loaded, "unexpected_keys": _weights_of_more_layers(model, loaded)}
+        FIELD, path, model, {**loaded, "unexpected_keys": _unexpected_layer_weights(model, loaded)}
     )
     fits = len(tokenizer) <= model.get_input_embeddings().num_embeddings
-    _require(fits, path, f"its tokenizer has {len(tokenizer)} tokens, more than its model")
+    _require_model(fits, path, f"its tokenizer has {len(tokenizer)} tokens, more than its model")
     return tokenizer, _to_device(model.eval(), device)
 
 
-def special_tokens(tokenizer: Any) -> Around:
+def special_tokens_around(tokenizer: Any) -> TokensAround:
     """Return the ids that the model expects before and after a text, such as [CLS] and [SEP]."""
     ids = tokenizer(tokenizer.mask_token)["input_ids"]
     at, special = ids.index(tokenizer.mask_token_id), set(tokenizer.all_special_ids)
@@ -70,7 +70,7 @@ def max_input_tokens(tokenizer: Any, model: Any) -> int:
     return min(limits)
 
 
-def _weights_of_more_layers(model: Any, loaded: Mapping[str, Any]) -> list[str]:
+def _unexpected_layer_weights(model: Any, loaded: Mapping[str, Any]) -> list[str]:
     """Return unexpected weights whose names differ from the model's only in numbers: more layers.
 
     Other unexpected weights, such as a pooler or a next-sentence head, are common.
@@ -93,7 +93,7 @@ def _to_device(model: Any, device: str) -> Any:
         ) from error
 
 
-def _require(condition: bool, path: str, reason: str) -> None:
+def _require_model(condition: bool, path: str, reason: str) -> None:
     remedy = "Choose a masked language model with a fast tokenizer, such as bert-base-uncased."
     require(condition, FIELD, path, f"{reason}. {remedy}")
 
@@ -137,33 +137,35 @@ class MaskedLM(Ranged, node="masked_lm"):
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Return each text with some of its words replaced."""
         pairs = zip(texts, keys, strict=True)
-        holes = [
+        blanks_by_text = [
             choose_blanks(text, self.share, derive(seed, "masked_lm", key)) for text, key in pairs
         ]
-        if not any(holes):
+        if not any(blanks_by_text):
             return list(texts)
-        words = iter(self._words(texts, holes))
-        both = zip(texts, holes, strict=True)
-        return [fill_blanks(text, hole, [next(words) for _ in hole]) for text, hole in both]
+        words = iter(self._draw_words(texts, blanks_by_text))
+        blanked_texts = zip(texts, blanks_by_text, strict=True)
+        return [
+            fill_blanks(text, blanks, [next(words) for _ in blanks])
+            for text, blanks in blanked_texts
+        ]
 
-    def _words(self, texts: Sequence[str], holes: Sequence[list[Blank]]) -> list[str]:
-        """Return the words for all texts' blanks, in order."""
-        from contamination.data.perturbation.mask_filling import Filler
+    def _draw_words(self, texts: Sequence[str], blanks_by_text: Sequence[list[Blank]]) -> list[str]:
+        from contamination.data.perturbation.mask_filling import MaskFiller
 
         tokenizer, model = open_masked_model(self.path, self.device)
         vocabulary = Vocabulary(tokenizer, model.config.vocab_size)
-        vocabulary.check(self.path)
-        around = special_tokens(tokenizer)
+        vocabulary.check_has_words(self.path)
+        around = special_tokens_around(tokenizer)
         width = min(self.window_tokens, max_input_tokens(tokenizer, model))
         options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
         tokens = tokenizer(list(texts), truncation=False, padding=False, **options)
-        seen: list[Window] = []
-        every: list[Blank] = []
-        tokenized = zip(tokens["input_ids"], tokens["offset_mapping"], holes, strict=True)
-        for ids, offsets, hole in tokenized:
-            left, places = mask_blanks(ids, offsets, hole, tokenizer.mask_token_id)
-            seen += windows(left, places, len(every), width, around)
-            every += hole
+        all_windows: list[Window] = []
+        all_blanks: list[Blank] = []
+        tokenized = zip(tokens["input_ids"], tokens["offset_mapping"], blanks_by_text, strict=True)
+        for ids, offsets, text_blanks in tokenized:
+            masked_ids, places = mask_blanks(ids, offsets, text_blanks, tokenizer.mask_token_id)
+            all_windows += iter_windows(masked_ids, places, len(all_blanks), width, around)
+            all_blanks += text_blanks
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-        filler = Filler(self.path, model, vocabulary, pad, self.candidates)
-        return filler.words(seen, every, self.batch_tokens)
+        filler = MaskFiller(self.path, model, vocabulary, pad, self.candidates)
+        return filler.draw_words(all_windows, all_blanks, self.batch_tokens)

@@ -10,7 +10,7 @@ import numpy as np
 
 from contamination.core.config import FRACTION, Ranged, limited
 from contamination.core.seeds import derive
-from contamination.data.perturbation.base import at_least_one
+from contamination.data.perturbation.base import share_of_at_least_one
 
 WORD_OR_GAP = re.compile(r"\S+|\s+")
 
@@ -30,15 +30,15 @@ class Swap(Ranged, node="swap"):
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Return each text with some of its words swapped."""
         pairs = zip(texts, keys, strict=True)
-        return [self._swapped(text, derive(seed, "swap", key)) for text, key in pairs]
+        return [self._swap_words(text, derive(seed, "swap", key)) for text, key in pairs]
 
-    def _swapped(self, text: str, seed: int) -> str:
+    def _swap_words(self, text: str, seed: int) -> str:
         pieces = WORD_OR_GAP.findall(text)
         places = [i for i, piece in enumerate(pieces) if not piece.isspace()]
         if len(places) < 2:
             return text
         rng = np.random.default_rng(seed)
-        for _ in range(at_least_one(self.share, len(places))):
+        for _ in range(share_of_at_least_one(self.share, len(places))):
             first, second = (places[i] for i in rng.choice(len(places), size=2, replace=False))
             pieces[first], pieces[second] = pieces[second], pieces[first]
         return "".join(pieces)
@@ -61,14 +61,14 @@ class Delete(Ranged, node="delete"):
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Return each text without some of its words."""
         pairs = zip(texts, keys, strict=True)
-        return [self._shortened(text, derive(seed, "delete", key)) for text, key in pairs]
+        return [self._delete_words(text, derive(seed, "delete", key)) for text, key in pairs]
 
-    def _shortened(self, text: str, seed: int) -> str:
+    def _delete_words(self, text: str, seed: int) -> str:
         core = text.strip()
         words, gaps = GAP.split(core)[::2], GAP.split(core)[1::2]
         if len(words) < 2:
             return text
-        dropped = min(at_least_one(self.share, len(words)), len(words) - 1)
+        dropped = min(share_of_at_least_one(self.share, len(words)), len(words) - 1)
         rng = np.random.default_rng(seed)
         remaining = np.sort(rng.choice(len(words), size=len(words) - dropped, replace=False))
         indices = remaining.tolist()

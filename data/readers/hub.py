@@ -12,7 +12,7 @@ from typing import Any
 
 from contamination.core.errors import DataError
 from contamination.core.hashing import folder_digest
-from contamination.core.hub import commit_on_hub, offline_hint, prepare_hub
+from contamination.core.hub import cache_only_hint, commit_on_hub, go_offline_if_hub_unreachable
 from contamination.data.readers.files import StreamedCorpus
 from contamination.data.readers.rows import Row, Shard, Tally
 
@@ -30,7 +30,9 @@ class HubRows:
         """Yield the rows, split after split."""
         for split in self.splits:
             shard = Shard(Path(self.path) / split, split, "hub")
-            for number, row in enumerate(load(self.path, self.config, split, self.revision), 1):
+            for number, row in enumerate(
+                stream_split(self.path, self.config, split, self.revision), 1
+            ):
                 yield Row(shard, number, row)
 
 
@@ -54,9 +56,9 @@ class HubCorpus(StreamedCorpus):
             return None
         return commit_on_hub("corpus.path", self.path, kind="dataset", revision=self.revision)
 
-    def _rows(self, tally: Tally, only: str | None) -> Iterator[Row]:
+    def _iter_rows(self, tally: Tally, wanted_subset: str | None) -> Iterator[Row]:
         shard = Shard(Path(self.path), self.split, "hub")
-        rows = load(self.path, self.config, self.split, self._commit)
+        rows = stream_split(self.path, self.config, self.split, self._commit)
         return (Row(shard, number, row) for number, row in enumerate(rows, 1))
 
     def _document_id(self, row: Row, subset: str, text: str, tally: Tally) -> str:
@@ -76,7 +78,7 @@ def hub_nodes(node: Any) -> Iterator[Mapping[str, Any]]:
         yield from hub_nodes(item)
 
 
-def load(
+def stream_split(
     path: str,
     config: str | None,
     split: str,
@@ -88,10 +90,10 @@ def load(
     Raises:
         DataError: the hub can't be reached, lacks the data set, split or revision, or disconnects.
     """
-    prepare_hub()  # before `datasets` is imported, which reads its settings
+    go_offline_if_hub_unreachable()  # before `datasets` is imported, which reads its settings
     import datasets
 
-    with _hub_errors(path, config, split, revision):
+    with _hub_errors_as_data_errors(path, config, split, revision):
         yield from read(
             datasets.load_dataset(path, config, split=split, revision=revision, streaming=True)
         )
@@ -101,12 +103,12 @@ def fetch_rows(path: str, config: str | None, split: str, revision: str | None) 
     """Download one split into the cache of `datasets`, from which it is read without a network.
 
     Raises:
-        DataError: see `load`.
+        DataError: see `stream_split`.
     """
-    prepare_hub()
+    go_offline_if_hub_unreachable()
     import datasets
 
-    with _hub_errors(path, config, split, revision):
+    with _hub_errors_as_data_errors(path, config, split, revision):
         datasets.load_dataset(path, config, split=split, revision=revision)
 
 
@@ -118,8 +120,9 @@ def rows_are_kept(path: str) -> bool:
 
 
 @contextmanager
-def _hub_errors(path: str, config: str | None, split: str, revision: str | None) -> Iterator[None]:
-    """Turn the hub's errors into a DataError that names the data set."""
+def _hub_errors_as_data_errors(
+    path: str, config: str | None, split: str, revision: str | None
+) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # the hub client's and the transport's errors have no common base
@@ -128,5 +131,5 @@ def _hub_errors(path: str, config: str | None, split: str, revision: str | None)
             f"The hub's data set {path!r} (config {config!r}, split {split!r}, revision "
             f"{revision!r}) can't be read: {reason} Check these names and the connection. Without "
             "a hub, use corpus=embedded and injection.benchmark_source=embedded."
-            f"{offline_hint(path, 'dataset')}"
+            f"{cache_only_hint(path, 'dataset')}"
         ) from error

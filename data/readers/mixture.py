@@ -25,7 +25,7 @@ def check_weights(weights: Mapping[str, float]) -> None:
         require(valid, f"corpus.weights.{subset}", weight, remedy)
 
 
-def interleave(
+def interleave_by_weight(
     streams: Mapping[str, Iterator[Document]], weights: Mapping[str, float]
 ) -> Iterator[Document]:
     """Merge the subsets' streams so that every prefix has about the weights' shares of characters.

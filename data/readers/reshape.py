@@ -53,7 +53,7 @@ class Extract:
                 yield _with_columns(row, **match.groupdict())
             elif value is not None:
                 detail = f"{self.field!r} does not match the source's pattern {self.pattern!r}"
-                tally.bad("no match", row.where, detail)
+                tally.reject("no match", row.where, detail)
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,16 @@ class MultipleChoice:
     def rows(self, tally: Tally) -> Iterator[Row]:
         """Yield the rows, with `options` and `answer`."""
         for row in self.source.rows(tally):
-            choices = _texts_at(row, self.choices, tally)
+            choices = _find_list_of_texts(row, self.choices, tally)
             key = None if choices is None else value_at(row, self.gold, tally)
             if choices is None or key is None:
                 continue
-            options, index = lettered(choices), _choice_index(key)
+            options, index = with_letters(choices), _choice_index(key)
             if 0 <= index < len(options):
                 yield _with_columns(row, options="\n".join(options), answer=options[index])
             else:
                 detail = f"{self.gold!r} is {key!r}, but there are {len(options)} choices"
-                tally.bad("no such choice", row.where, detail)
+                tally.reject("no such choice", row.where, detail)
 
 
 @dataclass(frozen=True)
@@ -94,16 +94,16 @@ class Alternatives:
     def rows(self, tally: Tally) -> Iterator[Row]:
         """Yield the rows, with `options`."""
         for row in self.source.rows(tally):
-            right_answers = _texts_at(row, self.right, tally)
+            right_answers = _find_list_of_texts(row, self.right, tally)
             if right_answers is None:
                 continue
-            wrong_answers = _texts_at(row, self.wrong, tally)
+            wrong_answers = _find_list_of_texts(row, self.wrong, tally)
             if wrong_answers is not None:
                 options = [str(answer).strip() for answer in [*right_answers[:1], *wrong_answers]]
                 yield _with_columns(row, options="\n".join(options))
 
 
-def lettered(choices: Sequence[str]) -> list[str]:
+def with_letters(choices: Sequence[str]) -> list[str]:
     """Return the choices as "A. …", in place of letters that they may have ("(A)…", "A) …")."""
     pairs = list(zip(ascii_uppercase, (str(c).strip() for c in choices), strict=False))
     bare = [re.sub(rf"^\(?{letter}[).:]\s*", "", choice) for letter, choice in pairs]
@@ -111,25 +111,27 @@ def lettered(choices: Sequence[str]) -> list[str]:
     return [f"{a}. {b if have_letters else c}" for b, (a, c) in zip(bare, pairs, strict=True)]
 
 
-def _texts_at(row: Row, path: str, tally: Tally) -> Sequence[Any] | None:
+def _find_list_of_texts(row: Row, path: str, tally: Tally) -> Sequence[Any] | None:
     """Return the list of texts at a path, or None if there is none, which the tally counts."""
     texts = value_at(row, path, tally)
     if texts is None:
         return None
     if not isinstance(texts, list | tuple):
-        tally.bad("not a list", row.where, f"{path!r} is {texts!r}")
+        tally.reject("not a list", row.where, f"{path!r} is {texts!r}")
         return None
     for index, text in enumerate(texts):
         if text is None or is_blank(str(text)):
             reason = "null field" if text is None else "empty field"
-            tally.bad(reason, row.where, f"entry {index} of {path!r} is {text!r}")
+            tally.reject(reason, row.where, f"entry {index} of {path!r} is {text!r}")
             return None
     return texts
 
 
-def _choice_index(gold: Any) -> int:
-    gold = gold[0] if isinstance(gold, list | tuple) and gold else gold
-    text = str(gold).strip()
+def _choice_index(choice_key: Any) -> int:
+    choice_key = (
+        choice_key[0] if isinstance(choice_key, list | tuple) and choice_key else choice_key
+    )
+    text = str(choice_key).strip()
     if text.isdecimal():
         return int(text)
     return ascii_uppercase.find(text) if len(text) == 1 else -1

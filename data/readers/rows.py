@@ -37,7 +37,7 @@ class Tally:
         self.skipped: Counter[str] = Counter()
         self._stop, self._option = on_error == "stop", option
 
-    def bad(self, reason: str, where: str, detail: str) -> None:
+    def reject(self, reason: str, where: str, detail: str) -> None:
         """Count one unusable row or shard.
 
         Raises:
@@ -50,7 +50,7 @@ class Tally:
             )
         self.skipped[reason] += 1
 
-    def empty(self) -> None:
+    def count_empty(self) -> None:
         """Count a document without text, which is never an error: large corpora have some."""
         self.skipped[EMPTY] += 1
 
@@ -132,15 +132,15 @@ class ReadOptions:
         try:
             return raw.removeprefix(b"\xef\xbb\xbf").decode(errors=self.encoding_errors)
         except UnicodeDecodeError as error:
-            self.tally.bad("invalid UTF-8", where, str(error))
+            self.tally.reject("invalid UTF-8", where, str(error))
             return None
 
-    def line(self, raw: bytes | None, where: str) -> str | None:
+    def decode_line(self, raw: bytes | None, where: str) -> str | None:
         """Decode a line; `raw` is None if the line is longer than `max_line_bytes`."""
         if raw is None:
             limit = self.max_line_bytes
             size = f"{self.limit}={limit}" if self.limit else f"{limit:,}"
-            self.tally.bad("line too long", where, f"more than {size} bytes")
+            self.tally.reject("line too long", where, f"more than {size} bytes")
             return None
         return self.decode(raw, where)
 
@@ -151,19 +151,19 @@ def read_file(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
         yield from READERS[shard.format](shard, reading)
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        reading.tally.bad("unreadable shard", f"{shard.path}", reason)
+        reading.tally.reject("unreadable shard", f"{shard.path}", reason)
 
 
-def _json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
-    for number, raw in enumerate(_lines(shard.path, reading.max_line_bytes), 1):
+def _read_json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
+    for number, raw in enumerate(_iter_lines(shard.path, reading.max_line_bytes), 1):
         row = Row(shard, number, {})
-        line = reading.line(raw, row.where)
+        line = reading.decode_line(raw, row.where)
         if line is None or not line.strip():
             continue
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            reading.tally.bad("line is not JSON", row.where, str(error))
+            reading.tally.reject("line is not JSON", row.where, str(error))
             continue
         if reading.bare is not None and isinstance(value, str | list):
             value = {reading.bare: value}
@@ -171,55 +171,55 @@ def _json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
             yield row._replace(value=value)
         else:
             detail = f"a {type(value).__name__}; each line must be an object"
-            reading.tally.bad("line is not an object", row.where, detail)
+            reading.tally.reject("line is not an object", row.where, detail)
 
 
-def _csv_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
+def _read_csv_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
     csv.field_size_limit(CSV_FIELD_CHARACTERS)
-    raws = enumerate(_lines(shard.path, reading.max_line_bytes), 1)
-    decoded = (reading.line(raw, f"{shard.path}, line {n}") for n, raw in raws)
+    numbered_lines = enumerate(_iter_lines(shard.path, reading.max_line_bytes), 1)
+    decoded = (reading.decode_line(raw, f"{shard.path}, line {n}") for n, raw in numbered_lines)
     lines = (f"{line}\n" for line in decoded if line is not None)
-    table = _csv_table(lines, "\t" if shard.format == "tsv" else ",")
+    table = _open_csv_table(lines, "\t" if shard.format == "tsv" else ",")
     try:
         names = [name for name in table.fieldnames or () if name in (reading.columns or [name])]
-        if twice := [name for name in names if name and names.count(name) > 1]:
-            raise OSError(f"the column {twice[0]!r} is there twice")
+        if duplicate_names := [name for name in names if name and names.count(name) > 1]:
+            raise OSError(f"the column {duplicate_names[0]!r} is there twice")
         for number, value in enumerate(table, 1):
             row = Row(shard, number, value)
             if None in value or None in value.values():
                 detail = f"the header has {len(table.fieldnames or ())} columns, the row does not"
-                reading.tally.bad("malformed CSV row", row.where, detail)
+                reading.tally.reject("malformed CSV row", row.where, detail)
             else:
                 yield row
     except csv.Error as error:  # after a stray quote the rest can't be told apart into rows
         raise OSError(f"line {table.line_num}: {error}") from error
 
 
-def _csv_table(lines: Iterator[str], mark: str) -> csv.DictReader[str]:
+def _open_csv_table(lines: Iterator[str], delimiter: str) -> csv.DictReader[str]:
     """Open a table; blanks after marks are ignored if the header has them ("text, label")."""
     head = next(lines, "")
-    _, *later_names = head.split(mark)
+    _, *later_names = head.split(delimiter)
     spaced = bool(later_names) and all(name.startswith(" ") for name in later_names)
     all_lines = chain([head], lines)
-    return csv.DictReader(all_lines, delimiter=mark, strict=True, skipinitialspace=spaced)
+    return csv.DictReader(all_lines, delimiter=delimiter, strict=True, skipinitialspace=spaced)
 
 
-def _parquet_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
+def _read_parquet_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
     number = 0
     with pq.ParquetFile(shard.path, pre_buffer=False) as file:
         names = file.schema_arrow.names
         columns = [n for n in names if n in reading.columns] if reading.columns else names
         for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns or names):
-            for value in _batch_values(batch):
+            for value in _iter_batch_rows(batch):
                 number += 1
                 row = Row(shard, number, value or {})
                 if value is None:
-                    reading.tally.bad("invalid UTF-8", row.where, "a string column")
+                    reading.tally.reject("invalid UTF-8", row.where, "a string column")
                 else:
                     yield row
 
 
-def _batch_values(batch: Any) -> Iterator[Mapping[str, Any] | None]:
+def _iter_batch_rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
     """Yield a batch's rows, None for a row whose strings are not UTF-8 (Parquet does not check)."""
     try:
         yield from batch.to_pylist()
@@ -234,43 +234,43 @@ def _batch_values(batch: Any) -> Iterator[Mapping[str, Any] | None]:
         yield value
 
 
-def _text_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
+def _read_text_as_row(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
     """Yield the file as one row, with the first of the needed columns."""
     row = Row(shard, 1, {})
-    text = reading.decode(b"".join(_blocks(shard.path)), row.where)
+    text = reading.decode(b"".join(_iter_decompressed_blocks(shard.path)), row.where)
     if text is not None:
         yield row._replace(value={(reading.columns or ("text",))[0]: text})
 
 
 READERS: Mapping[str, Callable[[Shard, ReadOptions], Iterator[Row]]] = {
-    "jsonl": _json_rows,
-    "csv": _csv_rows,
-    "tsv": _csv_rows,
-    "parquet": _parquet_rows,
-    "text": _text_rows,
+    "jsonl": _read_json_rows,
+    "csv": _read_csv_rows,
+    "tsv": _read_csv_rows,
+    "parquet": _read_parquet_rows,
+    "text": _read_text_as_row,
 }
 
 
-def _lines(path: Path, max_bytes: int | None = None) -> Iterator[bytes | None]:
+def _iter_lines(path: Path, max_bytes: int | None = None) -> Iterator[bytes | None]:
     """Yield a file's lines, None for one longer than `max_bytes`, in time linear in the size."""
     limit = LINE_BYTES if max_bytes is None else max_bytes
-    begun: list[bytes] = []
+    line_parts: list[bytes] = []
     size = 0
-    for block in _blocks(path):
+    for block in _iter_decompressed_blocks(path):
         *ends, rest = block.split(b"\n")
         for end in ends:
-            yield b"".join([*begun, end]) if size + len(end) <= limit else None
-            begun, size = [], 0
+            yield b"".join([*line_parts, end]) if size + len(end) <= limit else None
+            line_parts, size = [], 0
         size += len(rest)
         if size <= limit:
-            begun.append(rest)
+            line_parts.append(rest)
         else:  # the line is too long
-            begun.clear()
+            line_parts.clear()
     if size:
-        yield b"".join(begun) if size <= limit else None
+        yield b"".join(line_parts) if size <= limit else None
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
+def _iter_decompressed_blocks(path: Path) -> Iterator[bytes]:
     """Yield a file's bytes, decompressed as its suffix says."""
     if path.suffix == ".gz":
         with open_to_read(path) as raw, gzip.open(raw) as packed:
@@ -278,7 +278,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
         return
     with _open_standard_input() if path == STANDARD_INPUT else open_to_read(path) as stream:
         blocks = iter(lambda: stream.read(BLOCK_BYTES), b"")
-        yield from _unzstd(blocks) if path.suffix == ".zst" else blocks
+        yield from _decompress_zstd(blocks) if path.suffix == ".zst" else blocks
 
 
 def _open_standard_input() -> BinaryIO:
@@ -287,23 +287,23 @@ def _open_standard_input() -> BinaryIO:
     return open(0, "rb", closefd=False)
 
 
-def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _decompress_zstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Decompress frames; unlike the package's stream reader, this notices a truncated file."""
     import zstandard
 
     factory = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
     frame = factory.decompressobj()
-    fresh = True
+    at_frame_start = True
     for block in (b[n : n + ZSTD_BYTES] for b in blocks for n in range(0, len(b), ZSTD_BYTES)):
         while block:
             if frame.eof:
-                frame, fresh = factory.decompressobj(), True
+                frame, at_frame_start = factory.decompressobj(), True
             try:
                 yield frame.decompress(block)
             except zstandard.ZstdError as error:
                 raise OSError(str(error)) from error
-            block, fresh = frame.unused_data, False
-    if not (frame.eof or fresh):
+            block, at_frame_start = frame.unused_data, False
+    if not (frame.eof or at_frame_start):
         raise EOFError("the last zstd frame is cut off")
 
 
@@ -312,12 +312,12 @@ T = TypeVar("T")
 
 def group_by_size(items: Iterable[T], size: Callable[[T], int], min_size: int) -> Iterator[list[T]]:
     """Yield lists of items whose sizes add up to at least `min_size`, but for the last one."""
-    group, total = list[T](), 0
+    group_items, total = list[T](), 0
     for item in items:
-        group.append(item)
+        group_items.append(item)
         total += size(item)
         if total >= min_size:
-            yield group
-            group, total = [], 0
-    if group:
-        yield group
+            yield group_items
+            group_items, total = [], 0
+    if group_items:
+        yield group_items

@@ -91,7 +91,7 @@ def run_batches(
             batch = waiting[: max(1, batch_tokens // width)]
             batch_names = [names[i] for i in batch]
             try:
-                tell = partial(bar.part, len(batch))
+                tell = partial(bar.count_batch_rows, len(batch))
                 batch_results = score(
                     [sequences[i] for i in batch], batch_names, batch_tokens, tell=tell
                 )

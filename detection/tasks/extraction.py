@@ -283,7 +283,9 @@ def _section(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
             cells = [cell(model_shares[group].get(name)) for model_shares in shares.values()]
             p = p_by_benchmark.get(name, (None, None)) if group == MEMBERS else (None, None)
             rows.append([name, group, *cells, *map(p_words, p)])
-    yield from fit_columns(["benchmark", "occurrences", *tables, "p", "p Holm"], rows).lines(left=2)
+    yield from fit_columns(["benchmark", "occurrences", *tables, "p", "p Holm"], rows).lines(
+        n_left_aligned=2
+    )
 
 
 def _with_values(table: pd.DataFrame) -> pd.DataFrame:

@@ -330,7 +330,9 @@ def _calibration_table(calibration: Calibration, origin: Origin) -> str:
         ]
         for t in calibration.thresholds
     ]
-    table = fit_columns(TABLE_HEADER, rows, least=["stability", "F1", "accuracy"]).lines(left=2)
+    table = fit_columns(TABLE_HEADER, rows, least=["stability", "F1", "accuracy"]).lines(
+        n_left_aligned=2
+    )
     note = (
         f"chosen on {calibration.members} members and {calibration.nonmembers} non-members, "
         f"judged on {calibration.test_members} and {calibration.test_nonmembers} others (pieces of "

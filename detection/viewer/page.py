@@ -45,7 +45,7 @@ def select_examples(
         ConfigError: no example has one of the ids.
     """
     if ids is None:
-        ordered = examples.take(examples.order("example_id"))
+        ordered = examples.take(examples.sorting_places("example_id"))
         return [text for label in KINDS for text in _sample(ordered, label, count, seed)]
     index_by_id = {name: i for i, name in enumerate(examples.column("example_id").to_pylist())}
     for name in ids:

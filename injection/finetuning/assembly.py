@@ -164,7 +164,7 @@ def _add_usable(
         text = format_text(row, stage.finetuning, tokenizer)
         encoded = encode(text, stage.finetuning, tokenizer)
         if problem := _problem_of_text(encoded, stage):
-            instructions.tally.bad("does not fit", text.example_id, problem)
+            instructions.tally.reject("does not fit", text.example_id, problem)
         else:
             number += 1
             clean.texts.append(TrainingText(text, encoded))

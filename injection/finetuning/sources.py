@@ -111,7 +111,7 @@ def _read_chats(name: str, column: str, rows: Iterator[Row], tally: Tally) -> It
         if messages is None:
             continue
         if problem := problem_of_messages(messages):
-            tally.bad("no chat", row.where, problem)
+            tally.reject("no chat", row.where, problem)
             continue
         chat = [_plain_message(message) for message in messages]
         yield Prompted(_example_id(name, json.dumps(chat)), name, "", 0, chat)

@@ -55,7 +55,7 @@ def test_equals_a_naive_loop_exactly(n_members, n_nonmembers, decimals):
     rng = np.random.default_rng(n_members + decimals)
     members = rng.normal(0.5, 1, n_members).round(decimals)
     nonmembers = rng.normal(0, 1, n_nonmembers).round(decimals)
-    drawn = bootstrap.resample(n_members, n_nonmembers, draws=60, seed=1)
+    drawn = bootstrap.resample(n_members, n_nonmembers, n_draws=60, seed=1)
     ranked = bootstrap.rank(members, nonmembers, drawn)
     expected = naive(members, nonmembers, drawn, AUROC.value)
     np.testing.assert_array_equal(AUROC.draws(ranked), expected)
@@ -78,7 +78,7 @@ def test_steps_are_the_rates_of_the_thresholds_that_ties_leave_possible():
         ranked = bootstrap.rank(*pair, drawn)
         second, eleventh = sorted(pair[1])[-2], sorted(pair[1])[-11]
         expected = tuple(sum(m > x for m in pair[0]) / 60 for x in (second, eleventh))
-        assert metrics.tpr_steps(ranked, 0.05) == (expected if tied else None)
+        assert metrics.tpr_range_of_ties(ranked, 0.05) == (expected if tied else None)
 
 
 @pytest.mark.parametrize(("share", "tied"), [(0.5, True), (0.1, True), (0.04, False)])
@@ -91,7 +91,7 @@ def test_one_score_that_many_members_share_is_a_step(share, tied):
     ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(100, 100, 5, 0))
     ends = np.sort(nonmembers)[[-2, -11]]
     expected = tuple((members[:, None] > ends).mean(axis=0).tolist())
-    assert metrics.tpr_steps(ranked, 0.05) == (expected if tied else None)
+    assert metrics.tpr_range_of_ties(ranked, 0.05) == (expected if tied else None)
 
 
 def test_half_as_many_scores_as_ranks_are_steps():
@@ -100,7 +100,7 @@ def test_half_as_many_scores_as_ranks_are_steps():
     members = np.random.default_rng(9).normal(102, 3, 60)
     ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(60, 100, 5, 0))
     expected = (sum(members > 104) / 60, sum(members > 100) / 60)
-    assert metrics.tpr_steps(ranked, 0.05) == expected
+    assert metrics.tpr_range_of_ties(ranked, 0.05) == expected
 
 
 def test_steps_from_below_are_those_of_the_members_that_tie():
@@ -109,13 +109,13 @@ def test_steps_from_below_are_those_of_the_members_that_tie():
     ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(100, 60, 5, 0))
     second, eleventh = sorted(members)[1], sorted(members)[10]
     expected = [sum(n >= x for n in nonmembers) / 60 for x in (eleventh, second)]
-    assert metrics.fpr_steps(ranked, 0.95) == pytest.approx(expected)
+    assert metrics.fpr_range_of_ties(ranked, 0.95) == pytest.approx(expected)
 
 
 def test_auroc_equals_the_product_with_the_comparison_matrix():
     rng = np.random.default_rng(0)
     members, nonmembers = rng.normal(size=30).round(1), rng.normal(size=50).round(1)
-    drawn = bootstrap.resample(30, 50, draws=100, seed=2)
+    drawn = bootstrap.resample(30, 50, n_draws=100, seed=2)
     wins = (members[:, None] > nonmembers) + 0.5 * (members[:, None] == nonmembers)
     product = ((drawn.members @ wins) * drawn.nonmembers).sum(axis=1) / (30 * 50)
     ranked = bootstrap.rank(members, nonmembers, drawn)
@@ -123,7 +123,7 @@ def test_auroc_equals_the_product_with_the_comparison_matrix():
 
 
 def test_each_side_is_resampled_to_its_own_size():
-    drawn = bootstrap.resample(12, 30, draws=500, seed=3)
+    drawn = bootstrap.resample(12, 30, n_draws=500, seed=3)
     assert (drawn.members.sum(axis=1) == 12).all()
     assert (drawn.nonmembers.sum(axis=1) == 30).all()
     assert drawn.members.mean(axis=0) == pytest.approx(np.ones(12), abs=0.2)

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from contamination.core.statistics.clusters import ClusterBootstrap, draw_cluster_counts, widening
+from contamination.core.statistics.clusters import (
+    ClusterBootstrap,
+    draw_cluster_counts,
+    widening_factor,
+)
 from contamination.core.statistics.estimates import estimate, interval
 from contamination.core.statistics.metrics import AUROC, tpr_at_fpr
 
@@ -81,6 +85,6 @@ def test_one_cluster_shows_no_variance():
 
 
 def test_few_clusters_widen_and_many_do_not():
-    assert widening(2, 2) > 3
-    assert widening(10, 10) == pytest.approx(1.130, abs=0.001)
-    assert widening(2000, 2000) == pytest.approx(1, abs=0.001)
+    assert widening_factor(2, 2) > 3
+    assert widening_factor(10, 10) == pytest.approx(1.130, abs=0.001)
+    assert widening_factor(2000, 2000) == pytest.approx(1, abs=0.001)

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from contamination.core.config import (
-    _one_paragraph,
+    _describe_omegaconf_error,
     convert,
     create,
     identity,
@@ -82,11 +82,11 @@ def test_a_wrong_key_or_type_is_named(config, words):
 
 def test_an_error_is_one_line_with_the_whole_field():
     error = OmegaConfBaseException("bare\nmore")
-    assert _one_paragraph(error, "a.") == "bare. See the options with --cfg job."
+    assert _describe_omegaconf_error(error, "a.") == "bare. See the options with --cfg job."
     error.full_key = "a.b"
-    assert _one_paragraph(error, "a.") == "a.b: bare. See the options with --cfg job."
+    assert _describe_omegaconf_error(error, "a.") == "a.b: bare. See the options with --cfg job."
     error.full_key = "b"
-    assert _one_paragraph(error, "a.") == "a.b: bare. See the options with --cfg job."
+    assert _describe_omegaconf_error(error, "a.") == "a.b: bare. See the options with --cfg job."
 
 
 def test_a_node_may_name_another_and_hold_frozen_ones():

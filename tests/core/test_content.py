@@ -73,7 +73,7 @@ def test_a_large_file_is_read_once(tmp_path, reads, later):
     path = large(tmp_path / "model")
     assert file_digest(path) == file_digest(path) == sha256(path)
     assert reads == ["model"]
-    assert file_digest(path, remembered=False) == sha256(path)
+    assert file_digest(path, use_cache=False) == sha256(path)
     assert reads == ["model", "model"]
 
 
@@ -86,7 +86,7 @@ def test_a_small_file_is_always_read(tmp_path, reads, later, cache):
 
 
 def test_what_is_read_anew_is_not_remembered(tmp_path, later, cache):
-    file_digest(large(tmp_path / "checkpoint"), remembered=False)
+    file_digest(large(tmp_path / "checkpoint"), use_cache=False)
     assert not cache.exists()
 
 
@@ -214,14 +214,14 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path.write_bytes(b"a" * 100)
     changing(monkeypatch, path, times=100)
     with pytest.raises(DataError, match="growing changes while it is read"):
-        file_digest(path, remembered=False)
+        file_digest(path, use_cache=False)
 
 
 def test_a_file_that_has_changed_once_is_read_again(tmp_path, monkeypatch):
     path = tmp_path / "grown"
     path.write_bytes(b"a" * 100)
     changing(monkeypatch, path, times=1)
-    assert file_digest(path, remembered=False) == sha256(path)
+    assert file_digest(path, use_cache=False) == sha256(path)
     assert path.stat().st_size == 104
 
 
@@ -288,7 +288,7 @@ def test_hashing_ends_at_a_signal_within_a_block(tmp_path, monkeypatch):
     monkeypatch.setattr(hashing_module, "_hash_file", slowly)
     path = large(tmp_path / "corpus")
     with pytest.raises(KeyboardInterrupt):
-        hashing_module._hash_all(Interrupted(one=path), remembered=False)
+        hashing_module._hash_files(Interrupted(one=path), use_cache=False)
     assert 0 < len(blocks) < LARGE_BYTES / 2
 
 

@@ -18,11 +18,11 @@ from contamination.core.statistics.estimates import (
     interval,
     intervals,
     joint_intervals,
+    jointly_valid_confidence,
     mean,
     mean_over,
     mean_trials,
     needs_over,
-    one_of_several,
 )
 from contamination.core.statistics.metrics import (
     AUROC,
@@ -197,11 +197,13 @@ def test_the_smallest_side_is_that_of_any_benchmark_and_seed():
 
 def test_methods_that_move_together_need_less_correction_and_one_needs_none():
     rng = np.random.default_rng(1)
-    apart, together = (one_of_several(aurocs_of(rng, 6, c, draws=1000), 0.95) for c in (0, 0.95))
+    apart, together = (
+        jointly_valid_confidence(aurocs_of(rng, 6, c, draws=1000), 0.95) for c in (0, 0.95)
+    )
     assert 0.95 < together < apart <= 1 - 0.05 / 6
     (one, *_) = aurocs_of(rng, 1, 0.0)
-    assert one_of_several([one], 0.95) == 0.95
-    assert one_of_several([one, one], 0.95) == pytest.approx(0.95, abs=0.01)
+    assert jointly_valid_confidence([one], 0.95) == 0.95
+    assert jointly_valid_confidence([one, one], 0.95) == pytest.approx(0.95, abs=0.01)
     low, high = joint_intervals([one], 0.95)
     assert (low[0], high[0]) == interval(one, 0.95)
 
@@ -210,8 +212,8 @@ def test_what_does_not_vary_or_is_not_carried_needs_no_correction():
     (one,) = aurocs_of(np.random.default_rng(2), 1, 0.0)
     perfect = replace(one, value=1.0, draws=np.ones_like(one.draws))
     missing = replace(one, value=np.nan, draws=one.draws * np.nan, needs="members")
-    assert one_of_several([one, perfect, missing], 0.95) == 0.95
-    assert one_of_several([missing], 0.95) == 0.95
+    assert jointly_valid_confidence([one, perfect, missing], 0.95) == 0.95
+    assert jointly_valid_confidence([missing], 0.95) == 0.95
     low, _ = joint_intervals([one, perfect, missing], 0.95)
     assert (low[0], np.isnan(low[2])) == (interval(one, 0.95)[0], True)
 

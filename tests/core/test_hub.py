@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import constants, get_session
 
 from contamination.core.errors import ConfigError
-from contamination.core.hub import hub_offline, offline_hint, snapshot
+from contamination.core.hub import cache_only_hint, hub_offline, snapshot
 from contamination.core.models import load_tokenizer
 
 
@@ -39,9 +39,9 @@ def test_within_it_no_request_is_sent(asking, monkeypatch):
 def test_behind_it_the_hub_may_be_asked_again(asking):
     with hub_offline():
         assert constants.is_offline_mode()
-        assert offline_hint("owner/name")
+        assert cache_only_hint("owner/name")
     assert not constants.is_offline_mode()
-    assert offline_hint("owner/name") == ""
+    assert cache_only_hint("owner/name") == ""
 
 
 @pytest.mark.parametrize(

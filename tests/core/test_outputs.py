@@ -6,8 +6,8 @@ import sys
 
 CODE = """
 import logging, sys
-from contamination.core.startup import outlive_readers
-outlive_readers()
+from contamination.core.startup import make_output_unbreakable
+make_output_unbreakable()
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
 logging.info("–")
 for number in range(20_000):
@@ -39,8 +39,8 @@ def test_a_sign_that_the_encoding_lacks_ends_nothing():
 
 CONTROLS = r"""
 import logging, sys
-from contamination.core.startup import outlive_readers
-outlive_readers()
+from contamination.core.startup import make_output_unbreakable
+make_output_unbreakable()
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
 print("printed \x1b]0;pwned\x07")
 logging.info("logged %s", "\x1b[2J")
@@ -57,9 +57,9 @@ def test_control_characters_reach_no_output_but_for_those_of_progress_bars():
 
 def test_an_output_that_a_full_disk_refuses_is_said():
     code = (
-        "import sys; from contamination.core.startup import outlive_readers; "
+        "import sys; from contamination.core.startup import make_output_unbreakable; "
         "from contamination.core.cli import run_tool as said; "
-        "outlive_readers(); sys.exit(said(lambda: print('a\\nb')))"
+        "make_output_unbreakable(); sys.exit(said(lambda: print('a\\nb')))"
     )
     call = [sys.executable, "-c", code]
     with open("/dev/full", "w") as full:

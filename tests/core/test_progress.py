@@ -130,7 +130,7 @@ def test_a_bar_never_exceeds_its_total():
 def test_parts_of_a_batch_are_counted_and_may_be_begun_again():
     bar, seen = progress(desc="infill", total=12), []
     for done in (250, 750, 0, 999):
-        bar.part(8, done, 1000)
+        bar.count_batch_rows(8, done, 1000)
         seen.append(bar.n)
     assert "batch of 8: row 999/1,000" in str(bar)
     bar.update(8)

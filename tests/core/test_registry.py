@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from contamination.core.errors import ArtifactError
-from contamination.core.registry import registered, registered_class, stored_object
+from contamination.core.registry import registered_class, registered_import_paths, stored_object
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.min_k import MinK
 from contamination.injection.export.base import Format
@@ -15,11 +15,11 @@ MEGATRON = "contamination.injection.export.token_formats.Megatron"
 
 
 def test_the_classes_of_a_kind_are_those_of_conf():
-    assert registered("format") == {
+    assert registered_import_paths("format") == {
         f"contamination.injection.export.token_formats.{name}"
         for name in ("Datatrove", "Megatron", "Olmo")
     } | {"contamination.injection.export.text_format.Text"}
-    assert "contamination.detection.methods.min_k.MinK" in registered("method")
+    assert "contamination.detection.methods.min_k.MinK" in registered_import_paths("method")
     assert registered_class("method", "contamination.detection.methods.min_k.MinK", Method) is MinK
 
 
@@ -37,14 +37,14 @@ def installed_format(tmp_path, monkeypatch):
         "[contamination.methods]\nnone = fake_package:Fake\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    registered.cache_clear()
+    registered_import_paths.cache_clear()
     yield "fake_package.Fake"
-    registered.cache_clear()
+    registered_import_paths.cache_clear()
     sys.modules.pop("fake_package", None)
 
 
 def test_entry_points_of_installed_distributions_are_registered(installed_format):
-    assert installed_format in registered("format")
+    assert installed_format in registered_import_paths("format")
     assert "fake_package" not in sys.modules
     stored = stored_object("format", {"_target_": installed_format}, Format, "config.yaml")
     assert type(stored).__name__ == "Fake"

@@ -7,11 +7,10 @@ from markupsafe import Markup
 
 from contamination.core.report.document import ReportContent, html_document, markdown_document
 from contamination.core.report.html import (
-    SKELETON,
     definition_list,
     fill_template,
     html_table,
-    render,
+    render_template,
 )
 from contamination.core.report.tables import Table
 
@@ -21,13 +20,14 @@ ESCAPED = "&lt;b&gt;a &amp; &#34;b&#34;&lt;/b&gt;"
 
 def test_values_are_escaped_unless_they_are_markup():
     assert (
-        render("{{ name }} {{ html }}", {"name": NAME, "html": Markup("<i>")}) == f"{ESCAPED} <i>"
+        render_template("{{ name }} {{ html }}", {"name": NAME, "html": Markup("<i>")})
+        == f"{ESCAPED} <i>"
     )
 
 
 def test_a_name_without_a_value_is_an_error():
     with pytest.raises(jinja2.UndefinedError, match="'title' is undefined"):
-        render(f'{{% extends "{SKELETON}" %}}', {"css": ""})
+        render_template('{% extends "skeleton.html" %}', {"css": ""})
 
 
 def test_parts_of_a_filled_template_are_html_and_are_not_templates_themselves():

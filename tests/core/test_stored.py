@@ -15,12 +15,12 @@ from contamination.core.stored_files import (
     check_writable,
     check_yaml,
     count_nodes,
+    hydra_keys_in,
     is_inside,
     literal,
     parse_json,
     parse_yaml,
     read_text,
-    targets_in,
     typed,
 )
 
@@ -138,11 +138,11 @@ def test_plain_data_becomes_a_record_or_names_its_field():
 
 
 def test_keys_that_call_code_are_found_at_any_depth():
-    assert targets_in({"a": [{"b": {"_target_": "x"}}], "_partial_": True}) == [
+    assert hydra_keys_in({"a": [{"b": {"_target_": "x"}}], "_partial_": True}) == [
         "_partial_",
         "_target_",
     ]
-    assert targets_in({"a": "_target_", "b": [1, None]}) == []
+    assert hydra_keys_in({"a": "_target_", "b": [1, None]}) == []
 
 
 def test_a_literal_text_refers_to_nothing():

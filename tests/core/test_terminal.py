@@ -4,7 +4,12 @@ import sys
 
 import pytest
 
-from contamination.core.terminal import columns, description_lines, escaped, fit_columns
+from contamination.core.terminal import (
+    description_lines,
+    escape_controls,
+    fit_columns,
+    terminal_width,
+)
 
 HEADER = ["method", "variant", "AUROC", "TPR"]
 ROWS = [["Loss", "", "0.5", "0.1"], ["Min-K%++", "k=0.2", "0.75", "0.2"]]
@@ -14,7 +19,7 @@ WHOLE = 8 + 2 + 7 + 2 + 5 + 2 + 3
 def test_a_table_that_fits_is_whole():
     fitted = fit_columns(HEADER, ROWS, WHOLE)
     assert (fitted.header, fitted.rows, fitted.note) == (HEADER, ROWS, "")
-    assert fitted.lines(left=1) == [
+    assert fitted.lines(n_left_aligned=1) == [
         "method    variant  AUROC  TPR",
         "Loss                 0.5  0.1",
         "Min-K%++    k=0.2   0.75  0.2",
@@ -45,7 +50,7 @@ def test_what_stands_between_and_beside_the_columns_counts():
 
 def test_wide_signs_take_two_columns():
     rows = [["模型", "0.5"], ["größe", "0.75"]]
-    lines = fit_columns(["name", "AUROC"], rows, 12).lines(left=1)
+    lines = fit_columns(["name", "AUROC"], rows, 12).lines(n_left_aligned=1)
     assert lines == ["name   AUROC", "模型     0.5", "größe   0.75"]
     assert fit_columns(["name", "AUROC"], [["模型模", "0.5"]], 12).header == ["name"]
 
@@ -59,7 +64,7 @@ TEXTS = ["the mean log-likelihood of a token", ""]
     (15, ["  模型", "    the mean", "    log-likelihood", "    of a token", "  zl"]),
 ])  # fmt: skip
 def test_texts_beside_names_are_wrapped_or_stand_below(monkeypatch, width, lines):
-    monkeypatch.setattr("contamination.core.terminal.columns", lambda: None)
+    monkeypatch.setattr("contamination.core.terminal.terminal_width", lambda: None)
     assert description_lines(["模型", "zl"], TEXTS, width) == lines
 
 
@@ -67,7 +72,7 @@ def test_texts_beside_names_are_wrapped_or_stand_below(monkeypatch, width, lines
 def test_the_terminals_width_counts_only_where_there_is_one(monkeypatch, is_terminal, width):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
     monkeypatch.setenv("COLUMNS", "20")
-    assert columns() == width
+    assert terminal_width() == width
     assert bool(fit_columns(HEADER, ROWS).note) == is_terminal
 
 
@@ -84,7 +89,7 @@ def test_the_terminals_width_counts_only_where_there_is_one(monkeypatch, is_term
     ],
 )
 def test_control_characters_are_escaped_and_text_is_not(text, shown):
-    assert escaped(text) == shown
+    assert escape_controls(text) == shown
 
 
 def test_a_cell_counts_as_wide_as_it_is_shown():

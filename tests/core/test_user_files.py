@@ -14,9 +14,9 @@ from contamination.core.disk import check_file
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.user_files import (
     atomic_output_file,
-    is_written_into,
+    is_pipe_or_device,
     open_to_read,
-    refused_output,
+    output_refusal_reason,
 )
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -174,8 +174,12 @@ def test_standard_output_keeps_what_comes_before_and_after(tmp_path, name, is_fi
 def test_what_output_can_go_to(tmp_path):
     (tmp_path / "file").touch()
     path = pipe(tmp_path)
-    assert "folder" in refused_output(tmp_path)
-    assert [refused_output(p) for p in (path, tmp_path / "file", tmp_path / "new")] == ["", "", ""]
-    assert is_written_into(path)
-    assert not is_written_into(tmp_path / "file")
-    assert not is_written_into(tmp_path / "new")
+    assert "folder" in output_refusal_reason(tmp_path)
+    assert [output_refusal_reason(p) for p in (path, tmp_path / "file", tmp_path / "new")] == [
+        "",
+        "",
+        "",
+    ]
+    assert is_pipe_or_device(path)
+    assert not is_pipe_or_device(tmp_path / "file")
+    assert not is_pipe_or_device(tmp_path / "new")

@@ -9,7 +9,7 @@ import pytest
 
 from contamination.core import hub
 from contamination.core.errors import DataError
-from contamination.data.readers.hub import fetch_rows, load, rows_are_kept
+from contamination.data.readers.hub import fetch_rows, rows_are_kept, stream_split
 
 ROWS = [{"question": f"Is {n} a number?"} for n in range(5)]
 COMMIT = "c0ffee" * 6 + "c0ff"
@@ -38,7 +38,7 @@ def test_fetched_rows_are_streamed_from_the_cache(data_sets):
     assert rows_are_kept("owner/name")
     assert not rows_are_kept("owner/other")
     fetch_rows("owner/name", None, "train", None)
-    assert list(load("owner/name", None, "train", COMMIT)) == ROWS
+    assert list(stream_split("owner/name", None, "train", COMMIT)) == ROWS
     with pytest.raises(DataError, match="hub's data set 'owner/other' .* can't be read"):
         fetch_rows("owner/other", None, "train", None)
 

@@ -26,7 +26,10 @@ def test_lines_are_those_of_split_wherever_blocks_end(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(whole)
     for size in (1, 2, 7, 64, 5000):
         monkeypatch.setattr(rows_module, "BLOCK_BYTES", size)
-        assert list(rows_module._lines(tmp_path / "a")) == [*whole.split(b"\n")[:-1], *last(whole)]
+        assert list(rows_module._iter_lines(tmp_path / "a")) == [
+            *whole.split(b"\n")[:-1],
+            *last(whole),
+        ]
 
 
 def last(whole):
@@ -35,9 +38,9 @@ def last(whole):
 
 def test_a_long_line_is_not_copied_once_a_block(tmp_path, monkeypatch):
     blocks = [Counted(b"x" * 1000) for _ in range(500)]
-    monkeypatch.setattr(rows_module, "_blocks", lambda path: iter(blocks))
+    monkeypatch.setattr(rows_module, "_iter_decompressed_blocks", lambda path: iter(blocks))
     monkeypatch.setattr(Counted, "copied", 0)
-    assert list(map(len, rows_module._lines(tmp_path))) == [500_000]
+    assert list(map(len, rows_module._iter_lines(tmp_path))) == [500_000]
     assert Counted.copied <= 500_000
 
 

@@ -44,8 +44,8 @@ from contamination.data.perturbation.masking import (
     Blank,
     Vocabulary,
     draw_token,
+    iter_windows,
     mask_blanks,
-    windows,
 )
 from contamination.data.perturbation.word_edits import Delete, Exact, Lowercase, Swap
 
@@ -181,7 +181,7 @@ def test_a_word_is_one_mask_however_many_tokens_it_has():
 
 def test_windows_fill_each_blank_once_in_its_context():
     ids, places = list(range(1000, 1333)), list(range(0, 333, 3))
-    seen = list(windows(ids, places, 50, 42, ([1], [2])))
+    seen = list(iter_windows(ids, places, 50, 42, ([1], [2])))
     numbers = [number for window in seen for number, _ in window.blanks]
     assert numbers == list(range(50, 50 + len(places)))
     for window in seen:
@@ -322,9 +322,9 @@ def test_a_version_is_the_same_in_any_order_and_batch(folder):
 
 
 def test_rounding_that_differs_with_the_batch_changes_no_version(bert, monkeypatch):
-    from contamination.data.perturbation.mask_filling import Filler
+    from contamination.data.perturbation.mask_filling import MaskFiller
 
-    exact = Filler._logits
+    exact = MaskFiller._blank_logits
 
     def rounded(self, batch):
         logits = exact(self, batch)
@@ -332,7 +332,7 @@ def test_rounding_that_differs_with_the_batch_changes_no_version(bert, monkeypat
         return logits + 0.4 * (torch.rand(logits.shape, generator=generator) - 0.5)
 
     monkeypatch.setattr("contamination.data.perturbation.masking.CLOSE", 0.5)
-    monkeypatch.setattr(Filler, "_logits", rounded)
+    monkeypatch.setattr(MaskFiller, "_blank_logits", rounded)
     texts = [TEXTS[0]] * 16
     versions = MaskedLM(bert).reword(texts, range(16), 0)
     assert MaskedLM(bert, batch_tokens=1).reword(texts, range(16), 0) == versions
@@ -372,7 +372,7 @@ def test_one_candidate_is_the_models_best_other_word(folder):
 def test_spellings_that_the_model_takes_for_one_word_are_one(bert):
     tokenizer = AutoTokenizer.from_pretrained(bert)
     usable = Vocabulary(tokenizer, len(tokenizer))
-    assert usable.same[usable.key("Héron")] == [tokenizer.get_vocab()["heron"]]
+    assert usable.same[usable.fold_word("Héron")] == [tokenizer.get_vocab()["heron"]]
 
 
 def test_capitals_stay_where_the_model_knows_none(bert):

@@ -379,7 +379,7 @@ def test_a_hub_corpus_is_known_by_its_commit_and_read_at_it(monkeypatch, tmp_pat
         return iter([{"text": "some"}])
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
-    monkeypatch.setattr("contamination.data.readers.hub.load", load)
+    monkeypatch.setattr("contamination.data.readers.hub.stream_split", load)
     one, two, three = (HubCorpus(name="hub", path="me/it", revision="main") for _ in commits)
     assert one.fingerprint() != two.fingerprint() == three.fingerprint()
     assert texts(one) == ["some"]
@@ -442,7 +442,7 @@ def test_hub_rows_read_like_embedded_rows(monkeypatch, name):
 
     known = {key.rstrip("-"): row for key, row in HUB_ROWS.items()}
     monkeypatch.setattr(
-        "contamination.data.readers.hub.load",
+        "contamination.data.readers.hub.stream_split",
         lambda path, *_: iter([next(r for k, r in known.items() if path.startswith(k))]),
     )
     config = BenchmarkConfig(

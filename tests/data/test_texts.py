@@ -44,7 +44,7 @@ def test_they_are_the_texts(texts):
 
 @pytest.mark.parametrize("names", [("example_id",), ("sha256", "example_id"), ("benchmark",)])
 def test_they_sort_as_objects_do(texts, names):
-    assert list(texts.take(texts.order(*names))) == sorted(OBJECTS, key=attrgetter(*names))
+    assert list(texts.take(texts.sorting_places(*names))) == sorted(OBJECTS, key=attrgetter(*names))
 
 
 def test_a_pass_is_over_each_text_once(tmp_path):

@@ -15,7 +15,7 @@ from hydra import compose, initialize_config_dir
 from contamination.core import tasks as tasks_module
 from contamination.core.cli import CONF, compose_stage
 from contamination.core.errors import ArtifactError, ConfigError, DataError
-from contamination.core.tasks import Stored, TasksConfig
+from contamination.core.tasks import StoredTask, TasksConfig
 from contamination.injection import packing, tokenization, tokenize_by_file
 from contamination.injection.config import InjectionStage
 from contamination.injection.corpus import open_corpus
@@ -41,7 +41,7 @@ def here(monkeypatch):
         ran.append((stored.folder.name, pieces))
         return [stored.finish(piece) for piece in reversed(range(pieces))][::-1]
 
-    monkeypatch.setattr(tasks_module, "run", run_pieces)
+    monkeypatch.setattr(tasks_module, "run_on_datatrove", run_pieces)
     return ran
 
 
@@ -91,7 +91,7 @@ def test_processes_make_the_same_bytes(files, tmp_path, monkeypatch):
         with ProcessPoolExecutor(2, get_context("spawn")) as pool:
             return list(pool.map(stored.finish, range(pieces)))
 
-    monkeypatch.setattr(tasks_module, "run", run_pieces)
+    monkeypatch.setattr(tasks_module, "run_on_datatrove", run_pieces)
     stage = made_stage(files, tmp_path / "plain", {"weights": WEIGHTS})
     plain = run(stage)
     made = run(replace(stage, runs=str(tmp_path / "tasks"), cluster=TASKS))
@@ -149,8 +149,10 @@ DAMAGES = {
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_what_was_damaged_meanwhile_is_made_again(files, tmp_path, monkeypatch, name):
-    monkeypatch.setattr(tasks_module, "_import", lambda *a: SimpleNamespace(disable=list))
-    monkeypatch.setattr(tasks_module, "_locally", lambda s, _, left, *a: [*map(s.finish, left)])
+    monkeypatch.setattr(tasks_module, "_import_optional", lambda *a: SimpleNamespace(disable=list))
+    monkeypatch.setattr(
+        tasks_module, "_run_on_local_processes", lambda s, _, left, *a: [*map(s.finish, left)]
+    )
     stage = replace(made_stage(files, tmp_path / "runs"), cluster=TASKS)
     whole = run(replace(stage, runs=str(tmp_path / "whole")))
     step = "PackingTask" if name.startswith(TOKENS) else "prove"
@@ -232,15 +234,15 @@ def test_parts_hold_what_one_file_holds(files, tmp_path, here, monkeypatch, toke
 
 def test_what_ends_without_a_result_is_started_again(tmp_path, monkeypatch):
     started = []
-    monkeypatch.setattr(Stored, "result", lambda _, piece: {} if len(started) > piece else None)
-    monkeypatch.setattr(tasks_module, "_locally", lambda *a: started.append(a[2]))
-    monkeypatch.setattr(tasks_module, "_import", lambda *a: SimpleNamespace(disable=list))
-    stored = Stored(tmp_path / "pack")
-    tasks_module.run(stored, 3, TASKS)
+    monkeypatch.setattr(StoredTask, "result", lambda _, piece: {} if len(started) > piece else None)
+    monkeypatch.setattr(tasks_module, "_run_on_local_processes", lambda *a: started.append(a[2]))
+    monkeypatch.setattr(tasks_module, "_import_optional", lambda *a: SimpleNamespace(disable=list))
+    stored = StoredTask(tmp_path / "pack")
+    tasks_module.run_on_datatrove(stored, 3, TASKS)
     assert started == [[0, 1, 2], [1, 2], [2]]
     started.clear()
     with pytest.raises(DataError, match=r"pack: 2 of 4 tasks ended .*task_00002.log"):
-        tasks_module.run(stored, 4, replace(TASKS, retries=1))
+        tasks_module.run_on_datatrove(stored, 4, replace(TASKS, retries=1))
 
 
 def test_without_datatrove_the_extra_is_named(files, tmp_path, monkeypatch):
@@ -284,7 +286,7 @@ def slurm(monkeypatch):
         def run(self):
             pass
 
-    monkeypatch.setattr(tasks_module, "_import", lambda *a: Executor)
+    monkeypatch.setattr(tasks_module, "_import_optional", lambda *a: Executor)
     monkeypatch.setattr(tasks_module.shutil, "which", str)
     monkeypatch.setattr(tasks_module.subprocess, "run", lambda *a, **k: None)
     return names, Executor
@@ -303,6 +305,6 @@ def test_verifications_have_jobs_and_logs_of_their_own(files, tmp_path, slurm):
 def test_a_refusal_by_sbatch_is_one_sentence(tmp_path, slurm):
     error = subprocess.CalledProcessError(1, ["sbatch", "/tmp/x"], b"")
     slurm[1].run = lambda _: (_ for _ in ()).throw(error)
-    stored = Stored(tmp_path / "a/tokens/tasks/pack")
+    stored = StoredTask(tmp_path / "a/tokens/tasks/pack")
     with pytest.raises(ConfigError, match=r"refuses with status 1; [^\[]*$"):
-        tasks_module.run(stored, 1, replace(TASKS, executor="slurm", partition="p"))
+        tasks_module.run_on_datatrove(stored, 1, replace(TASKS, executor="slurm", partition="p"))

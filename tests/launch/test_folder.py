@@ -362,7 +362,7 @@ def test_status_shortens_the_fields_and_gives_cost_the_room(tmp_path, monkeypatc
     (cell.folder / "costs.jsonl").write_text(
         json.dumps(asdict(Cost("train", "a", 9, 1, "cpu", None)))
     )
-    monkeypatch.setattr("contamination.core.terminal.columns", lambda: 50)
+    monkeypatch.setattr("contamination.core.terminal.terminal_width", lambda: 50)
     with cell.record_run():
         process_records.record_progress(process_records.Progress("train a", 1, 2, "step", 3.0))
         said = status(tmp_path, cost=True).splitlines()

@@ -96,7 +96,7 @@ def test_nothing_is_read_from_the_hub(at_hand, monkeypatch):
     def load(*_):
         raise AssertionError("the hub was asked")
 
-    monkeypatch.setattr("contamination.data.readers.hub.load", load)
+    monkeypatch.setattr("contamination.data.readers.hub.stream_split", load)
     words = ["experiment=paper/table3", at_hand[0]]
     assert looked_at(*words)[0] == (
         "insertions: not known before boolq, imdb, truthfulqa, commonsenseqa can be read from "

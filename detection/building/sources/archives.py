@@ -121,9 +121,9 @@ def damage(tally: Tally, where: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except ParseError as error:
-        tally.bad("XML cut off or broken", where(), str(error))
+        tally.reject("XML cut off or broken", where(), str(error))
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        tally.bad("unreadable file", where(), " ".join(str(error).split()) or repr(error))
+        tally.reject("unreadable file", where(), " ".join(str(error).split()) or repr(error))
 
 
 @contextmanager

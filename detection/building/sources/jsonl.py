@@ -77,12 +77,12 @@ class Jsonl(Source):
                 raise TypeError(f"{self.text_field!r} is a {type(text).__name__}, no string")
             f"{name}{title}{text}".encode()  # JSON may spell half of a surrogate pair
         except (TypeError, UnicodeEncodeError) as error:
-            tally.bad("no text", row.where, str(error))
+            tally.reject("no text", row.where, str(error))
             return None
         try:
             dates = moment(created, zone), moment(changed, zone)
         except (ValueError, OverflowError, OSError) as error:
             remedy = "set source.zone, such as source.zone=UTC" if "zone" in str(error) else "ISO"
-            tally.bad("no date", row.where, f"{self.created!r}: {error}; {remedy}")
+            tally.reject("no date", row.where, f"{self.created!r}: {error}; {remedy}")
             return None
         return Dated(str(name), title, *dates, text)

@@ -85,7 +85,7 @@ def _read_dump(path: Path, limit: int, tally: Tally) -> Iterator[tuple[int, int]
             try:
                 yield int(page), int(moment(first, UTC).timestamp())
             except ValueError as error:
-                tally.bad("no date", f"{path}, {last}", str(error))
+                tally.reject("no date", f"{path}, {last}", str(error))
 
 
 def _first_dates(
@@ -99,7 +99,9 @@ def _first_dates(
     events = elements(stream, limit, ("revision", "page"))
     root = next(events)[1]
     if _name(root) != "mediawiki":
-        tally.bad("no MediaWiki dump", str(path), f"its root is <{_name(root)}>, not <mediawiki>")
+        tally.reject(
+            "no MediaWiki dump", str(path), f"its root is <{_name(root)}>, not <mediawiki>"
+        )
         return
     page: dict[str, str] = {}
     for event, element in events:
@@ -130,12 +132,12 @@ def _read_table(path: Path, limit: int, tally: Tally) -> Iterator[tuple[int, int
     ):
         if missing := [name for name in FIELDS if name not in row.value]:
             fields = ", ".join(map(str, row.value)) or "none"
-            tally.bad("missing field", row.where, f"no {missing[0]!r}; its fields are {fields}")
+            tally.reject("missing field", row.where, f"no {missing[0]!r}; its fields are {fields}")
         try:
             page, created = (row.value[name] for name in FIELDS)
             yield int(page), int(moment(created, None).timestamp())
         except (TypeError, ValueError) as error:
-            tally.bad("no date", row.where, str(error))
+            tally.reject("no date", row.where, str(error))
 
 
 Version = tuple[datetime, str]

@@ -78,9 +78,9 @@ class StackExchange(Source):
             name = f"{site}-{row['Id']}".lstrip("-")
             return Dated(name, row.get("Title", ""), created, changed, row["Body"])
         except KeyError as error:
-            tally.bad("missing field", where, f"no {error}; its fields are {', '.join(row)}")
+            tally.reject("missing field", where, f"no {error}; its fields are {', '.join(row)}")
         except ValueError as error:
-            tally.bad("no date", where, str(error))
+            tally.reject("no date", where, str(error))
         return None
 
 
@@ -88,7 +88,7 @@ def _rows(stream: BinaryIO, limit: int, tally: Tally, file: Shard) -> Iterator[M
     events = elements(stream, limit, ("row",))
     _, root = next(events)
     if root.tag != "posts":
-        tally.bad("no Posts.xml", str(file.path), f"its root is <{root.tag}>, not <posts>")
+        tally.reject("no Posts.xml", str(file.path), f"its root is <{root.tag}>, not <posts>")
         return
     for event, element in events:
         if event == "end" and element.tag == "row":

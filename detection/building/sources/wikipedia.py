@@ -36,12 +36,12 @@ def pages(stream: BinaryIO, limit: int, tally: Tally, path: Path) -> Iterator[An
     pointer = reader.element_iterator.EventPointer(elements(stream, limit, ("revision", "page")))
     root = reader.element_iterator.ElementIterator(next(pointer)[1], pointer)
     if root.tag != "mediawiki":
-        tally.bad("no MediaWiki dump", str(path), f"its root is <{root.tag}>, not <mediawiki>")
+        tally.reject("no MediaWiki dump", str(path), f"its root is <{root.tag}>, not <mediawiki>")
         return
     try:
         yield from reader.Dump.from_element(root).pages
     except malformed() as error:
-        tally.bad("no MediaWiki dump", str(path), describe_error(error))
+        tally.reject("no MediaWiki dump", str(path), describe_error(error))
 
 
 def malformed() -> tuple[type[Exception], ...]:
@@ -239,20 +239,20 @@ class Wikipedia(Source):
                 is_hidden = revision.deleted.text or (revision.text is None and revision.bytes)
                 revisions.add(at, None if is_hidden else revision.text or "", revision.parent_id)
         except ValueError as error:
-            tally.bad("no date", where, str(error))
+            tally.reject("no date", where, str(error))
             return None
         except malformed() as error:
-            tally.bad("no MediaWiki dump", where, describe_error(error))
+            tally.reject("no MediaWiki dump", where, describe_error(error))
             return None
         if revisions.first is None and revisions.number:
-            tally.bad("missing field", where, "its revision has no timestamp")
+            tally.reject("missing field", where, "its revision has no timestamp")
             return None
         if revisions.first is None or revisions.version is None:  # hidden, or a dump without texts
-            tally.empty()
+            tally.count_empty()
             return None
         changed, text = revisions.version
         if not text.strip():  # it was blanked
-            tally.empty()
+            tally.count_empty()
             return None
         if self._disambiguation_pattern and self._disambiguation_pattern.search(text):
             tally.skipped["disambiguation page"] += 1

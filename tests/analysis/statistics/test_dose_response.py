@@ -18,7 +18,7 @@ from contamination.analysis.statistics.dose_response import (
 from contamination.analysis.statistics.trends import mean_response
 from contamination.analysis.summary import Direction
 from contamination.core.statistics.bootstrap import Resample, resample
-from perf.slope_coverage import report
+from perf.slope_coverage import simulate_report
 
 LADDER = np.array([1.0, 2.0, 4.0, 8.0])
 
@@ -209,7 +209,7 @@ def test_constant_auroc_does_not_fall_with_poisson_doses():
     """Half an example that was added to every dose made 20% of such reports say "falls"."""
     rng, level = np.random.default_rng(10), float(np.log(0.92 / 0.08))
     counts = [rng.poisson(4, 100).astype(float) for _ in range(120)]
-    made = [report([own[own > 0]], [100], level, 0.0, rng) for own in counts]
+    made = [simulate_report([own[own > 0]], [100], level, 0.0, rng) for own in counts]
     values = np.array([each.slope for each in made])
     error = values.std() / len(values) ** 0.5
     assert abs(values.mean()) < 4 * error < 0.12
@@ -223,7 +223,7 @@ def test_a_true_slope_is_held_near_an_auroc_of_one():
     rng = np.random.default_rng(11)
     level = float(np.log(0.92 / 0.08)) - 2 * 0.7
     counts = [rng.poisson(4, 100).astype(float) for _ in range(120)]
-    made = [report([own[own > 0]], [100], level, 0.7, rng) for own in counts]
+    made = [simulate_report([own[own > 0]], [100], level, 0.7, rng) for own in counts]
     values = np.array([each.slope for each in made])
     assert values.mean() == pytest.approx(0.7, abs=4 * values.std() / len(values) ** 0.5)
     assert sum(each.low <= 0.7 <= each.high for each in made) >= 105

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from contamination.analysis.tables import estimates
-from contamination.core.report.tables import latex_table, latex_text, write_tables
+from contamination.core.report.tables import escape_latex, latex_table, write_tables
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from contamination.core.report.tables import latex_table, latex_text, write_tabl
     ],
 )
 def test_text_is_escaped(text, escaped):
-    assert latex_text(text) == escaped
+    assert escape_latex(text) == escaped
 
 
 def test_a_table_has_rules_and_as_many_cells_a_row():

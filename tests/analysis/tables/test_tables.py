@@ -106,10 +106,10 @@ def test_a_name_has_no_mark_up_of_its_own():
 
 def test_a_narrow_terminal_shows_the_ends_of_a_table_and_names_the_rest(results, monkeypatch):
     table = estimates.by_occurrences(results, "auroc")
-    assert table.on_terminal() == table.markdown()
-    monkeypatch.setattr("contamination.core.report.tables.columns", lambda: 100)
-    monkeypatch.setattr("contamination.core.terminal.columns", lambda: 100)
-    header, *lines, note = table.on_terminal().splitlines()
+    assert table.terminal_text() == table.markdown()
+    monkeypatch.setattr("contamination.core.report.tables.terminal_width", lambda: 100)
+    monkeypatch.setattr("contamination.core.terminal.terminal_width", lambda: 100)
+    header, *lines, note = table.terminal_text().splitlines()
     assert header.split()[:4] == ["method", "1", "8", "any"]
     assert max(map(len, [header, *lines])) <= 100
     assert "not in 100 columns: 2, 4;" in note

@@ -107,7 +107,7 @@ def test_the_hub_is_asked_for_each_parts_split(monkeypatch):
         asked.append((path, split))
         yield from ({"input": f"{split} {n}", "label": n} for n in (0, 1))
 
-    monkeypatch.setattr("contamination.data.rows.hub.load", load)
+    monkeypatch.setattr("contamination.data.rows.hub.stream_split", load)
     texts = opened("wikimia", "hub", "examples.length=64")
     assert asked == [
         ("swj0419/WikiMIA", "WikiMIA_length64"),
@@ -299,7 +299,7 @@ def test_a_part_that_the_hub_lacks_is_said_and_the_others_are_read(monkeypatch, 
             raise DataError(f"can't be read: Bad split: {split}. Available splits: []")
         yield from ({"input": f"{split} {n}", "label": n} for n in (0, 1))
 
-    monkeypatch.setattr("contamination.data.rows.hub.load", load)
+    monkeypatch.setattr("contamination.data.rows.hub.stream_split", load)
     assert len(opened("wikimia", "wjfu99/WikiMIA-24")) == 2 * 4
     assert "no length 128, setting paraphrased" in caplog.text
     with pytest.raises(DataError, match="Bad split"):
@@ -312,7 +312,7 @@ def test_a_hub_that_does_not_answer_is_no_missing_part(monkeypatch):
             raise DataError("can't be read: 503 Service Unavailable")
         yield from ({"input": f"{split} {n}", "label": n} for n in (0, 1))
 
-    monkeypatch.setattr("contamination.data.rows.hub.load", load)
+    monkeypatch.setattr("contamination.data.rows.hub.stream_split", load)
     with pytest.raises(DataError, match="503"):
         opened("wikimia", "wjfu99/WikiMIA-24")
 
