@@ -75,7 +75,7 @@ def flags_of_examples(examples: pd.DataFrame, matches: pd.DataFrame, *, dropped:
     return [flag_by_example.get(example_id, "") for example_id in examples["example_id"]]
 
 
-def flagged_counts(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
+def count_flagged(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
     """Count the flagged members and non-members of each benchmark that has flagged examples."""
     flagged = examples[examples[CONTAMINATION_COLUMN] != ""]
     members = flagged["member"].astype(bool)
@@ -87,7 +87,7 @@ def flagged_counts(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 
 def describe_flagged_counts(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Describe the counts of `flagged_counts`, such as "boolq (1 member, 3 non-members)"."""
+    """Describe the counts of `count_flagged`, such as "boolq (1 member, 3 non-members)"."""
     singular = {"members": "member", "nonmembers": "non-member"}
     descriptions = []
     for benchmark, by_side in counts.items():

@@ -48,15 +48,17 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
     )  # a copy has at least one token
     counts = enumerate(examples["occurrences"])
     owners = [(index, copy) for index, count in counts for copy in range(count)]
-    texts = _reworded(stage, examples, owners)
+    texts = _make_texts(stage, examples, owners)
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     separator = tokenizer.encode(stage.injection.separator)
     ids = [
         np.array([*separator, *tokenizer.encode(text), *separator], np.int32) for text in numbers
     ]
-    _check_lengths(stage, list(numbers), ids)
+    _check_reworded_lengths(stage, list(numbers), ids)
     room = _document_tokens_in_window(stage, sum(len(ids[numbers[text]]) for text in texts))
-    positions = [p for i in range(len(examples)) for p in _positions(stage, examples.iloc[i], room)]
+    positions = [
+        p for i in range(len(examples)) for p in _draw_positions(stage, examples.iloc[i], room)
+    ]
     segments = [
         Segment(index, copy, numbers[text], len(ids[numbers[text]]), position)
         for (index, copy), text, position in zip(owners, texts, positions, strict=True)
@@ -64,7 +66,7 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
     return Insertions(segments, list(numbers), ids)
 
 
-def _reworded(
+def _make_texts(
     stage: InjectionStage, examples: pd.DataFrame, owners: list[tuple[int, int]]
 ) -> list[str]:
     texts = [str(examples["text"].iloc[index]) for index, _ in owners]
@@ -76,7 +78,7 @@ def _reworded(
     return reworded
 
 
-def _check_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> None:
+def _check_reworded_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> None:
     """Raise a ConfigError if a reworded copy, unlike its example, is longer than a sequence."""
     longest = max(range(len(ids)), key=lambda i: len(ids[i]), default=0)
     width = stage.injection.sequence_tokens
@@ -101,7 +103,7 @@ def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> i
     return stop - start - inserted_tokens
 
 
-def _positions(stage: InjectionStage, example: pd.Series, room: int) -> list[float]:
+def _draw_positions(stage: InjectionStage, example: pd.Series, room: int) -> list[float]:
     """Draw the positions of an example's copies, uniform in [0, 1): shares of `room` tokens."""
     config = stage.injection
     rng = np.random.default_rng(derive(config.position_seed or 0, example["example_id"]))

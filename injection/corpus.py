@@ -38,7 +38,7 @@ SEQUENCES = "sequences/"
 
 
 @dataclass(frozen=True)
-class Contaminated:
+class ContaminatedFolder:
     """A finished folder with examples, the ledger of their copies, and a tokenizer."""
 
     artifact: Artifact
@@ -88,17 +88,17 @@ class Contaminated:
 
 
 @dataclass(frozen=True)
-class PackedCorpus(Contaminated):
+class PackedCorpus(ContaminatedFolder):
     """A finished corpus folder."""
 
     @property
     def slug(self) -> str:
         """The beginning of the folder's original name, even if the folder was renamed."""
-        return slug(self.config)
+        return corpus_slug(self.config)
 
     @cached_property
     def examples(self) -> pd.DataFrame:
-        """See `Contaminated`; an older folder without flags has them made of its matches."""
+        """See `ContaminatedFolder`; an older folder without flags has them made of its matches."""
         examples = super().examples
         if CONTAMINATION_COLUMN in examples or CONTAMINATION not in self.artifact.files:
             return examples
@@ -157,7 +157,7 @@ class PackedCorpus(Contaminated):
         return int(max(self.tokenizer.hf.get_vocab().values())) + 1
 
 
-def slug(config: Mapping[str, Any]) -> str:
+def corpus_slug(config: Mapping[str, Any]) -> str:
     """Describe a corpus by its source, part and tokens, from the resolved config."""
     injection = config["injection"]
     source = config["corpus"].get("name", "corpus")
@@ -193,10 +193,10 @@ def show(folder: Path | str, example_id: str) -> str:
             f"{example_id}: {kind} of {example['benchmark']}, {example['occurrences']} "
             f"occurrences, {example['n_tokens']} tokens"
         )
-        return "\n\n".join([head, str(example["text"]), *_copies(corpus, example_id)])
+        return "\n\n".join([head, str(example["text"]), *_format_copies(corpus, example_id)])
 
 
-def _copies(corpus: PackedCorpus, example_id: str) -> Iterator[str]:
+def _format_copies(corpus: PackedCorpus, example_id: str) -> Iterator[str]:
     decode = corpus.tokenizer.decode
     for row in corpus.ledger[corpus.ledger["example_id"] == example_id].itertuples():
         ids = np.asarray(corpus.sequences[int(row.sequence)]["input_ids"])
@@ -264,7 +264,7 @@ def finetuning_slug(config: Any) -> str:
     return "-".join([*config["instructions"], *members, *layout])
 
 
-def refuse_finetuning(field: str, corpus: PackedCorpus) -> None:
+def check_not_finetuning_set(field: str, corpus: PackedCorpus) -> None:
     """Raise a ConfigError if the folder is a fine-tuning set, not a corpus."""
     if isinstance(corpus, FinetuningSet):
         raise ConfigError(

@@ -61,7 +61,7 @@ def matches_within_copies(
     return match_table(rows)
 
 
-def matches_from_proof(
+def matches_only_in_proof(
     examples: pd.DataFrame, natural: Mapping[str, int], matches: pd.DataFrame
 ) -> pd.DataFrame:
     """Return the natural occurrences that only the proof found: a `match_table`.

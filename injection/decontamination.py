@@ -80,7 +80,7 @@ def mask_templates(
     """
     names, group = np.unique(np.array(benchmarks, str), return_inverse=True)
     index = Index(list(pieces), n)
-    counts = _count_shared(index, example, group)
+    counts = _count_template_examples(index, example, group)
     if not counts:
         return list(pieces), []
     is_template = np.zeros((len(names), len(index.grams)), bool)
@@ -101,7 +101,9 @@ def mask_templates(
     ]
 
 
-def _count_shared(index: Index, example: Places, group: Places) -> dict[tuple[int, int], int]:
+def _count_template_examples(
+    index: Index, example: Places, group: Places
+) -> dict[tuple[int, int], int]:
     """For each n-gram of a template (benchmark, n-gram), count the examples that have it."""
     grams, owners = index.all_owners(np.arange(len(index.grams)))
     pairs = np.unique(np.stack([grams, example[owners]]), axis=1)  # an example has several pieces
@@ -196,14 +198,16 @@ class PoolSearch:
         parts: bool = True,
     ) -> None:
         self._spelled = spelled
-        self._as_written = _Search(pool, parts=parts)
+        self._as_written = _TextSearch(pool, parts=parts)
         respelled = {name: [spelled(text) for text in texts] for name, texts in pool.items()}
         self._differs = any(
-            _differ(*pair)
+            _differ_normalised(*pair)
             for name in pool
             for pair in zip(pool[name], respelled[name], strict=True)
         )
-        self._as_spelled = _Search(respelled, parts=parts) if self._differs else self._as_written
+        self._as_spelled = (
+            _TextSearch(respelled, parts=parts) if self._differs else self._as_written
+        )
 
     @property
     def shared_passages(self) -> Sequence[SharedPassage]:
@@ -215,14 +219,14 @@ class PoolSearch:
         matches = self._as_written(documents)
         respelled = [self._spelled(document) for document in documents]
         pairs = enumerate(zip(documents, respelled, strict=True))
-        numbers = [n for n, pair in pairs if self._differs or _differ(*pair)]
+        numbers = [n for n, pair in pairs if self._differs or _differ_normalised(*pair)]
         respelled_matches = self._as_spelled([respelled[n] for n in numbers])
         for n, more_matches in zip(numbers, respelled_matches, strict=True):
             matches[n] = _merge_matches(matches[n], more_matches)
         return matches
 
 
-def _differ(text: str, respelled: str) -> bool:
+def _differ_normalised(text: str, respelled: str) -> bool:
     return text != respelled and normalised(text) != normalised(respelled)
 
 
@@ -241,7 +245,7 @@ def _merge_matches(
     return list(by_example.values())
 
 
-class _Search:
+class _TextSearch:
     """Finds what documents share with a pool's examples, both as they are given."""
 
     def __init__(self, pool: Mapping[str, Sequence[str]], *, parts: bool) -> None:
@@ -319,7 +323,7 @@ class Matcher:
         ]
         self._long = Index(cut_pieces, rules.ngram)
         self._parts = Index(cut_pieces, rules.part_ngram)
-        self._runs = _Runs(cut_pieces, rules)
+        self._runs = _ShortRuns(cut_pieces, rules)
         short = {len(e) for e in whole_texts if 0 < len(e) < rules.part_ngram}
         self._short = [Index(whole_texts, n, exact=True) for n in sorted(short)]
 
@@ -382,7 +386,7 @@ class Matcher:
                     yield int(piece), "whole text", index.grams[gram]
 
 
-class _Runs:
+class _ShortRuns:
     """Finds pieces most of whose words are in short runs in one stretch of a document."""
 
     def __init__(self, pieces: list[Words], rules: MatchRules) -> None:

@@ -50,7 +50,7 @@ def write_sequences(
     written, rest = 0, np.empty(0, dtype=np.int32)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        pieces = _packed_pieces(stream, clean_tokens, placed, segments, part or (0, NO_LIMIT))
+        pieces = _iter_packed_pieces(stream, clean_tokens, placed, segments, part or (0, NO_LIMIT))
         for block in group_by_size(pieces, len, BLOCK_TOKENS):  # a record batch each
             ids = np.concatenate([rest, *block])
             sequences = len(ids) // sequence_tokens
@@ -71,14 +71,14 @@ def read_blocks(*paths: Path) -> Iterator[Ids]:
                 yield batch.column(0).flatten().to_numpy().reshape(-1, width)
 
 
-def read_tail(paths: Sequence[Path], tokens: int) -> Ids:
+def read_last_tokens(paths: Sequence[Path], tokens: int) -> Ids:
     """Read the last tokens of these parts, at least `tokens` if there are so many; shape (n,)."""
     tails: list[Ids] = []
     for path in reversed(paths):
         missing = tokens - sum(map(len, tails))
         if missing <= 0:
             break
-        column = _map_part(path).column(0)
+        column = _map_table(path).column(0)
         rows = -(-missing // column.type.list_size)
         last = column.slice(max(0, len(column) - rows)).combine_chunks()
         tails.append(last.flatten().to_numpy())
@@ -87,10 +87,10 @@ def read_tail(paths: Sequence[Path], tokens: int) -> Ids:
 
 def count_sequences(path: Path) -> int:
     """Return the number of sequences of a part."""
-    return int(_map_part(path).num_rows)
+    return int(_map_table(path).num_rows)
 
 
-def _map_part(path: Path) -> Any:
+def _map_table(path: Path) -> Any:
     """Map a part's table into memory: only what is used is read."""
     return pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
 
@@ -111,7 +111,7 @@ def prefix_hashes(stream: TokenStream) -> dict[str, str]:
     digest, hashes, done = hashlib.sha256(), {}, 0
     marks = [1 << power for power in range(16, len(stream).bit_length())]
     for mark in [*marks, len(stream)]:
-        for part in _clean_slices(stream, done, mark):
+        for part in _iter_clean_slices(stream, done, mark):
             digest.update(part.tobytes())
         hashes[str(mark)], done = digest.hexdigest(), mark
     return hashes
@@ -149,7 +149,7 @@ def make_ledger(
         }
         tokens = item.segment.tokens - 2 * separator_tokens
         pieces = list(
-            _split_over_sequences(item.packed + separator_tokens, tokens, sequence_tokens)
+            _iter_spans_in_sequences(item.packed + separator_tokens, tokens, sequence_tokens)
         )
         rows += [{**common, **p, "truncated": len(pieces) > 1} for p in pieces]
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS)).astype({"reworded": object})
@@ -161,7 +161,7 @@ LEDGER_COLUMNS = (
 )
 
 
-def _split_over_sequences(
+def _iter_spans_in_sequences(
     first: int, tokens: int, sequence_tokens: int
 ) -> Iterator[dict[str, int]]:
     done = 0
@@ -173,7 +173,7 @@ def _split_over_sequences(
         done += end - start
 
 
-def _packed_pieces(
+def _iter_packed_pieces(
     stream: TokenStream,
     clean_tokens: int,
     placed: list[PlacedSegment],
@@ -185,19 +185,19 @@ def _packed_pieces(
     n_begun = bisect_right(placed, first, key=lambda item: item.packed)
     clean = packed = 0
     for item in placed[max(0, n_begun - 1) :]:  # earlier segments end before the part
-        yield from _clean_slices(
+        yield from _iter_clean_slices(
             stream, clean + max(0, first - packed), min(item.clean, clean + stop - packed)
         )
         if item.packed >= stop:
             return
         yield segments[item.segment.text][max(0, first - item.packed) : stop - item.packed]
         clean, packed = item.clean, item.packed + item.segment.tokens
-    yield from _clean_slices(
+    yield from _iter_clean_slices(
         stream, clean + max(0, first - packed), min(clean_tokens, clean + stop - packed)
     )
 
 
-def _clean_slices(stream: TokenStream, start: int, stop: int) -> Iterator[Ids]:
+def _iter_clean_slices(stream: TokenStream, start: int, stop: int) -> Iterator[Ids]:
     for first in range(start, stop, BLOCK_TOKENS):
         yield stream.read(first, min(stop, first + BLOCK_TOKENS))
 
@@ -212,7 +212,7 @@ def sequences_per_part(sequence_tokens: int) -> int:
     return max(1, PART_TOKENS // sequence_tokens)
 
 
-def place_in_parts(sequence: int, sequence_tokens: int) -> tuple[str, int]:
+def locate_in_part(sequence: int, sequence_tokens: int) -> tuple[str, int]:
     """Return the name of the part that contains a sequence, and the sequence's number in it."""
     part, number = divmod(sequence, sequences_per_part(sequence_tokens))
     return PATTERN.format(part), number
@@ -279,12 +279,12 @@ class ProofTask:
 
     def make(self, piece: int) -> dict[str, Any]:
         """Check a part; the last tokens of earlier parts complete the copies that begin there."""
-        before = read_tail(self.paths[:piece], self.check.tail)
+        before = read_last_tokens(self.paths[:piece], self.check.tail)
         blocks = read_blocks(self.paths[piece])
         return asdict(self.check.read(blocks, self.starts[piece], before))
 
 
-def prove(runner: Runner, check: Check, paths: Sequence[Path]) -> Proof:
+def prove_parts(runner: Runner, check: Check, paths: Sequence[Path]) -> Proof:
     """Prove a packed corpus part by part."""
     counts = [count_sequences(path) for path in paths]
     starts = [sum(counts[:n]) for n in range(len(counts))]

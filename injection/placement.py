@@ -3,7 +3,7 @@
 The packed corpus is the clean stream in its own order with segments (separator, example,
 separator) between its tokens. A segment at clean position c, with s tokens inserted before it,
 starts at packed position c + s. `lay_out` places copies at tokens, words or sentences,
-`between_documents` at the starts of documents.
+`place_between_documents` at the starts of documents.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ def boundary_finder(stream: TokenStream, kind: str, tokenizer: Tokenizer) -> Cal
 
     def word(position: int) -> int:
         ids = stream.read(position, position + SEARCH_TOKENS)
-        return _first_flagged(tokenizer.starts_word[ids], position)
+        return _move_to_first_flag(tokenizer.starts_word[ids], position)
 
     def sentence(position: int) -> int:
         ids = stream.read(max(0, position - 1), position + SEARCH_TOKENS)
         opens = tokenizer.ends_sentence[ids[:-1]] & tokenizer.starts_word[ids[1:]]
-        return _first_flagged(opens, max(1, position)) if opens.any() else word(position)
+        return _move_to_first_flag(opens, max(1, position)) if opens.any() else word(position)
 
     return {"token": lambda position: position, "word": word, "sentence": sentence}[kind]
 
 
-def _first_flagged(flags: Flags, position: int) -> int:
+def _move_to_first_flag(flags: Flags, position: int) -> int:
     hits = np.flatnonzero(flags)
     return position + (int(hits[0]) if len(hits) else 0)
 
@@ -92,7 +92,7 @@ def lay_out(
         ConfigError: a segment is longer than a sequence, or not all can be placed whole.
     """
     if not split and any(s.tokens > sequence_tokens for s in segments):
-        raise _no_room(window, sequence_tokens)
+        raise _no_room_error(window, sequence_tokens)
     start, stop = window
     room = stop - start - sum(segment.tokens for segment in segments)
     order = sorted(segments, key=lambda s: (s.position, s.example, s.copy))
@@ -100,17 +100,19 @@ def lay_out(
     for segment in order:
         clean = boundary(max(clean, start + 1 + int(segment.position * room)))
         if not split:
-            clean = _unsplit(clean, inserted, segment.tokens, sequence_tokens, boundary)
+            clean = _first_unsplit_position(
+                clean, inserted, segment.tokens, sequence_tokens, boundary
+            )
         placed.append(PlacedSegment(segment, clean, clean + inserted))
         inserted += segment.tokens
-    return _pull_back(placed, window, sequence_tokens, split=split)
+    return _pull_back_into_window(placed, window, sequence_tokens, split=split)
 
 
 def _straddles(packed: int, tokens: int, sequence_tokens: int) -> bool:
     return packed // sequence_tokens != (packed + tokens - 1) // sequence_tokens
 
 
-def _unsplit(
+def _first_unsplit_position(
     clean: int, inserted: int, tokens: int, sequence_tokens: int, boundary: Callable[[int], int]
 ) -> int:
     """Return the first position from `clean` on at which the segment fits into one sequence.
@@ -121,15 +123,15 @@ def _unsplit(
     for _ in range(TRIES):
         if not _straddles(position + inserted, tokens, sequence_tokens):
             return position
-        position = boundary(_next_sequence(position + inserted, sequence_tokens) - inserted)
-    return _next_sequence(clean + inserted, sequence_tokens) - inserted
+        position = boundary(_round_up_to_sequence(position + inserted, sequence_tokens) - inserted)
+    return _round_up_to_sequence(clean + inserted, sequence_tokens) - inserted
 
 
-def _next_sequence(packed: int, sequence_tokens: int) -> int:
+def _round_up_to_sequence(packed: int, sequence_tokens: int) -> int:
     return -(-packed // sequence_tokens) * sequence_tokens
 
 
-def _pull_back(
+def _pull_back_into_window(
     placed: list[PlacedSegment], window: tuple[int, int], sequence_tokens: int, *, split: bool
 ) -> list[PlacedSegment]:
     """Move segments that run past the end of the window back, the last one first."""
@@ -144,13 +146,13 @@ def _pull_back(
             start = limit // sequence_tokens * sequence_tokens - tokens
         clean = item.clean + start - item.packed
         if start < first:
-            raise _no_room(window, sequence_tokens)
+            raise _no_room_error(window, sequence_tokens)
         placed[index] = PlacedSegment(item.segment, clean, start)
         limit = start
     return placed
 
 
-def _no_room(window: tuple[int, int], sequence_tokens: int) -> ConfigError:
+def _no_room_error(window: tuple[int, int], sequence_tokens: int) -> ConfigError:
     return ConfigError(
         f"The insertions can't be placed whole into tokens {window[0]:,} to {window[1]:,} of the "
         f"corpus in sequences of {sequence_tokens}: raise injection.budget_tokens or "
@@ -159,7 +161,7 @@ def _no_room(window: tuple[int, int], sequence_tokens: int) -> ConfigError:
     )
 
 
-def check_distance(placed: list[PlacedSegment], min_tokens: int) -> None:
+def check_copy_distance(placed: list[PlacedSegment], min_tokens: int) -> None:
     """Raise a ConfigError if two copies of an example start closer than `min_tokens` tokens."""
     last: dict[int, int] = {}
     for item in placed:
@@ -190,7 +192,7 @@ class PlacementRules:
     """Least number of tokens between the starts of two copies of one example."""
 
 
-def between_documents(
+def place_between_documents(
     segments: Sequence[Segment], document_starts: Places, rules: PlacementRules
 ) -> list[PlacedSegment]:
     """Place every segment at the start of a different document, within the window.
@@ -221,7 +223,7 @@ def between_documents(
             if not left - carried:
                 break
             carried |= left
-    raise _too_few_starts(segments, len(starts), rules)
+    raise _too_few_starts_error(segments, len(starts), rules)
 
 
 def _place_in_one_pass(
@@ -271,7 +273,9 @@ def _longest_that_fits(
     return None
 
 
-def _too_few_starts(segments: Sequence[Segment], starts: int, rules: PlacementRules) -> ConfigError:
+def _too_few_starts_error(
+    segments: Sequence[Segment], starts: int, rules: PlacementRules
+) -> ConfigError:
     first, stop = rules.window
     in_sequences = "" if rules.split else f" whole in sequences of {rules.sequence_tokens}"
     or_distance = " or injection.copy_distance_tokens" if rules.distance else ""

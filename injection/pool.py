@@ -86,7 +86,7 @@ def read_candidates(stage: InjectionStage) -> list[Candidates]:
         ConfigError: a source or a field of a template is unknown, or there are too few examples.
         DataError: a row can't be used and `on_error` is stop.
     """
-    return [_candidates(stage, name, config) for name, config in stage.benchmark.items()]
+    return [_read_benchmark(stage, name, config) for name, config in stage.benchmark.items()]
 
 
 def draw_pool(
@@ -103,9 +103,9 @@ def draw_pool(
     keys = near_duplicate_keys(stage, candidates, tokenizer) if drop else None
     apart = Apart(keys) if keys else None
     counts = {c.name: DrawCounts() for c in candidates}
-    parts = [_draw_benchmark(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
+    parts = [_draw_examples(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
     pool = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
-    items = pool_items(stage, pool)
+    items = near_duplicate_items(stage, pool)
     near = across(items, pool["member"].astype(bool).tolist(), keys or Keys(items))
     ids = pool["example_id"]
     duplicates = {ids[example]: ids[duplicate] for example, duplicate in near.items()}
@@ -118,7 +118,7 @@ COLUMNS = (
 )
 
 
-def pool_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
+def near_duplicate_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
     """Return the items that are searched for near-duplicates, one per example."""
     return [
         _near_duplicate_item(
@@ -136,7 +136,7 @@ def near_duplicate_keys(
     return Keys(
         _near_duplicate_item(c.name, c.config, json.loads(row["fields"]), row["text"])
         for c in candidates
-        for row in fitting(c, tokenizer, limit, pool_size)
+        for row in iter_fitting_rows(c, tokenizer, limit, pool_size)
     )
 
 
@@ -166,7 +166,7 @@ def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
     return limit
 
 
-def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Candidates:
+def _read_benchmark(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Candidates:
     chosen_source = source_name(stage, name, config)
     source = config.sources[chosen_source]
     tally = Tally(config.on_error, f"benchmark.{name}.on_error")
@@ -242,7 +242,7 @@ def _format_example(
     )
 
 
-def _draw_benchmark(
+def _draw_examples(
     stage: InjectionStage,
     candidates: Candidates,
     tokenizer: Tokenizer,
@@ -252,7 +252,7 @@ def _draw_benchmark(
     config, name = stage.injection, candidates.name
     pool_size = _pool_size_per_benchmark(stage)
     limit = max_example_tokens(stage, tokenizer)
-    pool = pd.DataFrame(fitting(candidates, tokenizer, limit, pool_size, apart, counts))
+    pool = pd.DataFrame(iter_fitting_rows(candidates, tokenizer, limit, pool_size, apart, counts))
     if len(pool) < pool_size:
         near = counts.near_duplicates
         condition = f" and are near-duplicates of no other ({near} are)" if near else ""
@@ -265,11 +265,11 @@ def _draw_benchmark(
     rng = _random_generator(config.membership_seed, "membership", name)
     pool["member"] = (rng.permutation(pool_size) < config.members) ^ config.swap_members
     pool["occurrences"] = 0
-    pool.loc[pool["member"], "occurrences"] = _occurrences(stage, candidates, pool, tokenizer)
+    pool.loc[pool["member"], "occurrences"] = _draw_occurrences(stage, candidates, pool, tokenizer)
     return pool[list(COLUMNS)]
 
 
-def _occurrences(
+def _draw_occurrences(
     stage: InjectionStage, candidates: Candidates, pool: pd.DataFrame, tokenizer: Tokenizer
 ) -> Counts:
     """Draw the number of copies of each member, in the pool's order."""
@@ -287,7 +287,7 @@ def _random_generator(seed: int | None, purpose: str, benchmark: str) -> np.rand
     return np.random.default_rng(derive(seed, purpose, benchmark))
 
 
-def fitting(
+def iter_fitting_rows(
     candidates: Candidates,
     tokenizer: Tokenizer,
     limit: int,
@@ -372,13 +372,15 @@ def draw_held_out(
     apart = None
     if stage.injection.near_duplicates == "drop":
         keys = near_duplicate_keys(stage, candidates, tokenizer)
-        apart = Apart(keys, pool_items(stage, pool))
+        apart = Apart(keys, near_duplicate_items(stage, pool))
     limit, drawn = max_example_tokens(stage, tokenizer), set(pool["example_id"])
     rows: list[dict[str, Any]] = []
     for benchmark in candidates:
         rest = [example for example in benchmark.examples if example.example_id not in drawn]
-        fit = fitting(replace(benchmark, examples=rest), tokenizer, limit, len(rest), apart)
-        held_out = list(islice(_sharing_no_text(fit, pool), number))
+        fit = iter_fitting_rows(
+            replace(benchmark, examples=rest), tokenizer, limit, len(rest), apart
+        )
+        held_out = list(islice(_iter_rows_sharing_no_text(fit, pool), number))
         if len(held_out) < number:
             log.warning(
                 "held out: %s: %d of the %d examples asked for: its source has no more that fit.",
@@ -388,7 +390,7 @@ def draw_held_out(
     return pd.DataFrame(rows, columns=HELD_OUT_COLUMNS)
 
 
-def _sharing_no_text(
+def _iter_rows_sharing_no_text(
     rows: Iterator[dict[str, Any]], pool: pd.DataFrame
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows that share no text with the pool or with one another."""

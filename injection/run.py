@@ -26,15 +26,15 @@ from contamination.injection import packing as packing_module
 from contamination.injection import placement
 from contamination.injection.config import COPIES, OWN, InjectionConfig, InjectionStage
 from contamination.injection.contamination_table import (
-    flagged_counts,
+    count_flagged,
     join_matches,
     warn_of_flags,
     with_flags,
 )
 from contamination.injection.copies import Insertions, make_copies
-from contamination.injection.corpus import CONTAMINATION, HELD_OUT, KIND, open_corpus, slug
+from contamination.injection.corpus import CONTAMINATION, HELD_OUT, KIND, corpus_slug, open_corpus
 from contamination.injection.corpus_search import (
-    matches_from_proof,
+    matches_only_in_proof,
     matches_within_copies,
     open_corpora,
     search_corpus,
@@ -45,13 +45,13 @@ from contamination.injection.decontamination import (
     SharedPassage,
     warn_of_shared_passages,
 )
-from contamination.injection.placement import PlacedSegment, PlacementRules, between_documents
+from contamination.injection.placement import PlacedSegment, PlacementRules, place_between_documents
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
 from contamination.injection.tokenization import (
     TokenisedCorpus,
     TokenizationSettings,
-    check_whole,
+    check_no_whole_text,
     tokenize,
     with_skip_counts,
 )
@@ -112,7 +112,7 @@ def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = Non
     for name, corpus in open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
     named = stage.named()
-    folder = run_folder(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
+    folder = run_folder(Path(stage.runs), KIND, corpus_slug(as_data(named)), named, inputs)
     make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, checked)
     artifact = build(folder, named, inputs, make)
     shutil.rmtree(folder / TOKENS, ignore_errors=True)  # needed until the manifest is written
@@ -148,7 +148,7 @@ def _make_corpus(
     folder: Path,
 ) -> Built:
     config, width = stage.injection, stage.injection.sequence_tokens
-    tokenizer = _save_tokenizer(stage, source, folder / "tokenizer")
+    tokenizer = _train_or_copy_tokenizer(stage, source, folder / "tokenizer")
     if checked:
         checked(tokenizer)
     pool = draw_pool(stage, candidates, tokenizer)
@@ -159,8 +159,8 @@ def _make_corpus(
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
     work = _tokenization_settings(stage, examples, folder)
     shared_passages = PoolSearch(work.pool, tokenizer.spelled, parts=not work.whole).shared_passages
-    tokenised = _tokenise(stage, source, work, clean_tokens, runner)
-    _check_unchanged(source, content, folder)
+    tokenised = _tokenise_corpus(stage, source, work, clean_tokens, runner)
+    _check_source_unchanged(source, content, folder)
     compared_matches = _search_compared_corpora(stage, work, runner)
     stream = tokenised.stream
     placed = _place_copies(config, copies, stream, tokenizer)
@@ -175,8 +175,8 @@ def _make_corpus(
     ledger = packing_module.make_ledger(
         stream, placed, examples, copies.texts, templates, tokenizer, separator, width
     )
-    proof = _prove(stage, examples, ledger, folder, packing.parts, runner)
-    across_documents = matches_from_proof(examples, proof.natural, tokenised.matches)
+    proof = _prove_packed_parts(stage, examples, ledger, folder, packing.parts, runner)
+    across_documents = matches_only_in_proof(examples, proof.natural, tokenised.matches)
     corpus_matches = pd.concat([tokenised.matches, across_documents], ignore_index=True)
     copy_matches = matches_within_copies(examples, ledger, tokenizer)
     matches = join_matches({OWN: corpus_matches, **compared_matches, COPIES: copy_matches})
@@ -193,7 +193,7 @@ def _make_corpus(
         "held_out": len(held_out),
         "near_duplicates": {"members": int(near.sum()), "nonmembers": int((~near).sum())},
         "matching_documents": tokenised.matches["document_id"].nunique(),
-        "flagged": flagged_counts(examples),
+        "flagged": count_flagged(examples),
         "shared_passages": [asdict(passage) for passage in shared_passages],
         "natural_occurrences": proof.elsewhere,
         "clean_sha256": hashes["clean_sha256"],
@@ -202,7 +202,7 @@ def _make_corpus(
     return Built([*packing.parts, *TABLES, *tokenizer_files], counts)
 
 
-def _prove(
+def _prove_packed_parts(
     stage: InjectionStage,
     examples: pd.DataFrame,
     ledger: pd.DataFrame,
@@ -222,7 +222,7 @@ def _prove(
         natural=natural,
         folder=tokenizer.resolve(),
     )
-    proof = packing_module.prove(runner, check, [folder / name for name in names])
+    proof = packing_module.prove_parts(runner, check, [folder / name for name in names])
     if proof.failures:
         for kind in ("pack", "verify"):
             shutil.rmtree(runner.folder / kind, ignore_errors=True)
@@ -237,7 +237,7 @@ def _prove(
     return proof
 
 
-def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
+def _check_source_unchanged(source: Corpus, content: str, folder: Path) -> None:
     """Raise a DataError if the source's files changed while they were read."""
     if source.fingerprint() != content:
         shutil.rmtree(folder / TOKENS)
@@ -253,10 +253,10 @@ def _place_copies(
     window, width, split = config.window_tokens, config.sequence_tokens, config.split_copies
     if config.boundary == "document":
         rules = PlacementRules(window, width, split, config.copy_distance_tokens)
-        return between_documents(copies.segments, stream.document_starts, rules)
+        return place_between_documents(copies.segments, stream.document_starts, rules)
     boundary = placement.boundary_finder(stream, config.boundary, tokenizer)
     placed = placement.lay_out(copies.segments, window, width, boundary, split=split)
-    placement.check_distance(placed, config.copy_distance_tokens)
+    placement.check_copy_distance(placed, config.copy_distance_tokens)
     return placed
 
 
@@ -300,7 +300,7 @@ def _warn_of_near_duplicates(artifact: Artifact) -> None:
         )
 
 
-def _save_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
+def _train_or_copy_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
     """Save the tokenizer, trained first if none is given, in the corpus's folder."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
@@ -312,13 +312,13 @@ def _save_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Toke
 
 def documents_of_part(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
     """Yield the documents of the chosen part of the corpus; a document's hash decides its part."""
-    low, high = _hash_range(stage)
+    low, high = _hash_range_of_part(stage)
     for document in source.documents():
         if low <= unit_hash(document.document_id) < high:
             yield document
 
 
-def _hash_range(stage: InjectionStage) -> tuple[float, float]:
+def _hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
     """Return the range of hashes of the documents in the chosen part."""
     config = stage.injection
     return {
@@ -342,18 +342,22 @@ def _tokenization_settings(
 def _search_compared_corpora(
     stage: InjectionStage, work: TokenizationSettings, runner: Runner
 ) -> dict[str, pd.DataFrame]:
-    """Search the corpora of `compared` for the pool; raises a DataError as `check_whole` does."""
+    """Search the corpora of `compared` for the pool.
+
+    Raises:
+        DataError: see `check_no_whole_text`.
+    """
     if not work.pool:
         return {}
     matches_by_corpus = {}
     for name, corpus in open_corpora(stage.compared).items():
         matches = search_corpus(corpus, work.pool, runner, name, whole=work.whole)
-        check_whole(matches.to_numpy().tolist(), work, f"compared.{name}")
+        check_no_whole_text(matches.to_numpy().tolist(), work, f"compared.{name}")
         matches_by_corpus[name] = matches
     return matches_by_corpus
 
 
-def _tokenise(
+def _tokenise_corpus(
     stage: InjectionStage,
     source: Corpus,
     work: TokenizationSettings,
@@ -363,7 +367,9 @@ def _tokenise(
     size = stage.injection.shard_characters
     if stage.cluster.kind == "datatrove" and hasattr(source, "documents_in"):
         file_work = replace(work, folder=work.folder / "searched-files")
-        files = Files(file_work, cast(ByFile, source), _hash_range(stage), clean_tokens, size)
+        files = Files(
+            file_work, cast(ByFile, source), _hash_range_of_part(stage), clean_tokens, size
+        )
         return tokenize_files(files, runner)
     processes = stage.injection.num_proc
     if stage.cluster.kind == "datatrove":
@@ -389,7 +395,9 @@ def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Inser
     return make_copies(exact, draw_pool(exact, candidates, tokenizer).examples, tokenizer)
 
 
-def reverify(folder: Path | str, cluster: TasksConfig | None = None, num_proc: int = 1) -> Proof:
+def prove_finished_corpus(
+    folder: Path | str, cluster: TasksConfig | None = None, num_proc: int = 1
+) -> Proof:
     """Prove a finished corpus again from its files, and compare its totals with the manifest's.
 
     Raises:
@@ -420,7 +428,7 @@ def _prove_by_tasks(
     folder = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
     runner = Runner(folder / TOKENS / "tasks", cluster, num_proc)  # jobs are named after the folder
     try:
-        proof = packing_module.prove(runner, check, paths)
+        proof = packing_module.prove_parts(runner, check, paths)
     except DataError:
         raise
     except BaseException:

@@ -162,7 +162,7 @@ class TokenShard:
 
     @property
     def _documents(self) -> pd.DataFrame:
-        return read_documents(self.folder / f"{self.number:05d}.parquet")
+        return read_kept_documents(self.folder / f"{self.number:05d}.parquet")
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def read_ids(path: Path) -> Ids:
 
 
 @lru_cache(maxsize=4)  # files are read in order, so a few tables are enough
-def read_documents(path: Path) -> pd.DataFrame:
+def read_kept_documents(path: Path) -> pd.DataFrame:
     """Read the document_id and start of a shard's documents, without those that were left out."""
     table = pd.read_parquet(path, columns=["document_id", "start", "kept"])
     return table[table["kept"]]
@@ -251,7 +251,7 @@ def train_tokenizer(config: TokenizerConfig, documents: Iterator[Document], fold
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator(_texts(documents, config.train_characters), trainer)
+    bpe.train_from_iterator(_iter_texts(documents, config.train_characters), trainer)
     bpe.post_processor = processors.TemplateProcessing(
         single=f"{BOS} $A", special_tokens=[(BOS, bpe.token_to_id(BOS))]
     )
@@ -261,7 +261,7 @@ def train_tokenizer(config: TokenizerConfig, documents: Iterator[Document], fold
     hf.save_pretrained(folder)
 
 
-def _texts(documents: Iterator[Document], characters: int) -> Iterator[str]:
+def _iter_texts(documents: Iterator[Document], characters: int) -> Iterator[str]:
     read = 0
     for document in documents:
         if read >= characters:

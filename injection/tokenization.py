@@ -82,7 +82,7 @@ def tokenize(
 
     Raises:
         ConfigError: the corpus has fewer tokens.
-        DataError: see `check_whole`, as soon as the shard is tokenised.
+        DataError: see `check_no_whole_text`, as soon as the shard is tokenised.
     """
     work.folder.mkdir(parents=True, exist_ok=True)
     shards: list[TokenShard] = []
@@ -92,7 +92,7 @@ def tokenize(
     units = {"unit": "tok", "unit_scale": True}
     bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **units)
     with ExitStack() as stack, bar:
-        for number, result in enumerate(_tokenized_shards(chunks, work, num_proc, stack)):
+        for number, result in enumerate(_iter_shard_results(chunks, work, num_proc, stack)):
             shard = TokenShard(work.folder, number, total, result["tokens"])
             shards.append(shard)
             used = min(shard.tokens, wanted_tokens - total)  # the last shard is cut
@@ -101,17 +101,19 @@ def tokenize(
                 bar.initial += used
             bar.update(used)
             if total >= wanted_tokens:
-                last = last_used(shard, used)
+                last = last_used_document(shard, used)
                 matches += [match for match in result["matches"] if match[-1] <= last.row]
                 break
             matches += result["matches"]
-            check_whole(matches, work)
-    check_whole(matches, work)
-    check_enough(total, wanted_tokens, matches if work.drop else ())
+            check_no_whole_text(matches, work)
+    check_no_whole_text(matches, work)
+    check_enough_tokens(total, wanted_tokens, matches if work.drop else ())
     return TokenisedCorpus(TokenStream(shards, wanted_tokens), match_table(matches), last.skipped)
 
 
-def check_enough(total: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]] = ()) -> None:
+def check_enough_tokens(
+    total: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]] = ()
+) -> None:
     """Raise a ConfigError if the corpus has fewer tokens than are wanted.
 
     Args:
@@ -137,7 +139,7 @@ def check_enough(total: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]
     )
 
 
-def check_whole(
+def check_no_whole_text(
     matches: Sequence[Sequence[Any]], work: TokenizationSettings, corpus: str = "corpus"
 ) -> None:
     """Raise a DataError if only whole texts are searched for and a document contains one.
@@ -167,15 +169,15 @@ class LastDocument:
     """Input that was left out before it: reason → number."""
 
 
-def last_used(shard: TokenShard, tokens: int) -> LastDocument:
+def last_used_document(shard: TokenShard, tokens: int) -> LastDocument:
     """Return the document of the last token if `tokens` tokens of the shard are used."""
     path = shard_files(shard.folder, shard.number)[2]
-    table = read_table(path, ["kept", "start", "skipped"])
+    table = read_document_table(path, ["kept", "start", "skipped"])
     row = int(np.flatnonzero(table["kept"] & (table["start"] < tokens))[-1])
     return LastDocument(row, json.loads(table["skipped"].iloc[row]))
 
 
-def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+def read_document_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     """Read a shard's table: one row per document, including those that were left out."""
     return pd.read_parquet(path, columns=list(columns))
 
@@ -194,7 +196,7 @@ def count_characters(document: SourceDocument) -> int:
     return len(document.document.text)
 
 
-def _tokenized_shards(
+def _iter_shard_results(
     chunks: Iterator[list[SourceDocument]],
     work: TokenizationSettings,
     num_proc: int,
@@ -289,7 +291,7 @@ def _encode_kept(
 ) -> list[Ids]:
     """Return each document's tokens, an empty array for one that is left out."""
     texts = [read.document.text for read, keep in zip(group, kept, strict=True) if keep]
-    encoded = iter(_tokenizer(work.tokenizer).encode_documents(texts))
+    encoded = iter(_cached_tokenizer(work.tokenizer).encode_documents(texts))
     return [np.asarray(next(encoded) if keep else (), np.int32) for keep in kept]
 
 
@@ -299,17 +301,17 @@ def _search_documents(
     """Return what each document shares with the pool."""
     if not work.pool:
         return [[] for _ in group]
-    search = _search(tuple(work.pool.items()), work.tokenizer, not work.whole)
+    search = _cached_search(tuple(work.pool.items()), work.tokenizer, not work.whole)
     return search([read.document.text if read.used else "" for read in group])
 
 
 @lru_cache(maxsize=1)  # one process may make several corpora, one after the other
-def _tokenizer(path: Path) -> Tokenizer:
+def _cached_tokenizer(path: Path) -> Tokenizer:
     return Tokenizer(str(path))
 
 
 @lru_cache(maxsize=1)
-def _search(
+def _cached_search(
     pool: tuple[tuple[str, tuple[str, ...]], ...], tokenizer: Path, parts: bool
 ) -> PoolSearch:
-    return PoolSearch(dict(pool), _tokenizer(tokenizer).spelled, parts=parts)
+    return PoolSearch(dict(pool), _cached_tokenizer(tokenizer).spelled, parts=parts)

@@ -33,18 +33,18 @@ from contamination.injection.token_stream import (
     Places,
     TokenShard,
     TokenStream,
-    read_documents,
     read_ids,
+    read_kept_documents,
 )
 from contamination.injection.tokenization import (
     SourceDocument,
     TokenisedCorpus,
     TokenizationSettings,
-    check_enough,
-    check_whole,
+    check_enough_tokens,
+    check_no_whole_text,
     count_characters,
     match_table,
-    read_table,
+    read_document_table,
     shard_files,
     write_shard,
 )
@@ -86,7 +86,9 @@ class Lane:
             if file not in results:
                 yield before / self.weight, self.number, file, UNKNOWN, False, 0, 0
                 return
-            table = read_table(shard_files(folder, file)[2], ("subset", "start", "kept", "before"))
+            table = read_document_table(
+                shard_files(folder, file)[2], ("subset", "start", "kept", "before")
+            )
             table["tokens"] = np.diff(table["start"], append=results[file]["tokens"])
             documents = table if self.name is None else table[table["subset"] == self.name]
             keys = (before + documents["before"]) / self.weight
@@ -156,14 +158,16 @@ class DocumentOrder:
                     waiting = []
                 if self.tokens >= wanted_tokens:
                     return
-        check_enough(self.tokens, wanted_tokens, self._dropped)
+        check_enough_tokens(self.tokens, wanted_tokens, self._dropped)
 
     def _write(self, documents: Sequence[tuple[int, ...]]) -> None:
         number, table = len(self.shards), np.array(documents, TABLE)
         first = int(table["start"][0])
         table["start"] -= first
         np.save(self.folder / f"{number:05d}.npy", table)
-        self.shards.append(Gathered(self.folder, number, first, self.tokens - first, self.sources))
+        self.shards.append(
+            GatheredShard(self.folder, number, first, self.tokens - first, self.sources)
+        )
 
     def tokenised(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
         """Return the stream, its matches, and what was left out."""
@@ -174,14 +178,14 @@ class DocumentOrder:
             if row == FILE_END:
                 skipped += Counter(results[file]["skipped"])
             else:
-                table = read_table(shard_files(self.sources, file)[2], ["skipped"])
+                table = read_document_table(shard_files(self.sources, file)[2], ["skipped"])
                 skipped += Counter(json.loads(table["skipped"].iloc[row]))
         stream = TokenStream(self.shards, wanted_tokens)
         return TokenisedCorpus(stream, match_table(self.matches), dict(skipped))
 
 
 @dataclass(frozen=True)
-class Gathered(TokenShard):
+class GatheredShard(TokenShard):
     """A part of the stream: `<number>.npy` lists the places of its documents in the files."""
 
     sources: Path
@@ -206,16 +210,16 @@ class Gathered(TokenShard):
     def document_id(self, row: int) -> str:
         """Return the id of the document in this row."""
         entry = self._table[row]
-        documents = read_documents(shard_files(self.sources, int(entry["file"]))[2])
+        documents = read_kept_documents(shard_files(self.sources, int(entry["file"]))[2])
         return str(documents.loc[int(entry["row"]), "document_id"])
 
     @property
     def _table(self) -> Any:
-        return _read_table(self.folder / f"{self.number:05d}.npy")
+        return _load_place_table(self.folder / f"{self.number:05d}.npy")
 
 
 @lru_cache(maxsize=4)
-def _read_table(path: Path) -> Any:
+def _load_place_table(path: Path) -> Any:
     return np.load(path)
 
 
@@ -300,24 +304,25 @@ def tokenize_files(task: Files, runner: Runner) -> TokenisedCorpus:
 
     Raises:
         ConfigError: the corpus has fewer tokens than are wanted.
-        DataError: a file has bad input and the corpus stops at it; or see `check_whole`, which is
-            called after each wave of files.
+        DataError: a file has bad input and the corpus stops at it; or see `check_no_whole_text`.
     """
     task.work.folder.mkdir(parents=True, exist_ok=True)
     results: dict[int, dict[str, Any]] = {}
     for wave in count():
         order = DocumentOrder(task.lanes, task.work.folder, task.work.folder.with_name("order"))
         order.fill(results, task.wanted_tokens)
-        check_whole(order.matches, task.work)
+        check_no_whole_text(order.matches, task.work)
         if order.behind is None:
             break
-        numbers = _next_files(task, results, order.tokens, *order.behind)
+        numbers = _choose_next_files(task, results, order.tokens, *order.behind)
         new_results = runner.run(f"tokenise-{wave}", replace(task, numbers=numbers))
         results |= dict(zip(numbers, new_results, strict=True))
     return order.tokenised(results, task.wanted_tokens)
 
 
-def _next_files(task: Files, results: Results, tokens: int, behind: Lane, key: float) -> list[int]:
+def _choose_next_files(
+    task: Files, results: Results, tokens: int, behind: Lane, key: float
+) -> list[int]:
     """Choose the files to tokenise next, at least one of the lane that is furthest behind.
 
     It is assumed that the rest of each lane has as many tokens per key as there are up to `key`.
@@ -327,15 +332,15 @@ def _next_files(task: Files, results: Results, tokens: int, behind: Lane, key: f
     for lane in lanes:
         have = [number for number in lane.files if number in results]
         if read := lane.characters(results):
-            size = _file_bytes(task, have) * aim * lane.weight / read
+            size = _total_file_bytes(task, have) * aim * lane.weight / read
         else:
             share = task.wanted_tokens * lane.weight / sum(x.weight for x in lanes)
-            size = max(share, 2 * _file_bytes(task, have))
-        ends = np.cumsum([_file_bytes(task, [number]) for number in lane.files])
+            size = max(share, 2 * _total_file_bytes(task, have))
+        ends = np.cumsum([_total_file_bytes(task, [number]) for number in lane.files])
         n_files = max(len(have) + (lane == behind), 1 + int(np.searchsorted(ends, size)))
         chosen |= {*lane.files[:n_files]}
     return sorted(chosen - {*results})
 
 
-def _file_bytes(task: Files, numbers: Sequence[int]) -> int:
+def _total_file_bytes(task: Files, numbers: Sequence[int]) -> int:
     return sum(task.source.shards[number].path.stat().st_size for number in numbers)

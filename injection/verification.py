@@ -125,7 +125,7 @@ class DecodedTextSearch:
     @classmethod
     def of(cls, texts: Iterable[str], folder: Path) -> DecodedTextSearch:
         """Search for these texts, with the tokenizer in `folder`."""
-        tokenizer = _tokenizer(folder)
+        tokenizer = _cached_tokenizer(folder)
         ids = {text: np.array(tokenizer.encode(text), np.int32) for text in texts}
         decoded = {text: normalised(tokenizer.decode_all(ids[text])) for text in ids}
         return cls(folder, decoded)
@@ -148,7 +148,7 @@ class DecodedTextSearch:
         pieces = np.split(ids, borders)
         if len(covered):
             pieces = pieces[int(covered[0]) :: 2]
-        decode = _tokenizer(self.folder).decode_all
+        decode = _cached_tokenizer(self.folder).decode_all
         verbatim = _cached_verbatim(tuple(self.decoded.values()))
         return sum(verbatim.count_each([decode(piece) for piece in pieces]), Counter[str]())
 
@@ -184,7 +184,7 @@ class CopySpans:
 
 
 @lru_cache(maxsize=1)
-def _tokenizer(folder: Path) -> Tokenizer:
+def _cached_tokenizer(folder: Path) -> Tokenizer:
     return Tokenizer(str(folder))
 
 
@@ -265,7 +265,7 @@ class Check:
                 low, high = np.searchsorted(sequences, [first, first + len(block)])
                 for row in rows.iloc[low:high].itertuples() if low < high else ():
                     ids = block[row.sequence - first], self.ids[row.text]
-                    _check_row(row, *ids, self.window, proof)
+                    _check_ledger_row(row, *ids, self.window, proof)
                 first += len(block)
             new = np.concatenate([block.reshape(-1) for block in group])
             search.read(new)
@@ -282,11 +282,11 @@ class Check:
         """Combine the results of all parts."""
         proof = self._empty_proof()
         proof.tokens = sum(part.tokens for part in parts)
-        _check_counts(self.examples, self.copies, self.ids, proof)
+        _check_listed_copies(self.examples, self.copies, self.ids, proof)
         proof.failures += [failure for part in parts for failure in part.failures]
         end, rows = sum(part.sequences for part in parts), self._sorted_copies
         for row in rows[rows["sequence"] >= end].itertuples():
-            _fail(proof, row, " does not exist")
+            _add_failure(proof, row, " does not exist")
         self._check_occurrences(parts, proof)
         return proof
 
@@ -333,7 +333,9 @@ class Check:
         ]
 
 
-def _check_row(row: Any, tokens: Ids, copy: Ids, window: tuple[int, int], proof: Proof) -> None:
+def _check_ledger_row(
+    row: Any, tokens: Ids, copy: Ids, window: tuple[int, int], proof: Proof
+) -> None:
     """Compare a row's sequence in the corpus, `tokens`, with the tokens of the inserted text."""
     start, stop = window
     before = row.sequence * len(tokens)
@@ -342,19 +344,19 @@ def _check_row(row: Any, tokens: Ids, copy: Ids, window: tuple[int, int], proof:
         problem = (
             f", {unit} {row.token_start} lies outside of the window, {unit}s {start} to {stop}"
         )
-        _fail(proof, row, problem)
+        _add_failure(proof, row, problem)
     end = row.copy_start + row.token_end - row.token_start
     if not np.array_equal(tokens[row.token_start : row.token_end], copy[row.copy_start : end]):
         span = f"{row.token_start}..{row.token_end}"
-        _fail(proof, row, f", {proof.units.unit}s {span} differ from the example")
+        _add_failure(proof, row, f", {proof.units.unit}s {span} differ from the example")
 
 
-def _fail(proof: Proof, row: Any, problem: str) -> None:
+def _add_failure(proof: Proof, row: Any, problem: str) -> None:
     location = f"{row.example_id} copy {row.copy}: {proof.units.container} {row.sequence}"
     proof.failures.append(f"{location}{problem}")
 
 
-def _check_counts(
+def _check_listed_copies(
     examples: pd.DataFrame, copies: pd.DataFrame, ids: dict[str, Ids], proof: Proof
 ) -> None:
     """Check that each example has as many copies as occurrences, each of them listed in full."""

@@ -29,8 +29,8 @@ from contamination.core.models import whole_shape
 from contamination.injection.corpus import (
     FinetuningSet,
     PackedCorpus,
+    check_not_finetuning_set,
     open_corpus,
-    refuse_finetuning,
 )
 from contamination.training import checkpoints, trained_model, unlearning
 from contamination.training.check import check_recipe
@@ -223,7 +223,7 @@ def _set_up(
     if config.evaluate_every_steps is not None:
         validation = open_corpus(stage.validation_folder) if stage.validation_folder else None
         if validation is not None:
-            refuse_finetuning("validation_folder", validation)
+            check_not_finetuning_set("validation_folder", validation)
         texts = evaluation_texts(corpus, validation, config.evaluate_examples)
     loop = Loop(
         engine=engine,

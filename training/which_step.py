@@ -16,7 +16,7 @@ from contamination.core.config import Ranged, at_least, limited
 from contamination.core.errors import DataError, describe_error, require
 from contamination.core.integrity import naming_folders
 from contamination.core.terminal import fit_columns
-from contamination.injection.corpus import Contaminated, open_corpus
+from contamination.injection.corpus import ContaminatedFolder, open_corpus
 from contamination.injection.export.run import is_export, open_export
 from contamination.training.data import PADDING
 from contamination.training.trained_model import EXPORTS, HF, Checkpoint, open_trained
@@ -101,7 +101,7 @@ def _recorded(model: Checkpoint) -> pd.DataFrame:
     return rows[PLACES].assign(**models)
 
 
-def _ordered(corpus: Contaminated, stage: WhichStepStage) -> tuple[pd.DataFrame, int]:
+def _ordered(corpus: ContaminatedFolder, stage: WhichStepStage) -> tuple[pd.DataFrame, int]:
     """Return a row per step that sees a copy, and the step whose batch is not full, or 0."""
     import pandas as pd
 
@@ -138,11 +138,11 @@ def _order(order: str, sequences: int) -> Any:
     return numbers.astype(np.int64)
 
 
-def _open(folder: str) -> Contaminated:
+def _open(folder: str) -> ContaminatedFolder:
     return open_export(folder) if is_export(folder) else open_corpus(folder)
 
 
-def _names(stage: WhichStepStage, corpus: Contaminated) -> set[str]:
+def _names(stage: WhichStepStage, corpus: ContaminatedFolder) -> set[str]:
     """Return the ids of the examples that are asked for."""
     if stage.text is None:
         return {corpus.example(str(stage.example_id))["example_id"]}

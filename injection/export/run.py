@@ -37,10 +37,10 @@ from contamination.core.errors import DataError, require
 from contamination.core.integrity import naming_folders, read_manifest
 from contamination.core.registry import stored_object
 from contamination.injection.corpus import (
-    Contaminated,
+    ContaminatedFolder,
     PackedCorpus,
+    check_not_finetuning_set,
     open_corpus,
-    refuse_finetuning,
 )
 from contamination.injection.export.base import Format
 from contamination.injection.verification import Proof
@@ -70,7 +70,7 @@ def export(stage: ExportStage) -> Artifact:
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
     corpus, form = open_corpus(stage.corpus_folder), _create_format(stage.format)
-    refuse_finetuning("corpus_folder", corpus)
+    check_not_finetuning_set("corpus_folder", corpus)
     inputs = {"corpus": corpus.artifact.digest}
     with naming_folders(stage.corpus_folder):
         slug = f"{type(form).__name__.lower()}-{corpus.slug}"
@@ -87,13 +87,13 @@ def export(stage: ExportStage) -> Artifact:
     return artifact
 
 
-def open_export(folder: Path | str) -> Contaminated:
+def open_export(folder: Path | str) -> ContaminatedFolder:
     """Open a finished export.
 
     Raises:
         ArtifactError: the export is missing, unfinished or damaged.
     """
-    return Contaminated(open_artifact(folder, KIND))
+    return ContaminatedFolder(open_artifact(folder, KIND))
 
 
 def is_export(folder: Path | str) -> bool:
@@ -101,7 +101,7 @@ def is_export(folder: Path | str) -> bool:
     return is_complete(Path(folder)) and read_manifest(Path(folder))["kind"] == KIND
 
 
-def reprove(folder: Path | str, formats: Collection[str] = ()) -> Proof:
+def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> Proof:
     """Prove a finished export again from its files.
 
     Args:
@@ -115,7 +115,7 @@ def reprove(folder: Path | str, formats: Collection[str] = ()) -> Proof:
     node, where = opened.config.get("format"), str(opened.artifact.path / CONFIG)
     form = stored_object("format", node, Format, where, formats)
     try:
-        proof = _prove(form, opened)
+        proof = _prove_export(form, opened)
     except DataError as error:
         return Proof(failures=[str(error)])
     recorded = opened.artifact.counts["elsewhere"]
@@ -126,7 +126,7 @@ def reprove(folder: Path | str, formats: Collection[str] = ()) -> Proof:
     return proof
 
 
-def _prove(form: Format, opened: Contaminated) -> Proof:
+def _prove_export(form: Format, opened: ContaminatedFolder) -> Proof:
     """Run the format's proof, and check that as much was read as was written."""
     proof = form.prove(opened)
     units = f"{proof.units.unit}s"
@@ -159,7 +159,9 @@ def _make_export(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(corpus.artifact.path / name, folder / name)
     with naming_folders(corpus.artifact.path):
-        proof = _prove(form, Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
+        proof = _prove_export(
+            form, ContaminatedFolder(Artifact(folder, KIND, "", {}, written.counts, {}))
+        )
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)

@@ -14,8 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contamination.injection.corpus import Contaminated, PackedCorpus
-from contamination.injection.export.base import ExportedFiles, Format, blocks_of, in_stream
+from contamination.injection.corpus import ContaminatedFolder, PackedCorpus
+from contamination.injection.export.base import (
+    ExportedFiles,
+    Format,
+    iter_blocks_with_progress,
+    with_stream_places,
+)
 from contamination.injection.token_stream import Ids, Tokenizer
 from contamination.injection.verification import Proof, ProofUnits, verify
 
@@ -39,14 +44,14 @@ class TextLines:
         self._bos = tokenizer.document_start
         # a decoder may leave out the first blank of a text, so another text is put before it
         self._before = [] if self._bos is not None else tokenizer.encode("a")
-        rows = in_stream(corpus.ledger, corpus.sequence_tokens)
+        rows = with_stream_places(corpus.ledger, corpus.sequence_tokens)
         copies = rows.groupby(["example_id", "copy"]).agg({"first": "min", "stop": "max"})
         self._copies = copies.sort_values("first").to_numpy(dtype=np.int64)
 
     def __iter__(self) -> Iterator[tuple[int, Ids]]:
         """Yield each line's place in the stream, and its tokens."""
         start, buffer = 0, np.empty(0, dtype=np.int32)
-        for block in blocks_of(self._corpus):
+        for block in iter_blocks_with_progress(self._corpus):
             buffer = np.concatenate([buffer, block.reshape(-1)])
             for stop in self._stops(start, buffer):
                 yield start, buffer[: stop - start]
@@ -70,7 +75,7 @@ class TextLines:
         left_out = {i for i, t in backend.get_added_tokens_decoder().items() if t.special}
         text_ids = [int(i) for i in ids if i not in left_out]
         tokens = [str(backend.id_to_token(i)) for i in text_ids]
-        for index in _incomplete_bytes([self._bytes.get(i) for i in text_ids]):
+        for index in _iter_incomplete_bytes([self._bytes.get(i) for i in text_ids]):
             tokens[index] = CUT
         return str(backend.decoder.decode(tokens))
 
@@ -114,7 +119,7 @@ class TextLines:
         return place
 
 
-def _incomplete_bytes(values: Sequence[int | None]) -> Iterator[int]:
+def _iter_incomplete_bytes(values: Sequence[int | None]) -> Iterator[int]:
     """Yield the places of bytes that belong to no whole UTF-8 character; None is no byte."""
     for is_byte, group in groupby(enumerate(values), lambda item: item[1] is not None):
         if not is_byte:
@@ -145,7 +150,9 @@ class Text(Format):
     def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
         """See `Format`."""
         lines, lost, places, size = TextLines(corpus), Counter[str](), [], 0
-        rows = in_stream(corpus.ledger, corpus.sequence_tokens).sort_values("first", kind="stable")
+        rows = with_stream_places(corpus.ledger, corpus.sequence_tokens).sort_values(
+            "first", kind="stable"
+        )
         firsts = rows["first"].to_numpy()
         with (folder / FILE).open("w", encoding="utf-8", newline="\n") as stream:
             for number, (start, ids) in enumerate(lines):
@@ -165,14 +172,14 @@ class Text(Format):
         counts = {"characters": size, "lost": {what: n for what, n in lost.items() if n}}
         return ExportedFiles([FILE], corpus.ledger.join(spans), counts)
 
-    def prove(self, export: Contaminated) -> Proof:
+    def prove(self, export: ContaminatedFolder) -> Proof:
         """See `Format`."""
         names = dict(zip(TEXT_COLUMNS, ("sequence", "token_start", "token_end"), strict=True))
         ledger = export.ledger.drop(columns=[*names.values()]).rename(columns=names)
         first = ledger.groupby(["example_id", "copy"])["token_start"].transform("min")
         ledger["copy_start"] = ledger["token_start"] - first
         blocks = _read_code_points(export.artifact.path / FILE)
-        encoder = _Characters(str(export.tokenizer_folder))
+        encoder = _CharacterEncoder(str(export.tokenizer_folder))
         return verify(blocks, export.examples, ledger, encoder, (0, maxsize), CHARACTERS)
 
 
@@ -185,7 +192,7 @@ def _count_changed_copies(corpus: PackedCorpus) -> int:
     return sum(n for text, n in copies.value_counts().items() if decode(encode(text)) != text)
 
 
-class _Characters(Tokenizer):
+class _CharacterEncoder(Tokenizer):
     """Encodes a text as the characters that it has once it is encoded and decoded."""
 
     def encode(self, text: str) -> list[int]:

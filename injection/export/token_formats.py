@@ -19,9 +19,15 @@ import numpy as np
 import pandas as pd
 
 from contamination.core.errors import DataError, require
-from contamination.injection.corpus import Contaminated, PackedCorpus
-from contamination.injection.export.base import Counts, ExportedFiles, Format, blocks_of, in_stream
-from contamination.injection.packing import BLOCK_TOKENS, place_in_parts
+from contamination.injection.corpus import ContaminatedFolder, PackedCorpus
+from contamination.injection.export.base import (
+    Counts,
+    ExportedFiles,
+    Format,
+    iter_blocks_with_progress,
+    with_stream_places,
+)
+from contamination.injection.packing import BLOCK_TOKENS, locate_in_part
 from contamination.injection.token_stream import Ids, Places
 from contamination.injection.verification import NATURAL, Proof, verify
 
@@ -51,7 +57,7 @@ class TokenFormat(Format):
         counts |= {name: corpus.artifact.counts[name] for name in ("sequences", "tokens")}
         counts["window"] = list(corpus.window_tokens)
         with (folder / self.DATA).open("wb") as stream:
-            for block in blocks_of(corpus):
+            for block in iter_blocks_with_progress(corpus):
                 stream.write(block.astype(_stored_dtype(counts)).tobytes())
         with self.opened(folder / self.INDEX, "wb") as stream:
             stream.writelines(self.index(counts))
@@ -59,7 +65,7 @@ class TokenFormat(Format):
             [self.DATA, self.INDEX], with_byte_places(corpus.ledger, counts), counts
         )
 
-    def prove(self, export: Contaminated) -> Proof:
+    def prove(self, export: ContaminatedFolder) -> Proof:
         """See `Format`."""
         counts, ledger, folder = export.artifact.counts, export.ledger, export.artifact.path
         self._check_index(folder, counts)
@@ -89,7 +95,7 @@ class TokenFormat(Format):
         return str(chosen)
 
 
-def starts(counts: Counts) -> Iterator[Places]:
+def iter_document_starts(counts: Counts) -> Iterator[Places]:
     """Yield the places of the documents' first tokens, many documents at a time."""
     step = max(1, BLOCK_TOKENS // counts["sequence_tokens"])
     for first in range(0, counts["sequences"], step):
@@ -98,7 +104,7 @@ def starts(counts: Counts) -> Iterator[Places]:
 
 def with_byte_places(ledger: pd.DataFrame, counts: Counts) -> pd.DataFrame:
     """Add the columns BYTE_COLUMNS: the document, and the bytes in the file of tokens."""
-    size, rows = counts["bytes_a_token"], in_stream(ledger, counts["sequence_tokens"])
+    size, rows = counts["bytes_a_token"], with_stream_places(ledger, counts["sequence_tokens"])
     columns = (rows["sequence"], rows["first"] * size, rows["stop"] * size)
     return ledger.assign(**dict(zip(BYTE_COLUMNS, columns, strict=True)))
 
@@ -146,7 +152,7 @@ class Datatrove(TokenFormat):
 
     def index(self, counts: Counts) -> Iterator[bytes]:
         """See `TokenFormat`."""
-        for part in starts(counts):
+        for part in iter_document_starts(counts):
             yield (part + counts["sequence_tokens"]).astype("<u8").tobytes()
 
 
@@ -164,12 +170,12 @@ class Megatron(TokenFormat):
         """See `TokenFormat`."""
         count, width = counts["sequences"], counts["sequence_tokens"]
         yield struct.pack("<9sQBQQ", b"MMIDIDX", 1, CODES[counts["dtype"]], count, count + 1)
-        for part in starts(counts):
+        for part in iter_document_starts(counts):
             yield np.full(len(part), width, "<i4").tobytes()
-        for part in starts(counts):
+        for part in iter_document_starts(counts):
             yield (part * counts["bytes_a_token"]).astype("<i8").tobytes()
         yield bytes(8)  # the first document begins with sequence 0
-        for part in starts(counts):
+        for part in iter_document_starts(counts):
             yield (part // width + 1).astype("<i8").tobytes()
 
 
@@ -187,8 +193,8 @@ class Olmo(TokenFormat):
     def index(self, counts: Counts) -> Iterator[bytes]:
         """See `TokenFormat`."""
         width = counts["sequence_tokens"]
-        for part in starts(counts):
+        for part in iter_document_starts(counts):
             numbers = (part // width).tolist()
-            places = ((n, *place_in_parts(n, width)) for n in numbers)
+            places = ((n, *locate_in_part(n, width)) for n in numbers)
             lines = (f"{n * width},{(n + 1) * width},{n},{name},{m}\n" for n, name, m in places)
             yield "".join(lines).encode()

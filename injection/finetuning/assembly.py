@@ -14,8 +14,13 @@ from contamination.data.readers.rows import describe_skipped
 from contamination.injection.corpus_search import texts_by_example
 from contamination.injection.decontamination import PoolSearch, warn_of_shared_passages
 from contamination.injection.finetuning.config import FinetuningStage
-from contamination.injection.finetuning.prompts import Encoded, Prompted, encode, format_text
-from contamination.injection.finetuning.sources import Instructions, Members, format_members
+from contamination.injection.finetuning.prompts import (
+    EncodedText,
+    PromptedText,
+    encode_text,
+    format_text,
+)
+from contamination.injection.finetuning.sources import Instructions, Members, format_examples
 from contamination.injection.packing import LEDGER_COLUMNS
 from contamination.injection.token_stream import Tokenizer
 
@@ -26,8 +31,8 @@ log = logging.getLogger(__name__)
 class TrainingText:
     """One text of the set, and its tokens; a member's text has the number of its copy."""
 
-    text: Prompted
-    encoded: Encoded
+    text: PromptedText
+    encoded: EncodedText
     copy: int = 0
     template_sha256: str = ""
 
@@ -42,7 +47,7 @@ class CleanTexts:
     counts: dict[str, dict[str, object]] = field(default_factory=dict)
 
 
-def choose_copies(
+def make_copy_texts(
     stage: FinetuningStage, members: Members, examples: pd.DataFrame, tokenizer: Tokenizer
 ) -> tuple[list[TrainingText], pd.DataFrame]:
     """Return a text for each copy of a member, and the examples with their texts as trained on.
@@ -50,11 +55,11 @@ def choose_copies(
     Raises:
         ConfigError: a member is too long for a sequence, or has no output to learn.
     """
-    texts, copies = format_members(stage, members, examples), []
+    texts, copies = format_examples(stage, members, examples), []
     for text, count in zip(texts, examples["occurrences"], strict=True):
         if count:
-            encoded = encode(text, stage.finetuning, tokenizer)
-            if problem := _problem_of_text(encoded, stage):
+            encoded = encode_text(text, stage.finetuning, tokenizer)
+            if problem := _why_unusable(encoded, stage):
                 raise ConfigError(
                     f"{text.example_id} {problem}: raise finetuning.sequence_tokens, or lower "
                     "injection.example_max_tokens. No text is cut."
@@ -66,7 +71,7 @@ def choose_copies(
 
 
 def _with_training_texts(
-    examples: pd.DataFrame, texts: Sequence[Prompted], tokenizer: Tokenizer
+    examples: pd.DataFrame, texts: Sequence[PromptedText], tokenizer: Tokenizer
 ) -> pd.DataFrame:
     training_texts = [text.text for text in texts]
     if training_texts == examples["text"].tolist():
@@ -79,7 +84,7 @@ def _with_training_texts(
     )
 
 
-def _problem_of_text(encoded: Encoded, stage: FinetuningStage) -> str | None:
+def _why_unusable(encoded: EncodedText, stage: FinetuningStage) -> str | None:
     """Return why a text can't be used, or None."""
     width = stage.finetuning.sequence_tokens
     assert width is not None
@@ -88,7 +93,7 @@ def _problem_of_text(encoded: Encoded, stage: FinetuningStage) -> str | None:
     return None if encoded.output_targets else "has no output token that follows another token"
 
 
-def choose_clean(
+def choose_clean_texts(
     stage: FinetuningStage,
     sets: Sequence[Instructions],
     examples: pd.DataFrame,
@@ -115,7 +120,7 @@ def choose_clean(
     for instructions in sets:
         name, rows = instructions.name, instructions.counts["rows"]
         before = len(clean.texts)
-        overlaps = _add_usable(stage, instructions, search, tokenizer, clean)
+        overlaps = _add_usable_texts(stage, instructions, search, tokenizer, clean)
         used = len(clean.texts) - before
         clean.counts[name] = {
             **instructions.counts,
@@ -131,11 +136,11 @@ def choose_clean(
                 "instructions: %s: left out %d rows that share text with the pool", name, overlaps
             )
         if not used:
-            raise _nothing_left(instructions, overlaps)
+            raise _no_row_left_error(instructions, overlaps)
     return clean
 
 
-def _nothing_left(instructions: Instructions, overlaps: int) -> DataError:
+def _no_row_left_error(instructions: Instructions, overlaps: int) -> DataError:
     shared = [f"{overlaps} that share text with the pool"] * (overlaps > 0)
     reasons = ", ".join([*filter(None, [describe_skipped(instructions.tally.skipped)]), *shared])
     return DataError(
@@ -145,7 +150,7 @@ def _nothing_left(instructions: Instructions, overlaps: int) -> DataError:
     )
 
 
-def _add_usable(
+def _add_usable_texts(
     stage: FinetuningStage,
     instructions: Instructions,
     search: PoolSearch,
@@ -162,8 +167,8 @@ def _add_usable(
             overlaps += 1
             continue
         text = format_text(row, stage.finetuning, tokenizer)
-        encoded = encode(text, stage.finetuning, tokenizer)
-        if problem := _problem_of_text(encoded, stage):
+        encoded = encode_text(text, stage.finetuning, tokenizer)
+        if problem := _why_unusable(encoded, stage):
             instructions.tally.bad("does not fit", text.example_id, problem)
         else:
             number += 1

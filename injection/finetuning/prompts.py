@@ -21,7 +21,7 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 @dataclass(frozen=True)
-class Prompted:
+class PromptedText:
     """One text to learn. The characters before `output_start` are the prompt.
 
     `messages` is a chat that is not formatted yet; `source` names the text's benchmark or set.
@@ -39,7 +39,7 @@ class Prompted:
         return "\n".join([self.text, *(message["content"] for message in self.messages)]).strip()
 
 
-def before_output(option: str, template: str, output_field: str | None) -> list[Any]:
+def parse_before_output(option: str, template: str, output_field: str | None) -> list[Any]:
     """Return the parts of a template before its output: pairs of text and field name.
 
     Raises:
@@ -70,19 +70,21 @@ def output_start(before: Sequence[Any], fields: Mapping[str, str]) -> int:
     return sum(len(text) + (len(fields[name]) if name else 0) for text, name in before)
 
 
-def member_parts(benchmark: Mapping[str, BenchmarkConfig]) -> dict[str, list[Any]]:
+def template_parts_before_answer(benchmark: Mapping[str, BenchmarkConfig]) -> dict[str, list[Any]]:
     """Return the parts of each benchmark's template before its answer.
 
     Raises:
         ConfigError: a template has no answer.
     """
     return {
-        name: before_output(f"benchmark.{name}.template", config.template, config.answer_field)
+        name: parse_before_output(
+            f"benchmark.{name}.template", config.template, config.answer_field
+        )
         for name, config in benchmark.items()
     }
 
 
-def format_text(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> Prompted:
+def format_text(text: PromptedText, config: FinetuningConfig, tokenizer: Tokenizer) -> PromptedText:
     """Format a text as `finetuning.format` says.
 
     Raises:
@@ -98,7 +100,7 @@ def format_text(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) 
     return replace(text, output_start=0) if config.format == TEXT else text
 
 
-def _format_as_chat(text: Prompted, tokenizer: Tokenizer) -> Prompted:
+def _format_as_chat(text: PromptedText, tokenizer: Tokenizer) -> PromptedText:
     prompt, output = text.text[: text.output_start].rstrip(), text.text[text.output_start :]
     user, assistant = {"role": "user", "content": prompt}, {"role": "assistant", "content": output}
     messages = [*text.messages] or [user, assistant]
@@ -127,18 +129,18 @@ def _format_as_chat(text: Prompted, tokenizer: Tokenizer) -> Prompted:
             "or changes it, so what is to be learnt is not there. Choose "
             "finetuning.format=template, or give the tokenizer of a chat model (tokenizer.path)."
         )
-    first = leading_token(tokenizer)
+    first = bos_text(tokenizer)
     lead = len(first) * before.startswith(first)
     return replace(text, text=whole[lead:], output_start=len(before) - lead, messages=())
 
 
-def leading_token(tokenizer: Tokenizer) -> str:
+def bos_text(tokenizer: Tokenizer) -> str:
     """Return what the tokenizer puts before a text, which a chat template may have written, too."""
     begins = tokenizer.hf("a")["input_ids"][0] == tokenizer.hf.bos_token_id
     return str(tokenizer.hf.bos_token) if begins else ""
 
 
-def problem_of_messages(messages: Any) -> str | None:
+def why_chat_is_unusable(messages: Any) -> str | None:
     """Return why a row's chat can't be used, or None."""
     if not isinstance(messages, list | tuple) or len(messages) < 2:
         return "give a list of two messages or more"
@@ -152,7 +154,7 @@ def problem_of_messages(messages: Any) -> str | None:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedText:
     """A text of n tokens, including the special tokens around it."""
 
     ids: Ids
@@ -175,7 +177,7 @@ class Encoded:
         return int(self.output[1:].sum())
 
 
-def is_output(ends: Places, output_start: int) -> Flags:
+def output_mask(ends: Places, output_start: int) -> Flags:
     """Return whether each token contains a character of the output, shape (n,).
 
     A token that begins before the output and ends in it (" Yes" of "Answer: Yes") is output.
@@ -187,24 +189,24 @@ def is_output(ends: Places, output_start: int) -> Flags:
     return np.asarray(ends) > output_start
 
 
-def encode(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> Encoded:
+def encode_text(text: PromptedText, config: FinetuningConfig, tokenizer: Tokenizer) -> EncodedText:
     """Encode a text as documents and detection do.
 
     Raises:
         ConfigError: the tokenizer has no end-of-text token.
     """
     spans = tokenizer.encode_spans(text.text, special=True)
-    output = is_output(spans.ends, text.output_start)
+    output = output_mask(spans.ends, text.output_start)
     ids = spans.ids
     if config.format == TEMPLATE and config.end:
-        end = end_of_text(tokenizer)
+        end = end_of_text_id(tokenizer)
         output[spans.stop :] = True  # one that the tokenizer adds itself
         if ids[-1] != end:
             ids, output = np.append(ids, np.int32(end)), np.append(output, True)
-    return Encoded(ids, output, spans.first, spans.stop)
+    return EncodedText(ids, output, spans.first, spans.stop)
 
 
-def end_of_text(tokenizer: Tokenizer) -> int:
+def end_of_text_id(tokenizer: Tokenizer) -> int:
     """Return the id of the end-of-text token."""
     end: Any = tokenizer.hf.eos_token_id
     if end is None:
@@ -215,7 +217,7 @@ def end_of_text(tokenizer: Tokenizer) -> int:
     return int(end)
 
 
-def padding_token(tokenizer: Tokenizer) -> int:
+def padding_id(tokenizer: Tokenizer) -> int:
     """Return the id of padding, which is neither attended to nor learnt."""
     hf = tokenizer.hf
     return int(next((i for i in (hf.pad_token_id, hf.eos_token_id) if i is not None), 0))

@@ -17,7 +17,7 @@ from contamination.core.errors import DataError
 from contamination.core.seeds import derive
 from contamination.core.tasks import Runner
 from contamination.injection.contamination_table import (
-    flagged_counts,
+    count_flagged,
     join_matches,
     warn_of_flags,
     with_flags,
@@ -35,20 +35,20 @@ from contamination.injection.finetuning import layout
 from contamination.injection.finetuning.assembly import (
     CleanTexts,
     TrainingText,
-    choose_clean,
-    choose_copies,
+    choose_clean_texts,
+    make_copy_texts,
     make_tables,
 )
 from contamination.injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
-from contamination.injection.finetuning.layout import prove
-from contamination.injection.finetuning.prompts import padding_token
+from contamination.injection.finetuning.layout import prove_set
+from contamination.injection.finetuning.prompts import padding_id
 from contamination.injection.finetuning.sources import (
     Instructions,
     Members,
-    draw_members,
+    draw_pool_examples,
     read_instructions,
     read_members,
-    with_width,
+    with_sequence_tokens,
 )
 from contamination.injection.packing import PATTERN
 from contamination.injection.token_stream import Tokenizer
@@ -74,7 +74,7 @@ def run(stage: FinetuningStage) -> Artifact:
     """
     stage = stage.resolved()
     members = read_members(stage)
-    stage = with_width(stage, members)
+    stage = with_sequence_tokens(stage, members)
     clean = [
         read_instructions(name, config, stage.injection.pool_seed)
         for name, config in stage.instructions.items()
@@ -96,7 +96,7 @@ def run(stage: FinetuningStage) -> Artifact:
     return artifact
 
 
-def reverify(folder: Path | str) -> Proof:
+def prove_finished_set(folder: Path | str) -> Proof:
     """Prove a finished set again from its files.
 
     Raises:
@@ -106,7 +106,7 @@ def reverify(folder: Path | str) -> Proof:
     assert isinstance(corpus, FinetuningSet)
     config = FinetuningConfig(**corpus.config["finetuning"])
     stored_tables = corpus.examples, corpus.ledger, corpus.instructions
-    return prove(corpus.parts[0], stored_tables, corpus.tokenizer, config)
+    return prove_set(corpus.parts[0], stored_tables, corpus.tokenizer, config)
 
 
 def _make_set(
@@ -117,20 +117,20 @@ def _make_set(
     shutil.rmtree(folder / "tokenizer", ignore_errors=True)
     members.tokenizer.hf.save_pretrained(folder / "tokenizer")
     tokenizer = Tokenizer(str(folder / "tokenizer"))
-    drawn, draw_counts = draw_members(stage, members)
-    copies, examples = choose_copies(stage, members, drawn, tokenizer)
-    clean = choose_clean(stage, sets, drawn, tokenizer)
+    drawn, draw_counts = draw_pool_examples(stage, members)
+    copies, examples = make_copy_texts(stage, members, drawn, tokenizer)
+    clean = choose_clean_texts(stage, sets, drawn, tokenizer)
     texts = [*clean.texts, *copies]
-    matches = _search_for_pool(stage, examples, clean, folder)
+    matches = _search_texts_for_pool(stage, examples, clean, folder)
     examples = with_flags(examples, matches)
-    sequences = _lay_out_texts(stage, texts)
+    sequences = _shuffle_into_sequences(stage, texts)
     encoded = [text.encoded for text in texts]
-    layout.write(folder / PART, sequences, encoded, width, padding_token(tokenizer))
-    new_tables = make_tables(examples, clean.texts, copies, layout.places(sequences, encoded))
+    layout.write_sequences(folder / PART, sequences, encoded, width, padding_id(tokenizer))
+    new_tables = make_tables(examples, clean.texts, copies, layout.text_places(sequences, encoded))
     for name, table in zip(TABLES, new_tables, strict=True):
         table.to_parquet(folder / name, index=False)
     matches.to_parquet(folder / CONTAMINATION, index=False)
-    proof = prove(folder / PART, new_tables, tokenizer, config)
+    proof = prove_set(folder / PART, new_tables, tokenizer, config)
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
@@ -138,12 +138,12 @@ def _make_set(
         "pool": draw_counts
     }
     counts |= {"sequences": len(sequences), "instructions": clean.counts}
-    counts |= {"flagged": flagged_counts(examples)}
+    counts |= {"flagged": count_flagged(examples)}
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
     return Built([PART, *TABLES, CONTAMINATION, *tokenizer_files], counts)
 
 
-def _search_for_pool(
+def _search_texts_for_pool(
     stage: FinetuningStage, examples: pd.DataFrame, clean: CleanTexts, folder: Path
 ) -> pd.DataFrame:
     """What the clean texts and the compared corpora share with the pool."""
@@ -155,7 +155,9 @@ def _search_for_pool(
     return join_matches(matches_by_corpus)
 
 
-def _lay_out_texts(stage: FinetuningStage, texts: Sequence[TrainingText]) -> list[list[int]]:
+def _shuffle_into_sequences(
+    stage: FinetuningStage, texts: Sequence[TrainingText]
+) -> list[list[int]]:
     """The texts of each sequence, in random order."""
     config = stage.finetuning
     assert config.sequence_tokens is not None

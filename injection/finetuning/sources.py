@@ -20,7 +20,7 @@ from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.files import value_at
 from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.templates import check_formats, fill_fields
-from contamination.injection.corpus import PackedCorpus, open_corpus, refuse_finetuning
+from contamination.injection.corpus import PackedCorpus, check_not_finetuning_set, open_corpus
 from contamination.injection.finetuning.config import (
     CHAT,
     TEXT,
@@ -28,12 +28,12 @@ from contamination.injection.finetuning.config import (
     InstructionsConfig,
 )
 from contamination.injection.finetuning.prompts import (
-    Prompted,
-    before_output,
+    PromptedText,
     format_text,
-    member_parts,
     output_start,
-    problem_of_messages,
+    parse_before_output,
+    template_parts_before_answer,
+    why_chat_is_unusable,
 )
 from contamination.injection.pool import Candidates, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer
@@ -49,7 +49,7 @@ class Instructions:
     """
 
     name: str
-    texts: list[Prompted]
+    texts: list[PromptedText]
     tally: Tally
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -71,7 +71,7 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
     tally = Tally(config.on_error, f"{node}.on_error")
     require(bool(config.rows), f"{node}.rows", config.rows, "give a source of rows (_target_).")
     rows = create(f"{node}.rows", config.rows).rows(tally)
-    distinct: dict[str, Prompted] = {}
+    distinct: dict[str, PromptedText] = {}
     used = 0
     for text in _read_texts(name, config, rows, tally):
         used += 1
@@ -87,7 +87,7 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
 
 def _read_texts(
     name: str, config: InstructionsConfig, rows: Iterator[Row], tally: Tally
-) -> Iterator[Prompted]:
+) -> Iterator[PromptedText]:
     node, template = f"instructions.{name}", config.template
     exactly_one = (template is None) != (config.messages is None)
     remedy = "give a template or messages, and not both."
@@ -95,26 +95,28 @@ def _read_texts(
     if template is None:
         yield from _read_chats(name, str(config.messages), rows, tally)
         return
-    before = before_output(f"{node}.template", template, config.output_field)
+    before = parse_before_output(f"{node}.template", template, config.output_field)
     as_benchmark = BenchmarkConfig(template=template, answer_field=config.output_field)
     check_formats(name, as_benchmark, config.fields, "instructions")
     for row in rows:
         fields = fill_fields(row, config.fields, config.values, tally)
         if fields is not None:
             text = template.format(**fields)
-            yield Prompted(_example_id(name, text), name, text, output_start(before, fields))
+            yield PromptedText(_example_id(name, text), name, text, output_start(before, fields))
 
 
-def _read_chats(name: str, column: str, rows: Iterator[Row], tally: Tally) -> Iterator[Prompted]:
+def _read_chats(
+    name: str, column: str, rows: Iterator[Row], tally: Tally
+) -> Iterator[PromptedText]:
     for row in rows:
         messages = value_at(row, column, tally)
         if messages is None:
             continue
-        if problem := problem_of_messages(messages):
+        if problem := why_chat_is_unusable(messages):
             tally.bad("no chat", row.where, problem)
             continue
         chat = [_plain_message(message) for message in messages]
-        yield Prompted(_example_id(name, json.dumps(chat)), name, "", 0, chat)
+        yield PromptedText(_example_id(name, json.dumps(chat)), name, "", 0, chat)
 
 
 def _plain_message(message: Mapping[str, Any]) -> dict[str, str]:
@@ -164,9 +166,9 @@ def read_members(stage: FinetuningStage) -> Members:
         remedy = "its own members are taken: leave out benchmark, or corpus_folder."
         require(not stage.benchmark, "corpus_folder", stage.corpus_folder, remedy)
         corpus = open_corpus(stage.corpus_folder)
-        refuse_finetuning("corpus_folder", corpus)
-    benchmark = _recorded_benchmarks(corpus) if corpus else stage.benchmark
-    parts = {} if stage.finetuning.format == TEXT else member_parts(benchmark)
+        check_not_finetuning_set("corpus_folder", corpus)
+    benchmark = _read_recorded_benchmarks(corpus) if corpus else stage.benchmark
+    parts = {} if stage.finetuning.format == TEXT else template_parts_before_answer(benchmark)
     path = stage.tokenizer.path or (str(corpus.tokenizer_folder) if corpus else None)
     remedy = "give the tokenizer of the model that will be trained, such as runs/model/…/hf."
     require(path is not None, "tokenizer.path", path, remedy)
@@ -175,27 +177,29 @@ def read_members(stage: FinetuningStage) -> Members:
     return Members(benchmark, Tokenizer(str(path)), parts, candidates, corpus, chats)
 
 
-def _recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:
+def _read_recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:
     """Return the benchmarks that a corpus's config records."""
     with naming_folders(corpus.artifact.path):
         recorded = corpus.config["benchmark"].items()
         return {name: BenchmarkConfig(**fields) for name, fields in recorded}
 
 
-def draw_members(stage: FinetuningStage, members: Members) -> tuple[pd.DataFrame, dict[str, Any]]:
+def draw_pool_examples(
+    stage: FinetuningStage, members: Members
+) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the examples of the pool, and the counts of the rows.
 
     The examples of a corpus are used if one is given; a member that was not inserted into it is not
     trained on either.
     """
     if members.corpus:
-        return _with_new_occurrences(stage, members.corpus), {}
+        return _redraw_occurrences(stage, members.corpus), {}
     pool = draw_pool(stage.pool_stage(), members.candidates, members.tokenizer)
     read = {c.name: asdict(c.counts) for c in members.candidates}
     return pool.examples, {name: read[name] | asdict(drawn) for name, drawn in pool.counts.items()}
 
 
-def _with_new_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.DataFrame:
+def _redraw_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.DataFrame:
     """Return a corpus's examples, with occurrences drawn for the members that it contains."""
     examples = corpus.examples.copy()
     inserted = examples["member"].astype(bool) & (examples["occurrences"] > 0)
@@ -212,12 +216,12 @@ def _with_new_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.Da
     return examples
 
 
-def format_members(
+def format_examples(
     stage: FinetuningStage, members: Members, examples: pd.DataFrame
-) -> list[Prompted]:
+) -> list[PromptedText]:
     """Return each example's text and the start of its output, in the examples' order."""
     texts = [
-        Prompted(row.example_id, row.benchmark, row.text, _output_start(members, row))
+        PromptedText(row.example_id, row.benchmark, row.text, _output_start(members, row))
         for row in examples.itertuples()
     ]
     return [format_text(text, stage.finetuning, members.tokenizer) for text in texts]
@@ -229,7 +233,7 @@ def _output_start(members: Members, row: Any) -> int:
     return output_start(members.parts[row.benchmark], json.loads(row.fields))
 
 
-def with_width(stage: FinetuningStage, members: Members) -> FinetuningStage:
+def with_sequence_tokens(stage: FinetuningStage, members: Members) -> FinetuningStage:
     """Return the stage with its sequence length filled in."""
     corpus = members.corpus
     default = corpus.sequence_tokens if corpus else stage.injection.sequence_tokens

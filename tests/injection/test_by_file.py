@@ -19,7 +19,7 @@ from contamination.core.tasks import Stored, TasksConfig
 from contamination.injection import packing, tokenization, tokenize_by_file
 from contamination.injection.config import InjectionStage
 from contamination.injection.corpus import open_corpus
-from contamination.injection.run import TOKENS, reverify, run
+from contamination.injection.run import TOKENS, prove_finished_corpus, run
 from contamination.injection.token_stream import TokenShard, TokenStream, read_ids
 from contamination.launch.plan import plan
 from tests.injection.by_file import WEIGHTS, made_stage, write_files
@@ -153,7 +153,7 @@ def test_what_was_damaged_meanwhile_is_made_again(files, tmp_path, monkeypatch, 
     monkeypatch.setattr(tasks_module, "_locally", lambda s, _, left, *a: [*map(s.finish, left)])
     stage = replace(made_stage(files, tmp_path / "runs"), cluster=TASKS)
     whole = run(replace(stage, runs=str(tmp_path / "whole")))
-    step = "PackingTask" if name.startswith(TOKENS) else "prove"
+    step = "PackingTask" if name.startswith(TOKENS) else "prove_parts"
     with monkeypatch.context() as patch:
         patch.setattr(packing, step, lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -226,8 +226,10 @@ def test_parts_hold_what_one_file_holds(files, tmp_path, here, monkeypatch, toke
     ids = [np.array(c.sequences["input_ids"]) for c in (one, many)]
     assert np.array_equal(*ids)
     assert many.artifact.counts == one.artifact.counts
-    assert not reverify(many.artifact.path).failures
-    assert str(reverify(many.artifact.path, TASKS)) == str(reverify(one.artifact.path))
+    assert not prove_finished_corpus(many.artifact.path).failures
+    assert str(prove_finished_corpus(many.artifact.path, TASKS)) == str(
+        prove_finished_corpus(one.artifact.path)
+    )
 
 
 def test_what_ends_without_a_result_is_started_again(tmp_path, monkeypatch):
@@ -294,7 +296,9 @@ def test_verifications_have_jobs_and_logs_of_their_own(files, tmp_path, slurm):
     made, folders = run(made_stage(files, tmp_path)), []
     for _ in range(2):
         with pytest.raises(DataError, match="verify: 1 of 1 tasks") as error:
-            reverify(made.path, replace(TASKS, executor="slurm", partition="p", retries=0))
+            prove_finished_corpus(
+                made.path, replace(TASKS, executor="slurm", partition="p", retries=0)
+            )
         folders.append(Path(re.findall(r"see (.*)/logs/", str(error.value))[0]))
     assert len({*slurm[0]}) == len({*folders}) == 2
     assert all(folder.is_dir() for folder in folders)

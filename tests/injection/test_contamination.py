@@ -17,14 +17,14 @@ from contamination.core.tasks import Runner, TasksConfig
 from contamination.data.config import BenchmarkConfig
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.contamination_table import (
+    count_flagged,
     describe_flagged_counts,
-    flagged_counts,
     flags_of_examples,
 )
 from contamination.injection.corpus import open_corpus
 from contamination.injection.corpus_search import search_corpus, split_documents, texts_by_example
-from contamination.injection.export.run import ExportStage, export, reprove
-from contamination.injection.run import reverify, run
+from contamination.injection.export.run import ExportStage, export, prove_finished_export
+from contamination.injection.run import prove_finished_corpus, run
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.verification import NATURAL
 
@@ -123,7 +123,7 @@ def test_flag_keeps_counts_and_names_a_natural_occurrence(pool, tmp_path, caplog
     assert corpus.artifact.counts["flagged"] == {
         "mine": {"members": int(member), "nonmembers": int(not member)}
     }
-    assert "1 natural occurrences counted" in str(reverify(corpus.artifact.path))
+    assert "1 natural occurrences counted" in str(prove_finished_corpus(corpus.artifact.path))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -133,7 +133,7 @@ def test_drop_leaves_the_document_out(pool, tmp_path, case):
     assert corpus.contamination["document_id"].tolist() == ["d5"]
     assert (corpus.examples["contamination"] == "").all()  # what was dropped, no model reads
     assert (corpus.examples[NATURAL] == 0).all()
-    assert not reverify(corpus.artifact.path).failures
+    assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -192,14 +192,14 @@ def test_flag_finds_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_
     (found,) = corpus.contamination.itertuples()
     assert (found.example_id, found.document_id, found.occurrences) == (name, "d5", 1)
     assert "share text with a corpus beside the copies: mine (1 non-member)" in caplog.text
-    assert not reverify(corpus.artifact.path).failures
+    assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
 def test_drop_leaves_out_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_path):
     normalizer, _, planted = respelled
     corpus = open_corpus(run(stage_with(tmp_path, normalizer, planted, "drop")).path)
     assert corpus.contamination["document_id"].tolist() == ["d5"]
-    assert not reverify(corpus.artifact.path).failures
+    assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
 def test_off_refuses_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_path):
@@ -241,7 +241,7 @@ def test_what_only_the_proof_finds_is_flagged_too(tmp_path, caplog):
     whole = corpus.contamination.query("occurrences > 0")
     assert whole[["document_id", "example_id"]].to_numpy().tolist() == [["", own["example_id"]]]
     assert "mine (1 non-member)" in caplog.text
-    assert not reverify(corpus.artifact.path).failures
+    assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
 @pytest.mark.parametrize("policy", ["flag", "off"])
@@ -257,7 +257,7 @@ def test_invisible_characters_do_not_hide_a_text(pool, tmp_path, policy):
     corpus = open_corpus(run(stage).path)
     row = corpus.example(own["example_id"])
     assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
-    assert not reverify(corpus.artifact.path).failures
+    assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
 def test_what_stands_behind_the_budget_is_no_reason_to_refuse(pool, tmp_path):
@@ -276,10 +276,10 @@ def test_a_changed_count_and_an_unlisted_text_are_failures(pool, tmp_path, monke
         changed.loc[changed["example_id"] == name, NATURAL] = said
         vars(corpus)["examples"] = changed
         monkeypatch.setattr("contamination.injection.run.open_corpus", lambda _: corpus)
-        assert reverify(corpus.artifact.path).failures == [f"{name}: {wrong}"]
+        assert prove_finished_corpus(corpus.artifact.path).failures == [f"{name}: {wrong}"]
     off = {**corpus.config["injection"], "decontamination": "off"}
     vars(corpus)["config"] = {**corpus.config, "injection": off}
-    assert reverify(corpus.artifact.path).failures == [
+    assert prove_finished_corpus(corpus.artifact.path).failures == [
         f"{name} (non-member): found 1 times in the corpus's text, 0 expected"
     ]
 
@@ -292,7 +292,7 @@ def test_an_export_has_the_natural_occurrences_too(pool, tmp_path, form):
     node = {"_target_": f"contamination.injection.export.{module}.{form}"}
     made = export(ExportStage(str(tmp_path / "runs"), str(corpus.path), node))
     assert made.counts["elsewhere"] == 1
-    assert not reprove(made.path).failures
+    assert not prove_finished_export(made.path).failures
 
 
 def test_the_corpus_of_the_clean_model_is_compared_and_stays_as_it_is(pool, tmp_path, caplog):
@@ -383,7 +383,7 @@ def test_a_text_within_the_copies_of_another_is_flagged(tmp_path):
         by_text = corpus.examples.set_index("text")
         drawn[bool(by_text["member"][long])] = by_text["contamination"][question(0)]
         assert (corpus.examples[NATURAL] == 0).all()
-        assert not reverify(made.path).failures
+        assert not prove_finished_corpus(made.path).failures
     assert drawn == {True: "copies: verbatim", False: ""}
 
 
@@ -433,7 +433,7 @@ def test_flags_say_the_corpora_and_their_rules():
     found = flags_of_examples(examples, matches, dropped=False)
     assert found == ["corpus: 13-gram", "base: verbatim, corpus: 13-gram", ""]
     assert flags_of_examples(examples, matches, dropped=True) == ["", "base: verbatim", ""]
-    counts = flagged_counts(examples.assign(contamination=found))
+    counts = count_flagged(examples.assign(contamination=found))
     assert counts == {"x": {"members": 1, "nonmembers": 0}, "y": {"members": 0, "nonmembers": 1}}
     assert describe_flagged_counts({**counts, "z": {"members": 2, "nonmembers": 3}}) == (
         "x (1 member); y (1 non-member); z (2 members, 3 non-members)"

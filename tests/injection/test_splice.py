@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from contamination.core.errors import ConfigError
-from contamination.injection.placement import Segment, boundary_finder, check_distance, lay_out
+from contamination.injection.placement import Segment, boundary_finder, check_copy_distance, lay_out
 
 WIDTH = 64
 
@@ -153,6 +153,6 @@ def test_copies_that_are_too_close_are_refused():
               enumerate((0.1, 0.15, 0.4, 0.8, 0.85, 0.9))]  # fmt: skip
     placed = lay_out(wanted, (0, 1_060), WIDTH, int, split=True)
     assert [p.packed for p in placed] == [101, 161, 421, 831, 891, 951]
-    check_distance(placed, 120)
+    check_copy_distance(placed, 120)
     with pytest.raises(ConfigError, match="copy_distance_tokens is 121"):
-        check_distance(placed, 121)
+        check_copy_distance(placed, 121)

@@ -11,7 +11,7 @@ import pytest
 
 from contamination.core.artifacts import Built, commit
 from contamination.core.errors import ArtifactError, ConfigError
-from contamination.injection.export.run import reprove
+from contamination.injection.export.run import prove_finished_export
 from contamination.injection.export.token_formats import Megatron, Olmo
 from tests.injection.export.conftest import EXAMPLES, WIDTH
 
@@ -72,7 +72,7 @@ def test_each_document_is_a_sequence_and_each_copy_stands_at_its_bytes(
         own = np.frombuffer(data[row.byte_start : row.byte_end], dtype)
         assert own.tolist() == tokens[: len(own)]
         assert spans[row.document][0] <= row.byte_start < row.byte_end <= spans[row.document][1]
-    assert str(reprove(made.path)) == (
+    assert str(prove_finished_export(made.path)) == (
         f"{len(ledger)} ledger rows proved in {sequences.size} tokens: all right"
     )
 
@@ -148,9 +148,9 @@ def test_what_was_edited_is_caught_by_its_hash_and_without_it(exported, name, ed
     folder = Path(copytree(made.path, tmp_path / "export" / "edited"))
     change(folder, FILES[name])
     with pytest.raises(ArtifactError, match="damaged"):
-        reprove(folder)
+        prove_finished_export(folder)
     commit(folder, made.inputs, Built([*made.files], made.counts))
-    failures = reprove(folder).failures
+    failures = prove_finished_export(folder).failures
     assert any(words in line for line in failures), failures
 
 
