@@ -21,9 +21,9 @@ def train(config: DictConfig) -> None:
 
 def memory(config: DictConfig) -> None:
     """Print how much memory a training needs on several machines."""
-    from contamination.training.memory_plan import plan
+    from contamination.training.memory_plan import format_memory_plan
 
-    print(plan(convert(config, MemoryStage)))
+    print(format_memory_plan(convert(config, MemoryStage)))
 
 
 def which_step(config: DictConfig) -> None:

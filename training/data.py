@@ -136,38 +136,38 @@ def read_batch(sequences: Any, rows: Rows, loss_on: str = ALL) -> Batch:
 
     rows_to_read = np.maximum(rows, 0)
     records = [sequences[int(row)] for row in rows_to_read]
-    ids_BS = torch.from_numpy(_stacked(records, "input_ids"))
+    ids_BS = torch.from_numpy(_stack_column(records, "input_ids"))
     real_B = torch.from_numpy((rows != PADDING).astype(np.float32))
     rows_B = torch.from_numpy(rows_to_read)
     if TEXT not in records[0]:
         return Batch(ids_BS, real_B, rows_B)
-    texts_BS = _stacked(records, TEXT)
+    texts_BS = _stack_column(records, TEXT)
     counted_BS = (texts_BS[:, 1:] == texts_BS[:, :-1]) & (texts_BS[:, 1:] >= 0)
     if loss_on == OUTPUT:
-        counted_BS &= _stacked(records, "output")[:, 1:] == 1
+        counted_BS &= _stack_column(records, "output")[:, 1:] == 1
     has_packed_texts = any(record["texts"] > 1 for record in records)
     return Batch(
         ids_BS,
         real_B,
         rows_B,
         counted_BS=torch.from_numpy(counted_BS.astype(np.float32)),
-        positions_BS=torch.from_numpy(_positions(texts_BS)) if has_packed_texts else None,
+        positions_BS=torch.from_numpy(_positions_in_texts(texts_BS)) if has_packed_texts else None,
         texts_BS=torch.from_numpy(texts_BS),
     )
 
 
-def _stacked(records: list[Any], column: str) -> Rows:
+def _stack_column(records: list[Any], column: str) -> Rows:
     return np.stack([np.asarray(record[column], dtype=np.int64) for record in records])
 
 
-def _positions(texts_BS: Rows) -> Rows:  # noqa: N803
+def _positions_in_texts(texts_BS: Rows) -> Rows:  # noqa: N803
     """Return each token's position in its text, counted from 0 where a text or padding begins."""
     positions_BS = np.broadcast_to(np.arange(texts_BS.shape[1]), texts_BS.shape)
     begins_BS = np.diff(texts_BS, axis=1, prepend=-2) != 0
     return positions_BS - np.maximum.accumulate(np.where(begins_BS, positions_BS, 0), axis=1)
 
 
-def counted_tokens(sequences: Any, rows: Rows, loss_on: str = ALL) -> int:
+def count_loss_tokens(sequences: Any, rows: Rows, loss_on: str = ALL) -> int:
     """Return how many tokens' losses count in the rows: the sum of `read_batch`'s `counted_BS`."""
     real = rows[rows != PADDING]
     first = sequences[int(real[0])]
@@ -184,7 +184,7 @@ def count_texts(sequences: Any, rows: Rows | None = None) -> int:
     return sum(int(sequences[int(row)]["texts"]) for row in real)
 
 
-def exposures(ledger: pd.DataFrame, order: SequenceOrder) -> pd.DataFrame:
+def make_exposure_table(ledger: pd.DataFrame, order: SequenceOrder) -> pd.DataFrame:
     """Return the ledger with the optimizer step (from 1) that saw each copy, a row per epoch."""
     import pandas as pd
 

@@ -20,7 +20,7 @@ from contamination.core.models import whole_shape
 from contamination.training.config import Recipe, TrainingConfig
 
 
-def share_of_peak(config: Recipe, step: int, steps: int) -> float:
+def share_of_peak_rate(config: Recipe, step: int, steps: int) -> float:
     """Return the share of the peak learning rate at optimizer step 1 to `steps`, always above 0.
 
     The warm-up is step / warmup and ends at the peak. `transformers.get_scheduler` has
@@ -75,7 +75,7 @@ def start_engine(
         fused=True,
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda done: share_of_peak(config, done + 1, steps)
+        optimizer, lambda done: share_of_peak_rate(config, done + 1, steps)
     )
     if zero_stage(deepspeed_config) < 3:
         model.to(world.device)
@@ -183,7 +183,7 @@ def check_compile(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> N
     config.require(not (config.compile and is_partitioned), "compile", remedy)
 
 
-def whole_weights(engine: Any) -> Any:
+def gather_weights(engine: Any) -> Any:
     """Return ZeRO stage 3's weights by name, gathered on rank 0; None on other ranks.
 
     Every process has to call this.
@@ -198,7 +198,7 @@ def avoid_compilation() -> None:
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
-def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
+def export_model(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
     """Write the model as a Hugging Face folder, which appears only once it is complete.
 
     Args:
@@ -208,7 +208,7 @@ def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
         world: this process's rank and device.
     """
     partitioned = zero_stage(engine.config) == 3
-    weights = whole_weights(engine) if partitioned else None
+    weights = gather_weights(engine) if partitioned else None
 
     def write() -> None:
         unfinished = folder.with_name(f".{folder.name}{TEMPORARY_END}")
@@ -227,8 +227,8 @@ def start_processes() -> World:
 
     launched_processes()
     launched = "RANK" in os.environ
-    atexit.register(_leave)
-    _prepare_environment()
+    atexit.register(_destroy_process_group)
+    _set_environment_defaults()
     with discard_output():  # both print the output of a compiler that they try
         import deepspeed
 
@@ -239,7 +239,7 @@ def start_processes() -> World:
         os.environ["LOCAL_RANK"] = str(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     backend = "nccl" if cuda else "gloo"
     if not launched and not torch.distributed.is_initialized():
-        _begin_alone(backend)
+        _start_single_process_group(backend)
     deepspeed.init_distributed(dist_backend=backend, verbose=False)
     local, rank = int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"])
     if cuda:
@@ -250,7 +250,7 @@ def start_processes() -> World:
     return World(rank, int(os.environ["WORLD_SIZE"]), device)
 
 
-def _prepare_environment() -> None:
+def _set_environment_defaults() -> None:
     """Set what DeepSpeed reads from the environment, unless a launcher has set it."""
     import torch
 
@@ -263,7 +263,7 @@ def _prepare_environment() -> None:
             os.environ.setdefault(name, str(value))
 
 
-def _begin_alone(backend: str) -> None:
+def _start_single_process_group(backend: str) -> None:
     """Create a group of one process without a network, which torch's own store would need."""
     import torch
 
@@ -286,7 +286,7 @@ def _begin_alone(backend: str) -> None:
             os.environ.pop("GLOO_SOCKET_IFNAME", None)
 
 
-def _leave() -> None:
+def _destroy_process_group() -> None:
     """Destroy the process group, whose threads may otherwise abort the process as it ends."""
     import torch
 

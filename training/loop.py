@@ -18,7 +18,7 @@ from contamination.injection.corpus import PackedCorpus
 from contamination.training import checkpoints
 from contamination.training.config import LIKELIHOOD, TrainingConfig
 from contamination.training.data import PADDING, Rows, SequenceOrder, micro_batches, read_batch
-from contamination.training.engine import export
+from contamination.training.engine import export_model
 from contamination.training.loss import token_losses
 from contamination.training.metrics import TrainingRecord
 from contamination.training.objectives.base import Objective
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 Texts = Mapping[str, Sequence[Sequence[int]]]
 
 
-def evaluation_texts(corpus: PackedCorpus, validation: PackedCorpus | None, examples: int) -> Texts:
+def evaluation_token_ids(
+    corpus: PackedCorpus, validation: PackedCorpus | None, examples: int
+) -> Texts:
     """Return the token ids of `members`, `nonmembers` and, if given, `validation` text.
 
     Args:
@@ -55,14 +57,14 @@ def evaluation_texts(corpus: PackedCorpus, validation: PackedCorpus | None, exam
     return {name: rows for name, rows in texts.items() if rows}
 
 
-def evaluate(engine: Any, texts: Texts, micro: int, world: World) -> dict[str, float]:
+def evaluate_losses(engine: Any, texts: Texts, micro: int, world: World) -> dict[str, float]:
     """Return `loss_<name>`, the mean loss per token in nats, for each set of texts.
 
     Every process reads its share; all make the same number of forward passes.
 
     Args:
         engine: the DeepSpeed engine.
-        texts: what `evaluation_texts` returned.
+        texts: what `evaluation_token_ids` returned.
         micro: sequences of one forward pass of one process.
         world: this process's rank and device.
     """
@@ -86,7 +88,7 @@ def _mean_loss(engine: Any, rows: Sequence[Sequence[int]], micro: int, world: Wo
     for start in range(0, len(rows), rows_per_pass):
         rank_rows = rows[start + world.rank * micro : start + (world.rank + 1) * micro]
         width = max(map(len, rows[start : start + rows_per_pass]))
-        ids, real = _padded(rank_rows or rows[:1], width)
+        ids, real = _pad_rows(rank_rows or rows[:1], width)
         losses = token_losses(engine, ids.to(world.device)).cpu()
         if rank_rows:  # else the forward pass only keeps this process in step with the others
             sum_and_count += torch.stack([losses[real[:, 1:]].double().sum(), real[:, 1:].sum()])
@@ -94,7 +96,7 @@ def _mean_loss(engine: Any, rows: Sequence[Sequence[int]], micro: int, world: Wo
     return float(loss_sum / tokens)
 
 
-def _padded(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _pad_rows(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the token ids (B, S), padded on the right, and a mask of those that are no padding."""
     import torch
 
@@ -250,7 +252,7 @@ class Loop:
                 self._evaluate(step, record)
                 if step in exported:
                     export_folder = self.folder / EXPORTS / f"step-{step:08d}"
-                    export(self.engine, self.tokenizer, export_folder, self.world)
+                    export_model(self.engine, self.tokenizer, export_folder, self.world)
                 self._checkpoint(step, stop=self.world.any(stopped()))
 
     @property
@@ -269,7 +271,7 @@ class Loop:
             parts.append(self.retained.part(step - 1))
         result = optimizer_step(self.engine, parts, self.config, self.world, clip=self.clip)
         seconds = time.perf_counter() - started
-        _guard(result.loss, result.norm, step, rows, self.folder)
+        _check_finite(result.loss, result.norm, step, rows, self.folder)
         speed, peak = sum(part.tokens for part in parts) / seconds, self.config.peak_tflops
         return {
             "step": step,
@@ -293,7 +295,9 @@ class Loop:
         due = every is not None and (step % every == 0 or step == self.order.steps)
         if not due or not self.texts:
             return
-        losses = evaluate(self.engine, self.texts, self.config.micro_batch_sequences, self.world)
+        losses = evaluate_losses(
+            self.engine, self.texts, self.config.micro_batch_sequences, self.world
+        )
         if record is not None:
             record.evaluation({"step": step, "tokens": self.tokens(step), **losses})
 
@@ -302,8 +306,10 @@ class Loop:
         due = step % self.config.checkpoint_every_steps == 0 and step < self.order.steps
         if stop or due:
             folder = self.folder / "checkpoints"
-            saved = checkpoints.next_save(folder, step, self.world, self.identity)
-            checkpoints.save(self.engine, folder, saved, self.config.keep_checkpoints, self.world)
+            saved = checkpoints.checkpoint_at_step(folder, step, self.world, self.identity)
+            checkpoints.save_checkpoint(
+                self.engine, folder, saved, self.config.keep_checkpoints, self.world
+            )
         if stop:
             raise signals.stopped_error(
                 f"at step {step} of {self.order.steps}. All of it is saved in "
@@ -322,7 +328,10 @@ def export_steps(config: TrainingConfig, order: SequenceOrder, width: int) -> se
         ConfigError: one lies beyond the last epoch.
     """
     exports = [("export_steps", step, step) for step in config.export_steps]
-    exports += [("export_tokens", n, _step_at(-(-n // width), order)) for n in config.export_tokens]
+    exports += [
+        ("export_tokens", n, _first_step_that_has_seen(-(-n // width), order))
+        for n in config.export_tokens
+    ]
     ends = "epoch ends" if order.epochs == 1 else "epochs end"
     for field, value, step in exports:
         if step > order.steps:
@@ -333,17 +342,17 @@ def export_steps(config: TrainingConfig, order: SequenceOrder, width: int) -> se
     return {step for *_, step in exports}
 
 
-def _step_at(sequences: int, order: SequenceOrder) -> int:
+def _first_step_that_has_seen(sequences: int, order: SequenceOrder) -> int:
     """Return the first step that has seen so many sequences; beyond the last step if none has."""
     epochs, row = divmod(max(sequences, 1) - 1, order.sequences)
     return epochs * (order.steps // order.epochs) + row // order.batch + 1
 
 
-def _guard(loss: float, norm: float, step: int, rows: Rows, folder: Path) -> None:
+def _check_finite(loss: float, norm: float, step: int, rows: Rows, folder: Path) -> None:
     """Raise a DataError if the loss or the gradient is not finite."""
     if math.isfinite(loss) and math.isfinite(norm):
         return
-    saved = checkpoints.completed(folder / "checkpoints")
+    saved = checkpoints.completed_folders(folder / "checkpoints")
     raise DataError(
         f"Training step {step} has loss {loss} and gradient norm {norm} (sequences "
         f"{', '.join(map(str, rows[rows >= 0]))}). Lower training.learning_rate or look at those "

@@ -113,7 +113,7 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
         return None
     config = {**identity(stage), "inputs": dict(inputs), "folder": folder.name}
     words = {"name": folder.name, "id": folder.name.rsplit("-", 1)[-1]}
-    words |= {"group": stage.name, "job_type": _job_type(stage)}
+    words |= {"group": stage.name, "job_type": _wandb_job_type(stage)}
     return open_run(stage.wandb, Path(stage.runs), {}, **words, config=config)
 
 
@@ -140,7 +140,7 @@ def open_run(to: WandbConfig, place: Path, settings: Mapping[str, Any], **run: A
     )
 
 
-def _job_type(stage: TrainingStage) -> str:
+def _wandb_job_type(stage: TrainingStage) -> str:
     """Return the job type: pretraining for random weights on a corpus's base part."""
     part = open_corpus(stage.corpus_folder).config["injection"]["part"]
     return PRETRAIN if stage.model.path is None and part == "base" else TRAIN

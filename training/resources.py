@@ -18,7 +18,7 @@ from contamination.core.errors import require
 from contamination.core.models import load_config
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.engine import zero_stage
-from contamination.training.models import hf_folder, make_config
+from contamination.training.models import hf_folder, make_hf_config
 
 HOST_HEADROOM = 1.5
 """DeepSpeed's `additional_buffer_factor`: pinned copies, fragmentation, temporary loads."""
@@ -106,7 +106,7 @@ def config_of(model: ModelConfig) -> Any:
     vocabulary = vocabulary or (model.architecture or {}).get("vocab_size")
     remedy = "add its vocab_size."
     require(vocabulary is not None, "model.architecture", model.architecture, remedy)
-    return make_config(model, int(vocabulary or 0))
+    return make_hf_config(model, int(vocabulary or 0))
 
 
 def memory_need(
@@ -131,8 +131,10 @@ def memory_need(
     """
     size = 2 if training.dtype == "bfloat16" else 4
     tokens = training.micro_batch_sequences * sequence_tokens
-    states = model_states(shape, size, dict(deepspeed), world, made_whole=made_whole)
-    per_token = activation_bytes(shape, size, checkpointing=training.activation_checkpointing)
+    states = model_state_bytes(shape, size, dict(deepspeed), world, made_whole=made_whole)
+    per_token = activation_bytes_per_token(
+        shape, size, checkpointing=training.activation_checkpointing
+    )
     return MemoryNeed(
         **states,
         activations=tokens * per_token,
@@ -140,7 +142,7 @@ def memory_need(
     )
 
 
-def model_states(
+def model_state_bytes(
     shape: ModelShape, size: int, deepspeed: dict[str, Any], world: int, *, made_whole: bool = False
 ) -> dict[str, float]:
     """Return the bytes of what does not depend on the batch, by `MemoryNeed`'s names.
@@ -162,27 +164,27 @@ def model_states(
         "optimizer": 12 * share if stage else 8 * parameters,  # two moments, and the float32 copy
         "step": 4 * moved_at_once if stage else 0.0,
     }
-    offloaded = _offloaded(zero)
+    offloaded = _offloaded_states(zero)
     if "gradients" in offloaded:  # the host's optimizer keeps them in float32
         states |= {"gradients": 4 * share, "step": 0.0}
     loaded = 4 * (parameters if stage < 3 or made_whole else shape.largest)
     on_device = {name: 0.0 if name in offloaded else float(n) for name, n in states.items()}
     return {
         **on_device,
-        "buffers": float(_buffers(parameters, size, stage, zero)),
+        "buffers": float(_buffer_bytes(parameters, size, stage, zero)),
         "loading": 0.0 if stage == 3 else 4.0 * parameters,
         "host": HOST_HEADROOM * max(sum(states[name] for name in offloaded), loaded),
     }
 
 
-def _offloaded(zero: Mapping[str, Any]) -> list[str]:
+def _offloaded_states(zero: Mapping[str, Any]) -> list[str]:
     """Return the names of the states that are in the host's memory."""
     optimizer = zero.get("offload_optimizer", {}).get("device", "none") != "none"
     weights = zero.get("offload_param", {}).get("device", "none") != "none"
     return ["gradients", "optimizer"] * optimizer + ["weights"] * weights
 
 
-def _buffers(parameters: int, size: int, stage: int, zero: Mapping[str, Any]) -> float:
+def _buffer_bytes(parameters: int, size: int, stage: int, zero: Mapping[str, Any]) -> float:
     """Return the bytes of gathered weights and gradient buckets, with DeepSpeed's defaults."""
     if stage == 0:
         return 0.0
@@ -193,7 +195,7 @@ def _buffers(parameters: int, size: int, stage: int, zero: Mapping[str, Any]) ->
     return size * (bucket + gathered)
 
 
-def activation_bytes(shape: ModelShape, size: int, *, checkpointing: bool) -> float:
+def activation_bytes_per_token(shape: ModelShape, size: int, *, checkpointing: bool) -> float:
     """Return the bytes per token that the forward pass keeps for the backward, without the logits.
 
     Counted as Korthikanti et al. 2022 (Reducing Activation Recomputation in Large Transformer

@@ -184,15 +184,15 @@ def ancestry_of(field: str, path: str) -> Ancestry:
     if not folder.is_dir():
         return Ancestry(frozenset({f"hub:{resolved}"}))
     if is_checkpoint(folder):
-        return _of(open_checkpoint(folder), HF)
+        return _ancestry_of_part(open_checkpoint(folder), HF)
     if folder.name == HF and is_checkpoint(folder.parent):
-        return _of(open_checkpoint(folder.parent), HF)
+        return _ancestry_of_part(open_checkpoint(folder.parent), HF)
     if is_export(folder):
-        return _of(open_checkpoint(folder.parents[1]), f"{EXPORTS}/{folder.name}")
-    return Ancestry(_names(file_digests(folder)))
+        return _ancestry_of_part(open_checkpoint(folder.parents[1]), f"{EXPORTS}/{folder.name}")
+    return Ancestry(_names_from_digests(file_digests(folder)))
 
 
-def _of(trained: Checkpoint, part: str) -> Ancestry:
+def _ancestry_of_part(trained: Checkpoint, part: str) -> Ancestry:
     """Return the ancestry of the model in `hf` or an export of a finished training's folder."""
     artifact = trained.artifact
     start = artifact.inputs.get("model")
@@ -206,19 +206,21 @@ def _of(trained: Checkpoint, part: str) -> Ancestry:
     earlier = [export for export in exports if part == HF or export < part]
     artifact_name = {trained.digest} if part == HF else set()
     return Ancestry(
-        _names(_files(trained, part)) | artifact_name,
-        frozenset(before).union(*(_names(_files(trained, export)) for export in earlier)),
+        _names_from_digests(_file_digests_of_part(trained, part)) | artifact_name,
+        frozenset(before).union(
+            *(_names_from_digests(_file_digests_of_part(trained, export)) for export in earlier)
+        ),
         not start if whole is None else whole,
     )
 
 
-def _files(trained: Checkpoint, part: str) -> dict[str, str]:
+def _file_digests_of_part(trained: Checkpoint, part: str) -> dict[str, str]:
     """Return the digests of the files of one part, by their names in it."""
     files, prefix = trained.artifact.files.items(), f"{part}/"
     return {name.removeprefix(prefix): d for name, d in files if name.startswith(prefix)}
 
 
-def _names(files: Mapping[str, str]) -> frozenset[str]:
+def _names_from_digests(files: Mapping[str, str]) -> frozenset[str]:
     """Return a folder's names: the hash of all its files, and that of each weights file."""
     weights = (digest for name, digest in files.items() if name.endswith(WEIGHTS))
     return frozenset({combined_digest(files), *weights} if files else ())

@@ -68,7 +68,7 @@ def which_step(stage: WhichStepStage) -> str:
         DataError: there is no such example.
     """
     with naming_folders(*filter(None, (stage.model_folder, stage.corpus_folder))):
-        rows, names, cut = _rows(stage)
+        rows, names, cut = _rows_of_examples(stage)
     table = fit_columns([*rows.columns], rows.astype(str).to_numpy().tolist())
     unseen = sorted(names - {*rows["example_id"]})
     notes = [f"{name}: no step saw a copy" for name in unseen]
@@ -77,20 +77,22 @@ def which_step(stage: WhichStepStage) -> str:
     return "\n".join([*table.lines(left=1), *notes])
 
 
-def _rows(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], int]:
+def _rows_of_examples(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], int]:
     """Return the examples' rows, their names, and the step whose batch is not full, or 0."""
     folder = stage.corpus_folder
     if stage.model_folder is not None:
         model = open_trained("model_folder", stage.model_folder)
-        seen, folder, cut = _recorded(model), folder or model.config["corpus_folder"], 0
+        seen, folder, cut = _recorded_steps(model), folder or model.config["corpus_folder"], 0
     else:
-        seen, cut = _ordered(_open(str(folder)), stage)
-    names = {stage.example_id} & {*seen["example_id"]} or _names(stage, _open(str(folder)))
+        seen, cut = _steps_by_given_order(_open_corpus_or_export(str(folder)), stage)
+    names = {stage.example_id} & {*seen["example_id"]} or _requested_example_ids(
+        stage, _open_corpus_or_export(str(folder))
+    )
     rows = seen[seen["example_id"].isin(names)].sort_values(["step", "example_id", "copy"])
     return rows, set(map(str, names)), cut
 
 
-def _recorded(model: Checkpoint) -> pd.DataFrame:
+def _recorded_steps(model: Checkpoint) -> pd.DataFrame:
     """Return the training's record, with the stored models before and after each step."""
     rows, steps = model.exposures, [*model.exports, model.artifact.counts["steps"]]
     tokens = model.metrics.set_index("step")["tokens"]
@@ -101,14 +103,16 @@ def _recorded(model: Checkpoint) -> pd.DataFrame:
     return rows[PLACES].assign(**models)
 
 
-def _ordered(corpus: ContaminatedFolder, stage: WhichStepStage) -> tuple[pd.DataFrame, int]:
+def _steps_by_given_order(
+    corpus: ContaminatedFolder, stage: WhichStepStage
+) -> tuple[pd.DataFrame, int]:
     """Return a row per step that sees a copy, and the step whose batch is not full, or 0."""
     import pandas as pd
 
     counts = corpus.artifact.counts
     remedy = "it has no sequences, of which steps consist: give an export of tokens."
     require("sequences" in counts, "corpus_folder", stage.corpus_folder, remedy)
-    order, batch = _order(stage.order, counts["sequences"]), int(stage.batch or 0)
+    order, batch = _read_order(stage.order, counts["sequences"]), int(stage.batch or 0)
     steps = pd.DataFrame({"sequence": order, "step": np.arange(len(order)) // batch + 1})
     tokens_seen = np.cumsum(order != PADDING) * (counts["tokens"] // counts["sequences"])
     steps["tokens_seen"] = tokens_seen[np.minimum(steps["step"] * batch, len(order)) - 1]
@@ -116,7 +120,7 @@ def _ordered(corpus: ContaminatedFolder, stage: WhichStepStage) -> tuple[pd.Data
     return corpus.ledger.merge(steps, on="sequence")[PLACES], partial_step
 
 
-def _order(order: str, sequences: int) -> Any:
+def _read_order(order: str, sequences: int) -> Any:
     """Return the sequences' numbers in the order in which they are seen; PADDING for none."""
     if order == "corpus":
         return np.arange(sequences)
@@ -138,11 +142,11 @@ def _order(order: str, sequences: int) -> Any:
     return numbers.astype(np.int64)
 
 
-def _open(folder: str) -> ContaminatedFolder:
+def _open_corpus_or_export(folder: str) -> ContaminatedFolder:
     return open_export(folder) if is_export(folder) else open_corpus(folder)
 
 
-def _names(stage: WhichStepStage, corpus: ContaminatedFolder) -> set[str]:
+def _requested_example_ids(stage: WhichStepStage, corpus: ContaminatedFolder) -> set[str]:
     """Return the ids of the examples that are asked for."""
     if stage.text is None:
         return {corpus.example(str(stage.example_id))["example_id"]}

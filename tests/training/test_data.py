@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.training.data import PADDING, SequenceOrder, exposures, micro_batches
+from contamination.training.data import PADDING, SequenceOrder, make_exposure_table, micro_batches
 
 ORDER = SequenceOrder(sequences=45, batch=8, seed=3)
 
@@ -54,7 +54,7 @@ def test_each_epoch_sees_every_sequence_once_in_an_order_of_its_own():
 def test_exposures_name_a_step_of_each_epoch():
     ledger = pd.DataFrame({"sequence": [0, 44], "reworded": None}).astype({"reworded": object})
     seen = [(step + 1, row) for step in range(12) for row in TWICE.rows(step) if row in (0, 44)]
-    found = exposures(ledger, TWICE)
+    found = make_exposure_table(ledger, TWICE)
     assert sorted(zip(found["step"], found["sequence"], strict=True)) == sorted(seen)
     assert len(found) == 4
 
@@ -62,4 +62,4 @@ def test_exposures_name_a_step_of_each_epoch():
 def test_exposures_name_the_step_of_each_copy():
     ledger = pd.DataFrame({"sequence": [0, 44, 44, 17]})
     seen = {row: step for step in range(1, 7) for row in ORDER.rows(step - 1)}
-    assert exposures(ledger, ORDER)["step"].tolist() == [seen[n] for n in (0, 44, 44, 17)]
+    assert make_exposure_table(ledger, ORDER)["step"].tolist() == [seen[n] for n in (0, 44, 44, 17)]

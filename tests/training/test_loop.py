@@ -217,7 +217,10 @@ def test_checkpoints_are_saved_where_they_are_due_but_at_the_end(
     epoch, tmp_path, every, keep, saved
 ):
     epoch(checkpoint_every_steps=every, keep_checkpoints=keep).train(0, None)
-    found = [checkpoints._read(path) for path in checkpoints.completed(tmp_path / "checkpoints")]
+    found = [
+        checkpoints._read_marker(path)
+        for path in checkpoints.completed_folders(tmp_path / "checkpoints")
+    ]
     assert [(one.step, one.world, one.identity) for one in found] == [
         (step, 1, {"seed": 5}) for step in saved
     ]
@@ -236,7 +239,7 @@ def test_a_signal_ends_it_with_a_checkpoint(epoch, tmp_path, monkeypatch, last):
         StoppedError, match=f"at step {last} of 5. All of it is saved in {tmp_path}"
     ):
         epoch(checkpoint_every_steps=3).train(0, record)
-    *_, saved = checkpoints.completed(tmp_path / "checkpoints")
+    *_, saved = checkpoints.completed_folders(tmp_path / "checkpoints")
     assert saved.name == f"step-{last:08d}"
 
 

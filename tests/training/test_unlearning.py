@@ -18,7 +18,7 @@ from contamination.training.config import TrainingConfig
 from contamination.training.data import SequenceOrder, read_batch
 from contamination.training.objectives import OBJECTIVES
 from contamination.training.objectives.base import Objective
-from contamination.training.objectives.choose import CLASSES, objective_of
+from contamination.training.objectives.choose import CLASSES, make_objective
 from contamination.training.run import run
 from contamination.training.trained_model import ancestry_of, open_checkpoint
 from contamination.training.unlearning import planned_retained_tokens
@@ -90,7 +90,7 @@ def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
     monkeypatch.setattr(
         "contamination.training.objectives.relabel.load_model", lambda *_: reinforced
     )
-    objective = objective_of(config).prepared(start, corpus.sequences, config, HERE)
+    objective = make_objective(config).prepared(start, corpus.sequences, config, HERE)
     rows = np.arange(len(corpus.sequences))
     total = sum(
         float(objective.sum(now, read_batch(corpus.sequences, part, loss_on)))
@@ -116,7 +116,7 @@ def test_a_corpuss_texts_are_its_sequences(models, corpus_folder):
     start, now, _ = models
     own = open_corpus(corpus_folder).sequences
     config = TrainingConfig(objective="npo", micro_batch_sequences=7, npo_beta=0.5)
-    npo = objective_of(config).prepared(start, own, config, HERE)
+    npo = make_objective(config).prepared(start, own, config, HERE)
     rows = np.array([44, 3, -1])
     texts = [own[int(row)]["input_ids"] for row in rows[:2]]
     ratios = [float(said(now, text).sum() - said(start, text).sum()) for text in texts]

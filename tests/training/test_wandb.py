@@ -12,7 +12,7 @@ from contamination.analysis.wandb.read import _inspect
 from contamination.core.artifacts import Built, build
 from contamination.injection.packing import LEDGER_COLUMNS
 from contamination.training.config import WandbConfig
-from contamination.training.metrics import TrainingRecord, _job_type
+from contamination.training.metrics import TrainingRecord, _wandb_job_type
 from tests.analysis.wandb.test_wandb import needs_reader
 
 
@@ -59,7 +59,7 @@ def test_only_a_base_models_training_is_pretraining(stage, corpus_of):
         ("study", stage.model, "train"), ("base", given, "train"),
     ):  # fmt: skip
         own = replace(stage, corpus_folder=corpus_of(part), model=model)
-        assert _job_type(own) == expected
+        assert _wandb_job_type(own) == expected
 
 
 @needs_reader

@@ -65,7 +65,7 @@ class Objective(ABC):
         """Return how many tokens or texts of a step's rows count: the divisor of its sum."""
 
 
-def blocks(
+def iter_micro_batches(
     engine: Any, sequences: Any, loss_on: str, config: TrainingConfig, world: World
 ) -> Iterator[Batch]:
     """Yield this process's micro-batches of all sequences, with the engine in evaluation mode.

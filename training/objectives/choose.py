@@ -20,7 +20,7 @@ CLASSES: Mapping[str, type[Objective]] = {
 }
 
 
-def objective_of(config: TrainingConfig) -> Objective:
+def make_objective(config: TrainingConfig) -> Objective:
     """Return the objective that `training.objective` names."""
     return CLASSES[config.objective].of(config)
 

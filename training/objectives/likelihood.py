@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from contamination.training.data import Batch, Rows, counted_tokens
+from contamination.training.data import Batch, Rows, count_loss_tokens
 from contamination.training.loss import token_loss_sum
 from contamination.training.objectives.base import Objective
 
@@ -25,4 +25,4 @@ class Likelihood(Objective):
 
     def size(self, sequences: Any, rows: Rows) -> int:
         """Return the number of tokens that count."""
-        return counted_tokens(sequences, rows, self.loss_on)
+        return count_loss_tokens(sequences, rows, self.loss_on)

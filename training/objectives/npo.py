@@ -17,7 +17,7 @@ from contamination.core.distributed import World
 from contamination.training.config import TrainingConfig
 from contamination.training.data import Batch, Rows, count_texts
 from contamination.training.loss import token_losses
-from contamination.training.objectives.base import MAYBE, Objective, blocks
+from contamination.training.objectives.base import MAYBE, Objective, iter_micro_batches
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +51,7 @@ class NPO(Objective):
 
         reference = torch.zeros(count_texts(sequences), dtype=torch.float64, device=world.device)
         with torch.no_grad():
-            for batch in blocks(engine, sequences, self.loss_on, config, world):
+            for batch in iter_micro_batches(engine, sequences, self.loss_on, config, world):
                 numbers, logprobs = text_logprobs(engine, batch)
                 reference[numbers] = logprobs.double()
         return replace(self, reference=world.sum(reference).cpu().numpy())
