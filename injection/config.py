@@ -174,7 +174,7 @@ class InjectionStage:
         purposes = ("membership", "occurrence", "position")
         return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
 
-    def named(self) -> InjectionStage:
+    def naming_stage(self) -> InjectionStage:
         """Return the stage that names the corpus: near_duplicates=keep and flag share one."""
         if self.injection.near_duplicates != "keep":
             return self

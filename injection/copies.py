@@ -32,7 +32,7 @@ class Insertions:
     ids: list[Ids]
 
     @property
-    def tokens(self) -> int:
+    def total_tokens(self) -> int:
         """Number of tokens of all copies with their separators."""
         return sum(s.tokens for s in self.segments)
 

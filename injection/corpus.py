@@ -62,7 +62,7 @@ class ContaminatedFolder:
         """One row per inserted copy: example_id, copy, document_id, sequence and more."""
         return self.artifact.table("ledger.parquet")
 
-    def example(self, example_id: str) -> Any:
+    def example_row(self, example_id: str) -> Any:
         """Return the example's row.
 
         Raises:
@@ -125,19 +125,19 @@ class PackedCorpus(ContaminatedFolder):
         from contamination.injection.packing import open_sequences
 
         with naming_folders(self.artifact.path):
-            return open_sequences(*self.parts)
+            return open_sequences(*self.part_paths)
 
     @property
-    def parts(self) -> list[Path]:
+    def part_paths(self) -> list[Path]:
         """The files of the packed sequences, in order."""
         names = sorted(name for name in self.artifact.files if name.startswith(SEQUENCES))
         return [self.artifact.path / name for name in names]
 
-    def blocks(self) -> Iterator[Ids]:
+    def iter_blocks(self) -> Iterator[Ids]:
         """The packed sequences in blocks of shape (n, sequence_tokens), read and not mapped."""
         from contamination.injection.packing import read_blocks
 
-        return read_blocks(*self.parts)
+        return read_blocks(*self.part_paths)
 
     @property
     def sequence_tokens(self) -> int:
@@ -152,7 +152,7 @@ class PackedCorpus(ContaminatedFolder):
             return InjectionConfig(**self.config["injection"]).window_tokens
 
     @property
-    def vocabulary(self) -> int:
+    def vocabulary_size(self) -> int:
         """Entries that a model needs for the tokens: some tokenizers skip numbers."""
         return int(max(self.tokenizer.hf.get_vocab().values())) + 1
 
@@ -187,7 +187,7 @@ def show(folder: Path | str, example_id: str) -> str:
     """
     corpus = open_corpus(folder)
     with naming_folders(folder):
-        example = corpus.example(example_id)
+        example = corpus.example_row(example_id)
         kind = "member" if example["member"] else "non-member"
         head = (
             f"{example_id}: {kind} of {example['benchmark']}, {example['occurrences']} "
@@ -247,7 +247,7 @@ class FinetuningSet(PackedCorpus):
         from contamination.injection.packing import open_sequences
 
         with naming_folders(self.artifact.path):
-            return open_sequences(*self.parts).with_format("numpy")
+            return open_sequences(*self.part_paths).with_format("numpy")
 
     @property
     def window_tokens(self) -> tuple[int, int]:

@@ -50,7 +50,7 @@ def matches_within_copies(
         (row.example_id, row.reworded or texts[row.example_id]) for row in copies.itertuples()
     )
     pool = {name: (text,) for name, text in texts.items()}
-    search = PoolSearch(pool, tokenizer.spelled, parts=False)
+    search = PoolSearch(pool, tokenizer.apply_normalizer, parts=False)
     matches_by_copy = search([text for _, text in inserted])
     rows = [
         (owner, *match._replace(occurrences=match.occurrences * n_copies))
@@ -125,7 +125,7 @@ class CorpusSearchTask:
             begins.
         """
         tokenizer = Tokenizer(str(self.tokenizer))
-        search = PoolSearch(self.pool, tokenizer.spelled, parts=not self.whole)
+        search = PoolSearch(self.pool, tokenizer.apply_normalizer, parts=not self.whole)
         longest_text = max(
             (len(tokenizer.encode(text)) for text, *_ in self.pool.values()), default=0
         )
@@ -159,12 +159,12 @@ def search_corpus(
     """
     if isinstance(corpus, FinetuningSet):
         return _search_finetuning_set(
-            corpus, PoolSearch(pool, corpus.tokenizer.spelled, parts=not whole)
+            corpus, PoolSearch(pool, corpus.tokenizer.apply_normalizer, parts=not whole)
         )
-    counts = [packing.count_sequences(path) for path in corpus.parts]
+    counts = [packing.count_sequences(path) for path in corpus.part_paths]
     starts = [sum(counts[:n]) for n in range(len(counts))]
     folder, width = str(corpus.tokenizer_folder.resolve()), corpus.sequence_tokens
-    parts = [path.resolve() for path in corpus.parts]
+    parts = [path.resolve() for path in corpus.part_paths]
     task = CorpusSearchTask(folder, parts, starts, width, pool, whole)
     results = runner.run(f"compare-{file_name(name)}", task)
     return match_table([match for result in results for match in result["matches"]])

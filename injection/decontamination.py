@@ -186,7 +186,7 @@ class PoolSearch:
 
     Args:
         pool: each example's text, followed by the fields of which the text was made.
-        spelled: `Tokenizer.spelled` of the tokenizer that reads the documents.
+        spelled: `Tokenizer.apply_normalizer` of the tokenizer that reads the documents.
         parts: whether parts of examples are searched for, by the rules; otherwise only whole texts.
     """
 
@@ -266,7 +266,7 @@ class _TextSearch:
     def _matches(self, document: str, counts: Mapping[str, int]) -> list[DocumentMatch]:
         occurrences = {name: n for text, n in counts.items() for name in self._names[text]}
         texts = {name: text for text in counts for name in self._names[text]}
-        matches = self._matcher.matches(document) if self._matcher else ()
+        matches = self._matcher.iter_matches(document) if self._matcher else ()
         by_rules = [
             DocumentMatch(m.example_id, m.rule, m.evidence, occurrences.pop(m.example_id, 0))
             for m in matches
@@ -344,28 +344,28 @@ class Matcher:
             pieces += [(example, list(f)) for f in sorted(added - {tuple(texts[example])})]
         return pieces
 
-    def match(self, document: str) -> Match | None:
+    def first_match(self, document: str) -> Match | None:
         """Return the first match by rule (in their order) and place, or None."""
-        return next(self.matches(document), None)
+        return next(self.iter_matches(document), None)
 
-    def matches(self, document: str) -> Iterator[Match]:
+    def iter_matches(self, document: str) -> Iterator[Match]:
         """Return one match for each example with which the document shares text."""
         seen: set[int] = set()
-        for words in self._readings(document):
-            for piece, rule, shared in self._matching_pieces(words):
+        for words in self._iter_word_variants(document):
+            for piece, rule, shared in self._iter_matching_pieces(words):
                 example = int(self._example[piece])
                 if example not in seen:
                     seen.add(example)
                     evidence = " ".join(self._vocabulary[i - 1] for i in shared)
                     yield Match(self._names[example], rule, evidence)
 
-    def _readings(self, document: str) -> Iterator[Words]:
+    def _iter_word_variants(self, document: str) -> Iterator[Words]:
         """The document's words: without zero-width spaces, and with blanks in their place."""
         yield self._numbers.of(document)
         if ZERO_WIDTH_SPACE in document:
             yield self._numbers.of(document.replace(ZERO_WIDTH_SPACE, " "))
 
-    def _matching_pieces(self, words: Words) -> Iterator[tuple[int, str, Words]]:
+    def _iter_matching_pieces(self, words: Words) -> Iterator[tuple[int, str, Words]]:
         """Yield each piece that matches, the rule, and the shared words."""
         rules = self.rules
         hits = self._parts.find(words)
@@ -406,11 +406,13 @@ class _ShortRuns:
         upper_bounds = self._index.n * np.bincount(owners, minlength=len(self._lengths))
         for piece in np.flatnonzero(upper_bounds >= self._enough):
             of_piece = owners == piece
-            for covered in self._stretches(places[of[of_piece]], slots[of_piece], int(piece)):
+            for covered in self._iter_covered_slots(
+                places[of[of_piece]], slots[of_piece], int(piece)
+            ):
                 yield int(piece), self._words[covered]
                 break
 
-    def _stretches(self, places: Places, slots: Places, piece: int) -> Iterator[Places]:
+    def _iter_covered_slots(self, places: Places, slots: Places, piece: int) -> Iterator[Places]:
         """Yield the slots of a piece that runs cover, for each stretch in which they are enough.
 
         If a piece repeats itself, a run of the document is counted once.

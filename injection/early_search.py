@@ -40,9 +40,9 @@ def refuse_whole_texts(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     if config.decontamination != "off" or not exact or stage.cluster.kind != "local":
         return
     examples = draw_pool(stage, check(stage), tokenizer).examples
-    wanted_tokens = config.packed_tokens - make_copies(stage, examples, tokenizer).tokens
+    wanted_tokens = config.packed_tokens - make_copies(stage, examples, tokenizer).total_tokens
     pool = texts_by_example(examples)
-    search = PoolSearch(pool, tokenizer.spelled, parts=False)
+    search = PoolSearch(pool, tokenizer.apply_normalizer, parts=False)
     work = TokenizationSettings(Path(), Path(), pool, whole=True)
     characters, before = 0, list[str]()
     documents = documents_of_part(stage, create("corpus", stage.corpus))

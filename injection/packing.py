@@ -231,30 +231,30 @@ class PackingTask:
     part_sequences: int
 
     @property
-    def parts(self) -> list[str]:
+    def part_names(self) -> list[str]:
         """Names of the parts' files."""
         tokens = len(self.stream) + sum(item.segment.tokens for item in self.placed)
-        return [PATTERN.format(n) for n in range(-(-tokens // self._size))]
+        return [PATTERN.format(n) for n in range(-(-tokens // self._part_tokens))]
 
     @property
-    def _size(self) -> int:
+    def _part_tokens(self) -> int:
         """Tokens of a part."""
         return self.part_sequences * self.sequence_tokens
 
     def __len__(self) -> int:
         """Return the number of parts, plus one for the hashes."""
-        return len(self.parts) + 1
+        return len(self.part_names) + 1
 
     def files(self, piece: int) -> list[Path]:
         """Return the files that a piece writes."""
-        return [self.folder / name for name in self.parts[max(0, piece - 1) : piece]]
+        return [self.folder / name for name in self.part_names[max(0, piece - 1) : piece]]
 
     def make(self, piece: int) -> dict[str, Any]:
         """Write a part and count its sequences, or hash the clean stream."""
         if piece == 0:
             return {"clean_sha256": prefix_hashes(self.stream)}
         (path,) = self.files(piece)
-        part = (piece - 1) * self._size, piece * self._size
+        part = (piece - 1) * self._part_tokens, piece * self._part_tokens
         layout = (self.placed, self.segments, self.sequence_tokens)
         return {"sequences": write_sequences(path, self.stream, len(self.stream), *layout, part)}
 
@@ -279,7 +279,7 @@ class ProofTask:
 
     def make(self, piece: int) -> dict[str, Any]:
         """Check a part; the last tokens of earlier parts complete the copies that begin there."""
-        before = read_last_tokens(self.paths[:piece], self.check.tail)
+        before = read_last_tokens(self.paths[:piece], self.check.tail_tokens)
         blocks = read_blocks(self.paths[piece])
         return asdict(self.check.read(blocks, self.starts[piece], before))
 

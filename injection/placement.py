@@ -52,11 +52,11 @@ def boundary_finder(stream: TokenStream, kind: str, tokenizer: Tokenizer) -> Cal
 
     def word(position: int) -> int:
         ids = stream.read(position, position + SEARCH_TOKENS)
-        return _move_to_first_flag(tokenizer.starts_word[ids], position)
+        return _move_to_first_flag(tokenizer.is_word_start[ids], position)
 
     def sentence(position: int) -> int:
         ids = stream.read(max(0, position - 1), position + SEARCH_TOKENS)
-        opens = tokenizer.ends_sentence[ids[:-1]] & tokenizer.starts_word[ids[1:]]
+        opens = tokenizer.is_sentence_end[ids[:-1]] & tokenizer.is_word_start[ids[1:]]
         return _move_to_first_flag(opens, max(1, position)) if opens.any() else word(position)
 
     return {"token": lambda position: position, "word": word, "sentence": sentence}[kind]

@@ -111,7 +111,7 @@ def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = Non
     inputs = inputs_of(stage, source, candidates)
     for name, corpus in open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
-    named = stage.named()
+    named = stage.naming_stage()
     folder = run_folder(Path(stage.runs), KIND, corpus_slug(as_data(named)), named, inputs)
     make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, checked)
     artifact = build(folder, named, inputs, make)
@@ -155,10 +155,12 @@ def _make_corpus(
     examples = pool.examples
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
-    clean_tokens = config.packed_tokens - copies.tokens  # whole sequences with the copies
+    clean_tokens = config.packed_tokens - copies.total_tokens  # whole sequences with the copies
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
     work = _tokenization_settings(stage, examples, folder)
-    shared_passages = PoolSearch(work.pool, tokenizer.spelled, parts=not work.whole).shared_passages
+    shared_passages = PoolSearch(
+        work.pool, tokenizer.apply_normalizer, parts=not work.whole
+    ).shared_passages
     tokenised = _tokenise_corpus(stage, source, work, clean_tokens, runner)
     _check_source_unchanged(source, content, folder)
     compared_matches = _search_compared_corpora(stage, work, runner)
@@ -175,7 +177,7 @@ def _make_corpus(
     ledger = packing_module.make_ledger(
         stream, placed, examples, copies.texts, templates, tokenizer, separator, width
     )
-    proof = _prove_packed_parts(stage, examples, ledger, folder, packing.parts, runner)
+    proof = _prove_packed_parts(stage, examples, ledger, folder, packing.part_names, runner)
     across_documents = matches_only_in_proof(examples, proof.natural, tokenised.matches)
     corpus_matches = pd.concat([tokenised.matches, across_documents], ignore_index=True)
     copy_matches = matches_within_copies(examples, ledger, tokenizer)
@@ -195,11 +197,11 @@ def _make_corpus(
         "matching_documents": tokenised.matches["document_id"].nunique(),
         "flagged": count_flagged(examples),
         "shared_passages": [asdict(passage) for passage in shared_passages],
-        "natural_occurrences": proof.elsewhere,
+        "natural_occurrences": proof.natural_count,
         "clean_sha256": hashes["clean_sha256"],
     }
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
-    return Built([*packing.parts, *TABLES, *tokenizer_files], counts)
+    return Built([*packing.part_names, *TABLES, *tokenizer_files], counts)
 
 
 def _prove_packed_parts(
@@ -278,7 +280,7 @@ def _manifest_counts(
     if skipped:
         log.warning("corpus: %s", describe_skipped(skipped))
     return {
-        "inserted_tokens": copies.tokens,
+        "inserted_tokens": copies.total_tokens,
         "copies": len(copies.segments),
         "members": int(members.sum()),
         "nonmembers": int((~members).sum()),
@@ -411,9 +413,9 @@ def prove_finished_corpus(
     )
     cluster = cluster or TasksConfig()
     if cluster.kind == "local" and num_proc == 1:  # writes nothing, so the folder may be read-only
-        proof = check.proof([check.read(corpus.blocks())])
+        proof = check.proof([check.read(corpus.iter_blocks())])
     else:
-        proof = _prove_by_tasks(check, corpus.artifact.path, corpus.parts, cluster, num_proc)
+        proof = _prove_by_tasks(check, corpus.artifact.path, corpus.part_paths, cluster, num_proc)
     counts, copies = corpus.artifact.counts, corpus.ledger.drop_duplicates(["example_id", "copy"])
     for name, count in (("tokens", proof.tokens), ("copies", len(copies))):
         if count != counts[name]:

@@ -75,7 +75,7 @@ class Tokenizer:
         ends = np.array([end for _, end in encoding.offsets], np.int64)
         return Spans(np.array(encoding.ids, np.int32), ends, int(first), int(stop))
 
-    def spelled(self, text: str) -> str:
+    def apply_normalizer(self, text: str) -> str:
         """Return the text as the tokenizer's normalizer writes it, such as in lower case.
 
         Texts that are equal in this form have equal tokens. SentencePiece's ▁ becomes a blank.
@@ -87,7 +87,7 @@ class Tokenizer:
         """Decode token ids, without special tokens."""
         return str(self._fast.decode([int(i) for i in ids], skip_special_tokens=True))
 
-    def decode_all(self, ids: Ids) -> str:
+    def decode_with_special_tokens(self, ids: Ids) -> str:
         """Decode token ids, with special tokens written out."""
         return str(self._fast.decode(ids.tolist(), skip_special_tokens=False))
 
@@ -98,17 +98,17 @@ class Tokenizer:
         return added[0] if added[:1] == [self.hf.bos_token_id] else None
 
     @cached_property
-    def starts_word(self) -> Flags:
+    def is_word_start(self) -> Flags:
         """Whether a word, a line or a document can start with each id, shape (vocabulary,)."""
-        return self._table(lambda token: token[0] in WORD_STARTS)
+        return self._flag_vocabulary(lambda token: token[0] in WORD_STARTS)
 
     @cached_property
-    def ends_sentence(self) -> Flags:
+    def is_sentence_end(self) -> Flags:
         """Whether a sentence or a line can end with each id, shape (vocabulary,)."""
-        return self._table(lambda token: SENTENCE_END.search(token) is not None)
+        return self._flag_vocabulary(lambda token: SENTENCE_END.search(token) is not None)
 
     @cached_property
-    def fallback_bytes(self) -> dict[int, int]:
+    def byte_by_token_id(self) -> dict[int, int]:
         """The byte of each id that stands for one, if the decoder joins bytes to characters."""
         vocabulary = self.hf.get_vocab()
         names = {f"<0x{byte:02X}>": byte for byte in range(256)}
@@ -124,11 +124,11 @@ class Tokenizer:
         return hashlib.sha256(json.dumps(definition).encode()).hexdigest()
 
     @property
-    def chat_digest(self) -> str:
+    def chat_template_digest(self) -> str:
         """SHA-256 of the tokenizer's chat template or templates."""
         return hashlib.sha256(json.dumps(self.hf.chat_template).encode()).hexdigest()
 
-    def _table(self, condition: Callable[[str], bool]) -> Flags:
+    def _flag_vocabulary(self, condition: Callable[[str], bool]) -> Flags:
         """Evaluate a condition for each token; special tokens always meet it."""
         table = np.zeros(len(self.hf), dtype=bool)
         for token, index in self.hf.get_vocab().items():
@@ -153,15 +153,15 @@ class TokenShard:
 
     def document_starts(self) -> Places:
         """Return the first token of each of the shard's documents, shape (documents,)."""
-        starts: Places = self._documents["start"].to_numpy()
+        starts: Places = self._document_table["start"].to_numpy()
         return starts
 
     def document_id(self, row: int) -> str:
         """Return the id of the document in this row."""
-        return str(self._documents["document_id"].iloc[row])
+        return str(self._document_table["document_id"].iloc[row])
 
     @property
-    def _documents(self) -> pd.DataFrame:
+    def _document_table(self) -> pd.DataFrame:
         return read_kept_documents(self.folder / f"{self.number:05d}.parquet")
 
 
@@ -187,7 +187,7 @@ class TokenStream:
         return starts[starts < self.tokens]
 
     @cached_property
-    def _starts(self) -> Places:
+    def _shard_starts(self) -> Places:
         return np.array([s.start for s in self.shards], dtype=np.int64)
 
     def read(self, start: int, stop: int) -> Ids:
@@ -218,7 +218,7 @@ class TokenStream:
         return shard.document_id(row), shard.start + int(starts[row])
 
     def _shard_at(self, position: int) -> TokenShard:
-        return self.shards[int(np.searchsorted(self._starts, position, side="right")) - 1]
+        return self.shards[int(np.searchsorted(self._shard_starts, position, side="right")) - 1]
 
 
 @lru_cache(maxsize=64)  # one file for each subset of a mixture

@@ -314,4 +314,4 @@ def _cached_tokenizer(path: Path) -> Tokenizer:
 def _cached_search(
     pool: tuple[tuple[str, tuple[str, ...]], ...], tokenizer: Path, parts: bool
 ) -> PoolSearch:
-    return PoolSearch(dict(pool), _cached_tokenizer(tokenizer).spelled, parts=parts)
+    return PoolSearch(dict(pool), _cached_tokenizer(tokenizer).apply_normalizer, parts=parts)

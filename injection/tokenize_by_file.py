@@ -72,14 +72,14 @@ class Lane:
     weight: float
     files: Sequence[int]
 
-    def characters(self, results: Results) -> int:
+    def count_read_characters(self, results: Results) -> int:
         """Count the characters of its files that have results."""
         by_file = [results[file]["characters"] for file in self.files if file in results]
         if self.name is None:
             return sum(sum(by_subset.values()) for by_subset in by_file)
         return sum(by_subset.get(self.name, 0) for by_subset in by_file)
 
-    def places(self, folder: Path, results: Results) -> Iterator[Place]:
+    def iter_places(self, folder: Path, results: Results) -> Iterator[Place]:
         """Yield its documents, each file's end and its own end, up to the first unknown file."""
         before = 0
         for file in self.files:
@@ -95,7 +95,7 @@ class Lane:
             location = repeat(self.number), repeat(file), documents.index.tolist()
             columns = (documents[name].tolist() for name in ("kept", "start", "tokens"))
             yield from zip(keys.tolist(), *location, *columns, strict=False)
-            before += self.characters({file: results[file]})
+            before += self.count_read_characters({file: results[file]})
             yield before / self.weight, self.number, file, FILE_END, False, 0, 0
         if self.name is not None and not before:
             raise no_documents(self.name)
@@ -123,7 +123,7 @@ class DocumentOrder:
     """The last row of each file that was reached, or FILE_END."""
     _ended: list[Lane] = field(default_factory=list)
 
-    def fill(self, results: Results, wanted_tokens: int) -> None:
+    def extend_order(self, results: Results, wanted_tokens: int) -> None:
         """Order documents until there are `wanted_tokens`, or the next document is unknown.
 
         Raises:
@@ -136,7 +136,7 @@ class DocumentOrder:
             for match in result["matches"]:
                 matches.setdefault((number, match[-1]), []).append(match)
         waiting: list[tuple[int, ...]] = []
-        lanes = [lane.places(self.sources, results) for lane in self.lanes]
+        lanes = [lane.iter_places(self.sources, results) for lane in self.lanes]
         for key, lane, file, row, kept, start, tokens in merge(*lanes):
             if row == UNKNOWN:
                 self.behind = self.lanes[lane], key
@@ -154,13 +154,13 @@ class DocumentOrder:
                 waiting.append((self.tokens, tokens, start, file, row))
                 self.tokens += tokens
                 if len(waiting) == SHARD_DOCUMENTS or self.tokens >= wanted_tokens:
-                    self._write(waiting)
+                    self._write_shard(waiting)
                     waiting = []
                 if self.tokens >= wanted_tokens:
                     return
         check_enough_tokens(self.tokens, wanted_tokens, self._dropped)
 
-    def _write(self, documents: Sequence[tuple[int, ...]]) -> None:
+    def _write_shard(self, documents: Sequence[tuple[int, ...]]) -> None:
         number, table = len(self.shards), np.array(documents, TABLE)
         first = int(table["start"][0])
         table["start"] -= first
@@ -172,7 +172,7 @@ class DocumentOrder:
     def tokenised(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
         """Return the stream, its matches, and what was left out."""
         if self._ended and len(self._ended) < len(self.lanes):  # other subsets went on
-            warn_of_end(str(self._ended[0].name), self._ended[0].characters(results))
+            warn_of_end(str(self._ended[0].name), self._ended[0].count_read_characters(results))
         skipped = Counter[str]()
         for file, row in self._reached.items():
             if row == FILE_END:
@@ -193,7 +193,7 @@ class GatheredShard(TokenShard):
 
     def read(self, start: int, stop: int) -> Ids:
         """Gather the tokens start..stop from the files."""
-        table = self._table
+        table = self._place_table
         first = int(np.searchsorted(table["start"], start, side="right")) - 1
         rows = table[first : int(np.searchsorted(table["start"], stop, side="left"))]
         low = np.maximum(start - rows["start"], 0) + rows["at"]
@@ -204,17 +204,17 @@ class GatheredShard(TokenShard):
 
     def document_starts(self) -> Places:
         """Return the first token of each of the shard's documents, shape (documents,)."""
-        starts: Places = self._table["start"]
+        starts: Places = self._place_table["start"]
         return starts
 
     def document_id(self, row: int) -> str:
         """Return the id of the document in this row."""
-        entry = self._table[row]
+        entry = self._place_table[row]
         documents = read_kept_documents(shard_files(self.sources, int(entry["file"]))[2])
         return str(documents.loc[int(entry["row"]), "document_id"])
 
     @property
-    def _table(self) -> Any:
+    def _place_table(self) -> Any:
         return _load_place_table(self.folder / f"{self.number:05d}.npy")
 
 
@@ -257,7 +257,7 @@ class Files:
         file = self.source.shards[self.numbers[piece]]
         characters, stopped = Counter[str](), list[str]()
         groups = group_by_size(
-            self._reads(file, characters, stopped), count_characters, self.shard_characters
+            self._iter_documents(file, characters, stopped), count_characters, self.shard_characters
         )
         subsets = self.source.subsets_in(file) if self.source.weights else ()
 
@@ -273,7 +273,7 @@ class Files:
             "skipped": self.source.skipped,
         }
 
-    def _reads(
+    def _iter_documents(
         self, file: File, characters: Counter[str], stopped: list[str]
     ) -> Iterator[SourceDocument]:
         """Yield all documents of a file: those that are not used count for the order, too."""
@@ -310,7 +310,7 @@ def tokenize_files(task: Files, runner: Runner) -> TokenisedCorpus:
     results: dict[int, dict[str, Any]] = {}
     for wave in count():
         order = DocumentOrder(task.lanes, task.work.folder, task.work.folder.with_name("order"))
-        order.fill(results, task.wanted_tokens)
+        order.extend_order(results, task.wanted_tokens)
         check_no_whole_text(order.matches, task.work)
         if order.behind is None:
             break
@@ -331,7 +331,7 @@ def _choose_next_files(
     aim = key * MARGIN * task.wanted_tokens / tokens if tokens else 2 * key
     for lane in lanes:
         have = [number for number in lane.files if number in results]
-        if read := lane.characters(results):
+        if read := lane.count_read_characters(results):
             size = _total_file_bytes(task, have) * aim * lane.weight / read
         else:
             share = task.wanted_tokens * lane.weight / sum(x.weight for x in lanes)

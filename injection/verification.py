@@ -59,14 +59,16 @@ class Proof:
     """Each text's occurrences that the ledger does not list, if these are no failures."""
 
     @property
-    def elsewhere(self) -> int:
+    def natural_count(self) -> int:
         """The number of natural occurrences of all texts."""
         return sum(self.natural.values())
 
     def __str__(self) -> str:
         head = f"{self.rows:,} ledger rows proved in {self.tokens:,} {self.units.unit}s"
         if not self.failures:
-            note = f" ({self.elsewhere:,} natural occurrences counted)" * (self.elsewhere > 0)
+            note = f" ({self.natural_count:,} natural occurrences counted)" * (
+                self.natural_count > 0
+            )
             return f"{head}: all right{note}"
         return "\n".join([f"{head}: {len(self.failures)} FAILURES", *self.failures[:20]])
 
@@ -127,11 +129,13 @@ class DecodedTextSearch:
         """Search for these texts, with the tokenizer in `folder`."""
         tokenizer = _cached_tokenizer(folder)
         ids = {text: np.array(tokenizer.encode(text), np.int32) for text in texts}
-        decoded = {text: normalised(tokenizer.decode_all(ids[text])) for text in ids}
+        decoded = {
+            text: normalised(tokenizer.decode_with_special_tokens(ids[text])) for text in ids
+        }
         return cls(folder, decoded)
 
     @property
-    def tail(self) -> int:
+    def tail_tokens(self) -> int:
         """How many tokens before a block an occurrence may begin: at most one per byte."""
         return 2 * max((len(text.encode()) for text in self.decoded.values()), default=0)
 
@@ -148,7 +152,7 @@ class DecodedTextSearch:
         pieces = np.split(ids, borders)
         if len(covered):
             pieces = pieces[int(covered[0]) :: 2]
-        decode = _cached_tokenizer(self.folder).decode_all
+        decode = _cached_tokenizer(self.folder).decode_with_special_tokens
         verbatim = _cached_verbatim(tuple(self.decoded.values()))
         return sum(verbatim.count_each([decode(piece) for piece in pieces]), Counter[str]())
 
@@ -174,7 +178,7 @@ class CopySpans:
         texts = copies["text"].to_numpy(object)[first_rows]
         return cls(starts, stops, frozenset(zip(starts[first_rows].tolist(), texts, strict=True)))
 
-    def covered(self, start: int, stop: int) -> Covered:
+    def is_covered(self, start: int, stop: int) -> Covered:
         """Return whether a listed copy covers each token from `start` to `stop` (exclusive)."""
         covered = np.zeros(stop - start, bool)
         rows = np.flatnonzero((self.starts < stop) & (self.stops > start))
@@ -238,10 +242,10 @@ class Check:
         return Proof(rows=len(self.copies), units=self.units)
 
     @property
-    def tail(self) -> int:
+    def tail_tokens(self) -> int:
         """How many tokens before a part are needed to read it: those of the longest text."""
         longest = max(map(len, self.ids.values()), default=0)
-        return max(longest, self.text_search.tail if self.text_search else 0)
+        return max(longest, self.text_search.tail_tokens if self.text_search else 0)
 
     def read(self, blocks: Iterable[Ids], first: int = 0, before: Ids = NO_TOKENS) -> PartResult:
         """Check one part of the corpus.
@@ -249,12 +253,12 @@ class Check:
         Args:
             blocks: the part's sequences, each block of shape (n, sequence_tokens).
             first: the number of the part's first sequence.
-            before: the tokens before this sequence, at least `tail` of them if there are so many.
+            before: the tokens before this sequence, at least `tail_tokens` of them, or all.
         """
         proof, start = self._empty_proof(), first
         rows, text_counts = self._sorted_copies, Counter[str]()
         sequences = rows["sequence"].to_numpy()
-        before = before[max(0, len(before) - self.tail) :]
+        before = before[max(0, len(before) - self.tail_tokens) :]
         blocks = iter(blocks)
         first_block = next(blocks, np.empty((0, 1), np.int32))
         blocks, width = chain([first_block], blocks), first_block.shape[1]
@@ -271,9 +275,9 @@ class Check:
             search.read(new)
             if self.text_search and spans:
                 stop = first * width
-                covered = spans.covered(stop - len(new) - len(before), stop)
+                covered = spans.is_covered(stop - len(new) - len(before), stop)
                 text_counts += self.text_search.count(new, before, covered)
-                before = np.concatenate([before, new])[-self.text_search.tail :]
+                before = np.concatenate([before, new])[-self.text_search.tail_tokens :]
             proof.tokens += len(new)
         counts = dict(search.counts), dict(text_counts)
         return PartResult(proof.tokens, first - start, proof.failures, *counts)
@@ -295,7 +299,7 @@ class Check:
         token_counts = sum((Counter(part.token_counts) for part in parts), Counter[str]())
         text_counts = sum((Counter(part.text_counts) for part in parts), Counter[str]())
         listed = Counter(self.copies.drop_duplicates(["example_id", "copy"])["text"])
-        for text, name in self._names.items():
+        for text, name in self._name_by_text.items():
             expected = listed[text]
             unlisted = token_counts[text] - expected
             message = f"found {token_counts[text]} times in the corpus"
@@ -307,17 +311,17 @@ class Check:
                 proof.natural[text] = unlisted
             elif unlisted:
                 proof.failures.append(f"{name}: {message}, {expected} expected")
-        proof.failures += self._wrong_natural_counts(proof)
+        proof.failures += self._natural_count_failures(proof)
 
     @property
-    def _names(self) -> dict[str, str]:
+    def _name_by_text(self) -> dict[str, str]:
         """Each text's name in failures."""
         kinds = {False: "non-member", True: "member"}
         pool, copies = self.examples.itertuples(), self.copies.itertuples()
         names = {r.text: f"{r.example_id} ({kinds[bool(r.member)]})" for r in pool}
         return names | {r.text: f"{r.example_id} (reworded)" for r in copies if r.reworded}
 
-    def _wrong_natural_counts(self, proof: Proof) -> list[str]:
+    def _natural_count_failures(self, proof: Proof) -> list[str]:
         """Failures of examples whose column of natural occurrences is wrong.
 
         If only tokens are searched, some occurrences are missed, so too few are no failure.
@@ -418,11 +422,11 @@ class _TokenSearch:
             probe_hashes = np.array(sorted(probes), dtype=np.uint64)
             for hit in np.flatnonzero(np.isin(hashes, probe_hashes)):
                 for text in probes[int(hashes[hit])]:
-                    self._compare(block, int(hit), text)
+                    self._count_if_equal(block, int(hit), text)
         self._place += len(new)
         self._tail = block[max(0, len(block) - self._longest) :]
 
-    def _compare(self, block: Ids, hit: int, text: str) -> None:
+    def _count_if_equal(self, block: Ids, hit: int, text: str) -> None:
         tokens = self._ids[text]
         start = hit - self._starts[text]
         end = start + len(tokens)
@@ -435,4 +439,4 @@ class _TokenSearch:
         """Whether an occurrence at these tokens is a listed copy, or overlaps none."""
         if self._spans is None or (start, text) in self._spans.copies:
             return True
-        return not self._spans.covered(start, stop).any()
+        return not self._spans.is_covered(start, stop).any()

@@ -295,7 +295,11 @@ def plan_summary(plan: CellPlan) -> list[str]:
         f"insertions: {_insertions(plan)}",
         f"training: {order.steps:,} steps of {order.batch} × {width:,} tokens, learning rate "
         f"{config.learning_rate:g}, {config.schedule}"
-        + (f", warm-up {config.warmup} steps" if config.warmup else ""),
+        + (
+            f", warm-up {config.effective_warmup_steps} steps"
+            if config.effective_warmup_steps
+            else ""
+        ),
     ]
 
 
@@ -314,6 +318,6 @@ def _insertions(plan: CellPlan) -> str:
         return f"not known before the tokenizer of {path} can be read from the hub"
     copies, total = planned_copies(stage, candidates), stage.injection.budget_tokens
     return (
-        f"{len(copies.segments):,} copies, with separators {copies.tokens:,} of {total:,} tokens "
-        f"({copies.tokens / total:.1%})"
+        f"{len(copies.segments):,} copies, with separators {copies.total_tokens:,} of {total:,} "
+        f"tokens ({copies.total_tokens / total:.1%})"
     )

@@ -81,7 +81,7 @@ def max_sequences(second: SecondStage, study: InjectionStage) -> int | None:
             continue
         texts = read_instructions(name, config, study.injection.pool_seed).texts[: config.examples]
         clean_texts += len(texts)
-        tokens += sum(min(width, len(text.own.encode()) + SPECIAL) for text in texts)
+        tokens += sum(min(width, len(text.own_text.encode()) + SPECIAL) for text in texts)
     texts_in_all = member_copies + clean_texts
     return min(texts_in_all, 2 * tokens // width + 1) if bound_by_tokens else texts_in_all
 

@@ -159,7 +159,7 @@ def rest(folder: Path, task: Files) -> Iterator[tuple[str, float, str]]:
     """The other rates of one process: what, how much a second, of what."""
     results = {number: made_or_found(task, number) for number in task.numbers}
     order = DocumentOrder(task.lanes, task.work.folder, folder / "of")
-    order.fill(results, sum(result["tokens"] for result in results.values()))
+    order.extend_order(results, sum(result["tokens"] for result in results.values()))
     yield "order of the documents", order_rate(folder / "order"), "tokens"
     tokenizer = Tokenizer(str(task.work.tokenizer))
     ids = [np.array(tokenizer.encode("a copy that is put in here " * 12), np.int32)]
@@ -201,7 +201,7 @@ def order_rate(folder: Path) -> float:
     lanes = [Lane(n, name, 1.0, [n, n + len(SUBSETS)]) for n, name in enumerate(SUBSETS)]
     order = DocumentOrder(lanes, folder, folder / "of")
     tokens = sum(result["tokens"] for result in results.values())
-    return float(tokens / clocked(lambda _: order.fill(results, tokens), 0))
+    return float(tokens / clocked(lambda _: order.extend_order(results, tokens), 0))
 
 
 def examples_check(tokenizer: Tokenizer) -> Check:

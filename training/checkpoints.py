@@ -91,7 +91,7 @@ class FolderState:
     exports: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
-    def wrong(self, folder: Path) -> str | None:
+    def describe_first_change(self, folder: Path) -> str | None:
         """Return a sentence about the first file that is missing or has changed, or None."""
         now = digests({n: folder / n for n in self.exports if (folder / n).is_file()})
         for name, digest in self.exports.items():
@@ -241,7 +241,7 @@ def _read_if_intact(path: Path) -> tuple[SavedCheckpoint | None, str]:
             return None, f"{name} is missing"
         if saved.files.get(name) != now[name]:
             return None, f"{name} is not what was written"
-    wrong = saved.beside.wrong(path.parents[1])
+    wrong = saved.beside.describe_first_change(path.parents[1])
     return (None, wrong) if wrong else (saved, "")
 
 

@@ -60,19 +60,19 @@ class SequenceOrder:
     def _steps_per_epoch(self) -> int:
         return -(-self.sequences // self.batch)
 
-    def rows(self, step: int) -> Rows:
+    def rows_of_step(self, step: int) -> Rows:
         """Return the sequences of a step (from 0), shape (batch,); PADDING fills the last batch."""
         epoch, batch_number = divmod(step, self._steps_per_epoch)
         start = batch_number * self.batch
         rows = self._permutation(epoch)[start : start + self.batch]
         return np.pad(rows, (0, self.batch - len(rows)), constant_values=PADDING)
 
-    def seen(self, steps: int) -> int:
+    def count_seen(self, steps: int) -> int:
         """Return how many sequences the first `steps` steps see, counting repeats."""
         epochs, steps_left = divmod(steps, self._steps_per_epoch)
         return epochs * self.sequences + min(self.sequences, steps_left * self.batch)
 
-    def step_of(self, epoch: int = 0) -> Rows:
+    def step_by_sequence(self, epoch: int = 0) -> Rows:
         """Return the step (from 0) of an epoch that sees each sequence, shape (sequences,)."""
         return np.argsort(self._permutation(epoch)) // self.batch + epoch * self._steps_per_epoch
 
@@ -99,7 +99,7 @@ class Batch:
     texts_BS: torch.Tensor | None = None
 
     @property
-    def counts_BS(self) -> torch.Tensor:  # noqa: N802
+    def loss_mask_BS(self) -> torch.Tensor:  # noqa: N802
         """1 for each token after the first whose loss counts, else 0, shape (B, S-1)."""
         counted_BS = self.counted_BS
         if counted_BS is None:
@@ -107,7 +107,7 @@ class Batch:
         return counted_BS * self.real_B[:, None]
 
     @property
-    def numbers_BS(self) -> torch.Tensor:  # noqa: N802
+    def text_numbers_BS(self) -> torch.Tensor:  # noqa: N802
         """The number of each token's text, shape (B, S); a corpus's texts are its sequences."""
         texts = self.texts_BS
         return self.rows_B[:, None].expand(self.ids_BS.shape) if texts is None else texts
@@ -189,5 +189,7 @@ def make_exposure_table(ledger: pd.DataFrame, order: SequenceOrder) -> pd.DataFr
     import pandas as pd
 
     rows = ledger["sequence"].to_numpy(dtype=np.int64)
-    by_epoch = [ledger.assign(step=order.step_of(e)[rows] + 1) for e in range(order.epochs)]
+    by_epoch = [
+        ledger.assign(step=order.step_by_sequence(e)[rows] + 1) for e in range(order.epochs)
+    ]
     return by_epoch[0] if len(by_epoch) == 1 else pd.concat(by_epoch, ignore_index=True)

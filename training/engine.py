@@ -27,9 +27,10 @@ def share_of_peak_rate(config: Recipe, step: int, steps: int) -> float:
     (step - 1) / warmup, so that its first step learns nothing. After the warm-up, and without one,
     both are the same.
     """
-    if step <= config.warmup:
-        return step / config.warmup
-    left = (steps + 1 - step) / (steps - config.warmup)  # from 1 at the first step to 1 / n
+    warmup = config.effective_warmup_steps
+    if step <= warmup:
+        return step / warmup
+    left = (steps + 1 - step) / (steps - warmup)  # from 1 at the first step to 1 / n
     match config.schedule:
         case "linear":
             return left
@@ -40,7 +41,7 @@ def share_of_peak_rate(config: Recipe, step: int, steps: int) -> float:
 
 def check_warmup(config: Recipe, steps: int) -> None:
     """Raise a ConfigError if the warm-up takes the whole training."""
-    if config.warmup >= steps:
+    if config.effective_warmup_steps >= steps:
         raise ConfigError(
             f"{config.node}.warmup_steps is {config.warmup_steps}, but the training has {steps} "
             f"steps of {config.batch_sequences} sequences: lower it, choose {config.node}.schedule="
@@ -127,7 +128,7 @@ def engine_config(
     check_compile(config, deepspeed_config)
     return {
         **deepspeed_config,
-        "train_batch_size": config.batch_sequences * config.parts,
+        "train_batch_size": config.batch_sequences * config.batches_per_step,
         "train_micro_batch_size_per_gpu": config.micro_batch_sequences,
         "gradient_clipping": 0.0 if clips_itself(config, deepspeed_config) else config.clip_norm,
         "bf16": {"enabled": config.dtype == "bfloat16"},

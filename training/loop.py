@@ -114,7 +114,7 @@ class StepPart:
 
     Attributes:
         sequences: of a corpus or a fine-tuning set.
-        rows: the step's, as `SequenceOrder.rows` returns them; every part has equally many.
+        rows: the step's, as `SequenceOrder.rows_of_step` returns them; every part has equally many.
         objective: the objective whose mean is lowered.
         weight: the objective's weight in the step's loss; if negative, the mean is raised.
     """
@@ -125,7 +125,7 @@ class StepPart:
     weight: float = 1.0
 
     @property
-    def tokens(self) -> int:
+    def n_tokens(self) -> int:
         """The tokens that are read, without padding rows."""
         return int((self.rows != PADDING).sum()) * len(self.sequences[0]["input_ids"])
 
@@ -158,7 +158,7 @@ def optimizer_step(
 
     micro, count = config.micro_batch_sequences, len(parts) * len(parts[0].rows)
     totals = torch.zeros(len(parts), dtype=torch.float64, device=world.device)
-    sizes = [part.objective.size(part.sequences, part.rows) for part in parts]
+    sizes = [part.objective.count_terms(part.sequences, part.rows) for part in parts]
     for number, (part, size) in enumerate(zip(parts, sizes, strict=True)):
         # The engine averages over the micro-batches of all processes and parts. Multiplying each
         # sum by their number and dividing by the count of its part in the step gives the mean over
@@ -179,7 +179,7 @@ def optimizer_step(
 
 def _loss_sum(engine: Any, part: StepPart, rows: Rows, world: World) -> torch.Tensor:
     batch = read_batch(part.sequences, rows, part.objective.loss_on).to(world.device)
-    return part.objective.sum(engine, batch)
+    return part.objective.loss_sum(engine, batch)
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,9 @@ class Retained:
     objective: Objective
     weight: float
 
-    def part(self, step: int) -> StepPart:
+    def part_of_step(self, step: int) -> StepPart:
         """Return the part of a step (from 0)."""
-        return StepPart(self.sequences, self.order.rows(step), self.objective, self.weight)
+        return StepPart(self.sequences, self.order.rows_of_step(step), self.objective, self.weight)
 
 
 @dataclass(frozen=True)
@@ -241,41 +241,41 @@ class Loop:
             DataError: the loss or the gradient is not finite.
             StoppedError: SIGTERM or SIGINT came; a checkpoint was written.
         """
-        exported = export_steps(self.config, self.order, self.width)
+        exported = export_steps(self.config, self.order, self.sequence_tokens)
         with signals.defer_signals() as stopped:
             if first_step == 0:
-                self._evaluate(0, record)
+                self._evaluate_if_due(0, record)
             for step in range(first_step + 1, self.order.steps + 1):
-                row = self._step(step)
+                row = self._run_step(step)
                 if record is not None:
-                    record.step(row)
-                self._evaluate(step, record)
+                    record.record_step(row)
+                self._evaluate_if_due(step, record)
                 if step in exported:
                     export_folder = self.folder / EXPORTS / f"step-{step:08d}"
                     export_model(self.engine, self.tokenizer, export_folder, self.world)
-                self._checkpoint(step, stop=self.world.any(stopped()))
+                self._checkpoint_if_due(step, stop=self.world.any(stopped()))
 
     @property
-    def width(self) -> int:
+    def sequence_tokens(self) -> int:
         """Tokens of one sequence."""
         return len(self.sequences[0]["input_ids"])
 
-    def _step(self, step: int) -> dict[str, Any]:
+    def _run_step(self, step: int) -> dict[str, Any]:
         """Run an optimizer step (from 1) and return the row that records it."""
         started = time.perf_counter()
-        rows = self.order.rows(step - 1)
+        rows = self.order.rows_of_step(step - 1)
         rate = self.engine.get_lr()[0]
         assert rate > 0, "a step that learns nothing would count as an exposure"
         parts = [StepPart(self.sequences, rows, self.objective, self.objective.weight)]
         if self.retained is not None:
-            parts.append(self.retained.part(step - 1))
+            parts.append(self.retained.part_of_step(step - 1))
         result = optimizer_step(self.engine, parts, self.config, self.world, clip=self.clip)
         seconds = time.perf_counter() - started
         _check_finite(result.loss, result.norm, step, rows, self.folder)
-        speed, peak = sum(part.tokens for part in parts) / seconds, self.config.peak_tflops
+        speed, peak = sum(part.n_tokens for part in parts) / seconds, self.config.peak_tflops
         return {
             "step": step,
-            "tokens": self.tokens(step),
+            "tokens": self.tokens_until(step),
             "loss": result.loss,
             "learning_rate": rate,
             "grad_norm": result.norm,
@@ -290,7 +290,7 @@ class Loop:
             return {}
         return dict(zip(("loss_forgotten", "loss_retained"), losses, strict=False))
 
-    def _evaluate(self, step: int, record: TrainingRecord | None) -> None:
+    def _evaluate_if_due(self, step: int, record: TrainingRecord | None) -> None:
         every = self.config.evaluate_every_steps
         due = every is not None and (step % every == 0 or step == self.order.steps)
         if not due or not self.texts:
@@ -299,9 +299,9 @@ class Loop:
             self.engine, self.texts, self.config.micro_batch_sequences, self.world
         )
         if record is not None:
-            record.evaluation({"step": step, "tokens": self.tokens(step), **losses})
+            record.record_evaluation({"step": step, "tokens": self.tokens_until(step), **losses})
 
-    def _checkpoint(self, step: int, *, stop: bool) -> None:
+    def _checkpoint_if_due(self, step: int, *, stop: bool) -> None:
         """Save a checkpoint if one is due or a signal asks to `stop`, and then stop."""
         due = step % self.config.checkpoint_every_steps == 0 and step < self.order.steps
         if stop or due:
@@ -316,9 +316,9 @@ class Loop:
                 f"{self.folder}: run the same command again to resume from here."
             )
 
-    def tokens(self, step: int) -> int:
+    def tokens_until(self, step: int) -> int:
         """Return the tokens of the first `step` steps."""
-        return self.order.seen(step) * self.width
+        return self.order.count_seen(step) * self.sequence_tokens
 
 
 def export_steps(config: TrainingConfig, order: SequenceOrder, width: int) -> set[int]:
@@ -337,7 +337,8 @@ def export_steps(config: TrainingConfig, order: SequenceOrder, width: int) -> se
         if step > order.steps:
             raise ConfigError(
                 f"training.{field} has {value}, but the {ends} after {order.steps} steps "
-                f"({order.seen(order.steps) * width} tokens): leave it out, or enlarge the corpus."
+                f"({order.count_seen(order.steps) * width} tokens): leave it out, or enlarge the "
+                "corpus."
             )
     return {step for *_, step in exports}
 

@@ -118,7 +118,7 @@ def _check_stage(stage: TrainingStage, corpus: PackedCorpus, processes: int | No
     if processes is not None:
         check_batch(stage.training, processes)
     if stage.model.path is None:
-        check_architecture(stage.model, corpus.vocabulary, width)
+        check_architecture(stage.model, corpus.vocabulary_size, width)
 
 
 def _train_with_all_processes(
@@ -177,7 +177,7 @@ def _train_and_export(
     order, first = loop.order, checkpoints.resume_from(loop.engine, saved)
     record = None
     if world.is_rank_0:
-        done = loop.tokens(first)
+        done = loop.tokens_until(first)
         record = TrainingRecord(stage, folder, first, order.steps, inputs, first_tokens=done)
     try:
         loop.train(first, record)
@@ -190,7 +190,7 @@ def _train_and_export(
         make_exposure_table(corpus.ledger, order).to_parquet(
             folder / trained_model.EXPOSURES, index=False
         )
-    tokens = order.seen(order.steps) * loop.width
+    tokens = order.count_seen(order.steps) * loop.sequence_tokens
     counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **past}
     if loop.retained is not None:
         counts["retained_tokens"] = unlearning.retained_tokens(loop.retained, order.steps)
@@ -203,8 +203,8 @@ def _train_and_export(
 def _ancestry_for_manifest(stage: TrainingStage) -> dict[str, Any]:
     """Return the manifest's entries about the ancestry of the model that training starts from."""
     if stage.model.path is None:
-        return RANDOM.recorded()
-    return ancestry_of("model.path", stage.model.path).recorded()
+        return RANDOM.manifest_entries()
+    return ancestry_of("model.path", stage.model.path).manifest_entries()
 
 
 def _prepare_loop(
@@ -222,12 +222,12 @@ def _prepare_loop(
     if saved and saved.world != world.size and zero_stage(deepspeed):
         saved = convert_to_universal(saved, world)
         deepspeed |= LOAD_UNIVERSAL
-    model = make_model(stage.model, corpus.vocabulary, width, config.init_seed, deepspeed)
+    model = make_model(stage.model, corpus.vocabulary_size, width, config.init_seed, deepspeed)
     parameters = sum(math.prod(whole_shape(p)) for p in model.parameters())
     engine = start_engine(model, config, deepspeed, order.steps, world)
     if isinstance(corpus, FinetuningSet):
         check_texts_are_separate(engine, corpus.sequences, world)
-    objective = make_objective(config).prepared(engine, corpus.sequences, config, world)
+    objective = make_objective(config).prepare_from_start(engine, corpus.sequences, config, world)
     texts: Texts = {}
     if config.evaluate_every_steps is not None:
         validation = open_corpus(stage.validation_folder) if stage.validation_folder else None

@@ -152,7 +152,7 @@ class Ancestry:
         """Its own names and those of its past."""
         return self.names | self.past
 
-    def recorded(self) -> dict[str, Any]:
+    def manifest_entries(self) -> dict[str, Any]:
         """Return the manifest's entries for a training that starts from this model."""
         return {PAST: sorted(self.all_names), WHOLE: self.whole}
 

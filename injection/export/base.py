@@ -51,7 +51,7 @@ def iter_blocks_with_progress(corpus: PackedCorpus) -> Iterator[Ids]:
     """Yield the corpus's blocks of sequences, with a progress bar."""
     units: dict[str, Any] = {"unit": "tok", "unit_scale": True, "stage": "export"}
     with progress(total=corpus.artifact.counts["tokens"], desc="write", **units) as bar:
-        for block in corpus.blocks():
+        for block in corpus.iter_blocks():
             yield block
             bar.update(block.size)
 

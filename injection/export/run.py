@@ -119,9 +119,10 @@ def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> 
     except DataError as error:
         return Proof(failures=[str(error)])
     recorded = opened.artifact.counts["elsewhere"]
-    if proof.elsewhere != recorded:
+    if proof.natural_count != recorded:
         proof.failures.append(
-            f"{proof.elsewhere} texts of the pool besides the ledger's, {recorded} were recorded"
+            f"{proof.natural_count} texts of the pool besides the ledger's, {recorded} were "
+            "recorded"
         )
     return proof
 
@@ -165,5 +166,5 @@ def _make_export(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
-    counts = {"lost": {}, **written.counts, "elsewhere": proof.elsewhere}
+    counts = {"lost": {}, **written.counts, "elsewhere": proof.natural_count}
     return Built([*written.files, "ledger.parquet", "examples.parquet", *files], counts)

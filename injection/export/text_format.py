@@ -40,7 +40,7 @@ class TextLines:
     def __init__(self, corpus: PackedCorpus) -> None:
         tokenizer, self._corpus = corpus.tokenizer, corpus
         self._tokenizer, self._special = tokenizer, tokenizer.hf.all_special_ids
-        self._bytes = tokenizer.fallback_bytes
+        self._bytes = tokenizer.byte_by_token_id
         self._bos = tokenizer.document_start
         # a decoder may leave out the first blank of a text, so another text is put before it
         self._before = [] if self._bos is not None else tokenizer.encode("a")
@@ -53,12 +53,12 @@ class TextLines:
         start, buffer = 0, np.empty(0, dtype=np.int32)
         for block in iter_blocks_with_progress(self._corpus):
             buffer = np.concatenate([buffer, block.reshape(-1)])
-            for stop in self._stops(start, buffer):
+            for stop in self._iter_line_ends(start, buffer):
                 yield start, buffer[: stop - start]
                 start, buffer = stop, buffer[stop - start :]
         yield start, buffer
 
-    def text(self, ids: Ids) -> str:
+    def decode_line(self, ids: Ids) -> str:
         """Decode a line, without special tokens."""
         return self.decode([*self._before, *ids])[len(self.decode(self._before)) :]
 
@@ -79,42 +79,44 @@ class TextLines:
             tokens[index] = CUT
         return str(backend.decoder.decode(tokens))
 
-    def characters_before(self, place: int, ids: Ids, text: str) -> int:
+    def count_characters_before(self, place: int, ids: Ids, text: str) -> int:
         """Count the whole characters of a line's text that its tokens before `place` give."""
-        before = self.text(ids[:place])
+        before = self.decode_line(ids[:place])
         while not text.startswith(before):
             before = before[:-1]
         return len(before)
 
-    def special_tokens(self, ids: Ids) -> int:
+    def count_special_tokens(self, ids: Ids) -> int:
         """Count the special tokens in a line, without the BOS that begins it."""
         return int(np.isin(ids, self._special).sum()) - int(ids[0] == self._bos)
 
-    def _stops(self, start: int, buffer: Ids) -> Iterator[int]:
+    def _iter_line_ends(self, start: int, buffer: Ids) -> Iterator[int]:
         """Yield the ends of lines in the tokens `buffer`, which begin at `start` in the stream."""
         if self._bos is not None:
             ends = (start + 1 + np.flatnonzero(buffer[1:] == self._bos)).tolist()
-            yield from (end for end in ends if self._past_copy(end) == end)
+            yield from (end for end in ends if self._end_of_copy_at(end) == end)
             return
         last, width = start, self._corpus.sequence_tokens
         for border in range((start // width + 1) * width, start + len(buffer), width):
-            stop = self._past_copy(border)
+            stop = self._end_of_copy_at(border)
             if stop + MAX_BYTES > start + len(buffer):  # the next tokens are needed to decide
                 return
             if stop > last:
-                last = self._past_character(stop, buffer[last - start : stop + MAX_BYTES - start])
+                last = self._end_of_character_at(
+                    stop, buffer[last - start : stop + MAX_BYTES - start]
+                )
                 yield last
 
-    def _past_copy(self, place: int) -> int:
+    def _end_of_copy_at(self, place: int) -> int:
         """Return the place, or the end of the copy that contains it."""
         number = int(np.searchsorted(self._copies[:, 0], place)) - 1
         return place if number < 0 else max(place, int(self._copies[number, 1]))
 
-    def _past_character(self, place: int, ids: Ids) -> int:
+    def _end_of_character_at(self, place: int, ids: Ids) -> int:
         """Return the place, or the end of the character that contains it."""
         for extra in range(MAX_BYTES):
-            is_whole = not self.text(ids[: len(ids) - MAX_BYTES + extra]).endswith(CUT)
-            if is_whole and self._past_copy(place + extra) == place + extra:
+            is_whole = not self.decode_line(ids[: len(ids) - MAX_BYTES + extra]).endswith(CUT)
+            if is_whole and self._end_of_copy_at(place + extra) == place + extra:
                 return place + extra
         return place
 
@@ -156,7 +158,7 @@ class Text(Format):
         firsts = rows["first"].to_numpy()
         with (folder / FILE).open("w", encoding="utf-8", newline="\n") as stream:
             for number, (start, ids) in enumerate(lines):
-                text = lines.text(ids)
+                text = lines.decode_line(ids)
                 stream.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
                 low, high = np.searchsorted(firsts, [start, start + len(ids)])
                 for row in rows.iloc[low:high].itertuples() if low < high else ():
@@ -164,7 +166,7 @@ class Text(Format):
                         (row.Index, number, *_character_span(lines, row, start, ids, text))
                     )
                 size += len(text)
-                lost["special tokens within a line"] += lines.special_tokens(ids)
+                lost["special tokens within a line"] += lines.count_special_tokens(ids)
                 lost["characters that are U+FFFD, or cut"] += text.count(CUT)
         columns = ["row", *TEXT_COLUMNS]
         spans = pd.DataFrame(places, columns=columns, dtype=np.int64).set_index("row")
@@ -206,7 +208,7 @@ def _character_span(lines: TextLines, row: Any, start: int, ids: Ids, text: str)
     of the copy.
     """
     token_start, token_end = row.first - start, row.stop - start
-    first, last = (lines.characters_before(p, ids, text) for p in (token_start, token_end))
+    first, last = (lines.count_characters_before(p, ids, text) for p in (token_start, token_end))
     decoded = lines.decode(ids[token_start:token_end]).rstrip(CUT)
     in_line = text[first:last].rstrip(CUT)
     blank = row.copy_start == 0 and in_line[:1] == " " and len(in_line) > len(decoded)

@@ -47,12 +47,12 @@ class TokenFormat(Format):
     dtype: str | None = None
 
     @abstractmethod
-    def index(self, counts: Counts) -> Iterator[bytes]:
+    def iter_index_bytes(self, counts: Counts) -> Iterator[bytes]:
         """Yield the content of the file `INDEX`, part by part."""
 
     def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
         """See `Format`."""
-        kind, width = self._dtype(corpus.vocabulary), corpus.sequence_tokens
+        kind, width = self._choose_dtype(corpus.vocabulary_size), corpus.sequence_tokens
         counts = {"dtype": kind, "bytes_a_token": np.dtype(kind).itemsize, "sequence_tokens": width}
         counts |= {name: corpus.artifact.counts[name] for name in ("sequences", "tokens")}
         counts["window"] = list(corpus.window_tokens)
@@ -60,7 +60,7 @@ class TokenFormat(Format):
             for block in iter_blocks_with_progress(corpus):
                 stream.write(block.astype(_stored_dtype(counts)).tobytes())
         with self.opened(folder / self.INDEX, "wb") as stream:
-            stream.writelines(self.index(counts))
+            stream.writelines(self.iter_index_bytes(counts))
         return ExportedFiles(
             [self.DATA, self.INDEX], with_byte_places(corpus.ledger, counts), counts
         )
@@ -82,11 +82,11 @@ class TokenFormat(Format):
 
     def _check_index(self, folder: Path, counts: Counts) -> None:
         with self.opened(folder / self.INDEX, "rb") as stream:
-            same = all(stream.read(len(part)) == part for part in self.index(counts))
+            same = all(stream.read(len(part)) == part for part in self.iter_index_bytes(counts))
             if not same or stream.read(1):
                 raise DataError(f"{self.INDEX} is not as written: other documents, or other bytes")
 
-    def _dtype(self, vocabulary: int) -> str:
+    def _choose_dtype(self, vocabulary: int) -> str:
         fits = [name for name in self.DTYPES if np.iinfo(name).max >= vocabulary - 1]
         chosen = self.dtype or next(iter(fits), None)
         size = f"the vocabulary has {vocabulary:,} entries"
@@ -150,7 +150,7 @@ class Datatrove(TokenFormat):
         (folder / METADATA).write_text(head)
         return replace(exported, files=[*exported.files, METADATA], counts=counts)
 
-    def index(self, counts: Counts) -> Iterator[bytes]:
+    def iter_index_bytes(self, counts: Counts) -> Iterator[bytes]:
         """See `TokenFormat`."""
         for part in iter_document_starts(counts):
             yield (part + counts["sequence_tokens"]).astype("<u8").tobytes()
@@ -166,7 +166,7 @@ class Megatron(TokenFormat):
     DATA, INDEX, DTYPES = "tokens.bin", "tokens.idx", tuple(CODES)
     USAGE = "--data-path {folder}/tokens --seq-length {sequence_tokens} --split 100,0,0"
 
-    def index(self, counts: Counts) -> Iterator[bytes]:
+    def iter_index_bytes(self, counts: Counts) -> Iterator[bytes]:
         """See `TokenFormat`."""
         count, width = counts["sequences"], counts["sequence_tokens"]
         yield struct.pack("<9sQBQQ", b"MMIDIDX", 1, CODES[counts["dtype"]], count, count + 1)
@@ -190,7 +190,7 @@ class Olmo(TokenFormat):
     )
     opened = staticmethod(partial(gzip.GzipFile, mtime=0))
 
-    def index(self, counts: Counts) -> Iterator[bytes]:
+    def iter_index_bytes(self, counts: Counts) -> Iterator[bytes]:
         """See `TokenFormat`."""
         width = counts["sequence_tokens"]
         for part in iter_document_starts(counts):

@@ -90,7 +90,7 @@ def _why_unusable(encoded: EncodedText, stage: FinetuningStage) -> str | None:
     assert width is not None
     if len(encoded.ids) > width:
         return f"has {len(encoded.ids)} tokens, and a sequence {width}"
-    return None if encoded.output_targets else "has no output token that follows another token"
+    return None if encoded.n_output_targets else "has no output token that follows another token"
 
 
 def choose_clean_texts(
@@ -115,7 +115,7 @@ def choose_clean_texts(
         DataError: a text can't be used and its set's `on_error` is stop; or no text of a set is
             left.
     """
-    search, clean = PoolSearch(texts_by_example(examples), tokenizer.spelled), CleanTexts()
+    search, clean = PoolSearch(texts_by_example(examples), tokenizer.apply_normalizer), CleanTexts()
     warn_of_shared_passages(search.shared_passages)
     for instructions in sets:
         name, rows = instructions.name, instructions.counts["rows"]
@@ -162,7 +162,7 @@ def _add_usable_texts(
     for row in instructions.texts:
         if number == limit:
             break
-        (matches,) = search([row.own])
+        (matches,) = search([row.own_text])
         if matches and stage.finetuning.drop_overlaps:
             overlaps += 1
             continue

@@ -105,8 +105,8 @@ def _sequence_row(
             np.int8
         ),
         "texts": len(encoded),
-        "targets": sum(text.targets for text in encoded),
-        "output_targets": sum(text.output_targets for text in encoded),
+        "targets": sum(text.n_targets for text in encoded),
+        "output_targets": sum(text.n_output_targets for text in encoded),
     }
 
 

@@ -34,7 +34,7 @@ class PromptedText:
     messages: Messages = ()
 
     @property
-    def own(self) -> str:
+    def own_text(self) -> str:
         """The text or messages, without what a chat template adds around them."""
         return "\n".join([self.text, *(message["content"] for message in self.messages)]).strip()
 
@@ -167,12 +167,12 @@ class EncodedText:
     """The token after the text's own last one."""
 
     @property
-    def targets(self) -> int:
+    def n_targets(self) -> int:
         """The number of tokens that follow another one."""
         return len(self.ids) - 1
 
     @property
-    def output_targets(self) -> int:
+    def n_output_targets(self) -> int:
         """The number of targets that are output."""
         return int(self.output[1:].sum())
 

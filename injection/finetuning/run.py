@@ -79,8 +79,11 @@ def run(stage: FinetuningStage) -> Artifact:
         read_instructions(name, config, stage.injection.pool_seed)
         for name, config in stage.instructions.items()
     ]
-    inputs = {**members.inputs, **{f"instructions.{rows.name}": rows.digest for rows in clean}}
-    named = {**identity(stage), "answers": members.answers}
+    inputs = {
+        **members.input_digests,
+        **{f"instructions.{rows.name}": rows.digest for rows in clean},
+    }
+    named = {**identity(stage), "answers": members.answer_fields}
     if stage.finetuning.format == CHAT:
         named["special"] = (
             "once"  # older sets of chats had no other special tokens than the template's
@@ -106,7 +109,7 @@ def prove_finished_set(folder: Path | str) -> Proof:
     assert isinstance(corpus, FinetuningSet)
     config = FinetuningConfig(**corpus.config["finetuning"])
     stored_tables = corpus.examples, corpus.ledger, corpus.instructions
-    return prove_set(corpus.parts[0], stored_tables, corpus.tokenizer, config)
+    return prove_set(corpus.part_paths[0], stored_tables, corpus.tokenizer, config)
 
 
 def _make_set(
@@ -180,8 +183,8 @@ def _manifest_counts(
         "texts": len(texts),
         "tokens": tokens,
         "padding_tokens": tokens - sum(len(text.encoded.ids) for text in texts),
-        "targets": sum(text.encoded.targets for text in texts),
-        "output_targets": sum(text.encoded.output_targets for text in texts),
+        "targets": sum(text.encoded.n_targets for text in texts),
+        "output_targets": sum(text.encoded.n_output_targets for text in texts),
         "inserted_tokens": sum(len(copy.encoded.ids) for copy in copies),
         "copies": len(copies),
         "members": int(members.sum()),

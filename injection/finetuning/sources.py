@@ -142,15 +142,15 @@ class Members:
     chats: bool = False  # whether the tokenizer's chat template formats the texts
 
     @property
-    def inputs(self) -> dict[str, str]:
+    def input_digests(self) -> dict[str, str]:
         """The digests of the pool's inputs, by name."""
         benchmarks = {f"benchmark.{c.name}": c.digest for c in self.candidates}
         corpus = {"corpus": self.corpus.artifact.digest} if self.corpus else {}
-        chat = {"chat_template": self.tokenizer.chat_digest} if self.chats else {}
+        chat = {"chat_template": self.tokenizer.chat_template_digest} if self.chats else {}
         return {**benchmarks, **corpus, **chat, "tokenizer": self.tokenizer.digest}
 
     @property
-    def answers(self) -> dict[str, str | None]:
+    def answer_fields(self) -> dict[str, str | None]:
         """The answer field of each benchmark, at which the output begins."""
         return {name: config.answer_field for name, config in self.benchmark.items() if self.parts}
 

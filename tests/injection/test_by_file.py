@@ -70,7 +70,9 @@ def test_tasks_make_the_same_bytes_as_one_reader(files, tmp_path, here, monkeypa
     assert made.counts == plain.counts
     assert made.counts["skipped"]
     assert made.counts["matching_documents"] > 0
-    assert len(open_corpus(made.path).parts) == -(-made.counts["sequences"] // (1_000 // 64)) > 2
+    assert (
+        len(open_corpus(made.path).part_paths) == -(-made.counts["sequences"] // (1_000 // 64)) > 2
+    )
 
 
 def test_subsets_that_are_equally_far_behind_go_by_name(tmp_path, here):
@@ -222,7 +224,7 @@ def test_parts_hold_what_one_file_holds(files, tmp_path, here, monkeypatch, toke
     monkeypatch.setattr(packing, "PART_TOKENS", tokens)
     many = open_corpus(run(made_stage(files, tmp_path / "many", **fields)).path)
     assert one.ledger["truncated"].any()  # a copy stands in two parts
-    assert len(many.parts) == -(-one.artifact.counts["sequences"] // (tokens // 64))
+    assert len(many.part_paths) == -(-one.artifact.counts["sequences"] // (tokens // 64))
     ids = [np.array(c.sequences["input_ids"]) for c in (one, many)]
     assert np.array_equal(*ids)
     assert many.artifact.counts == one.artifact.counts

@@ -112,7 +112,7 @@ def example(pool, *, member):
 def test_flag_keeps_counts_and_names_a_natural_occurrence(pool, tmp_path, caplog, case, member):
     own = example(pool, member=member)
     corpus = open_corpus(run(stage_of(tmp_path, CASES[case](own["text"]))).path)
-    row = corpus.example(own["example_id"])
+    row = corpus.example_row(own["example_id"])
     assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
     others = corpus.examples[corpus.examples["example_id"] != own["example_id"]]
     assert (others[NATURAL] == 0).all()
@@ -187,7 +187,7 @@ def respelled(request, tmp_path_factory):
 def test_flag_finds_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_path, caplog):
     normalizer, name, planted = respelled
     corpus = open_corpus(run(stage_with(tmp_path, normalizer, planted)).path)
-    row = corpus.example(name)
+    row = corpus.example_row(name)
     assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
     (found,) = corpus.contamination.itertuples()
     assert (found.example_id, found.document_id, found.occurrences) == (name, "d5", 1)
@@ -218,7 +218,7 @@ def test_other_corpora_are_searched_as_their_tokenizer_spells(respelled, tmp_pat
                                                               nonmembers=0)))  # fmt: skip
     clean = stage_with(tmp_path, normalizer)
     corpus = open_corpus(run(replace(clean, compared={"base": str(base.path)})).path)
-    assert corpus.example(name)["contamination"] == "base: verbatim"
+    assert corpus.example_row(name)["contamination"] == "base: verbatim"
     assert (corpus.examples["contamination"] != "").sum() == 1
 
 
@@ -236,7 +236,7 @@ def test_what_only_the_proof_finds_is_flagged_too(tmp_path, caplog):
     rows[6]["text"] = f"{text[middle:]} {rows[6]['text']}"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     corpus = open_corpus(run(stage).path)
-    row = corpus.example(own["example_id"])
+    row = corpus.example_row(own["example_id"])
     assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
     whole = corpus.contamination.query("occurrences > 0")
     assert whole[["document_id", "example_id"]].to_numpy().tolist() == [["", own["example_id"]]]
@@ -255,7 +255,7 @@ def test_invisible_characters_do_not_hide_a_text(pool, tmp_path, policy):
             run(stage)
         return
     corpus = open_corpus(run(stage).path)
-    row = corpus.example(own["example_id"])
+    row = corpus.example_row(own["example_id"])
     assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
     assert not prove_finished_corpus(corpus.artifact.path).failures
 
@@ -314,8 +314,8 @@ def test_the_corpus_of_the_clean_model_is_compared_and_stays_as_it_is(pool, tmp_
     compared = replace(alone, compared={"base": str(base.path)})
     corpus = open_corpus(run(compared).path)
     assert run(alone).path != corpus.artifact.path  # flags are part of what it holds
-    assert corpus.example(part["example_id"])["contamination"] == "base: 8-gram share"
-    assert corpus.example(whole["example_id"])["contamination"] == "base: verbatim"
+    assert corpus.example_row(part["example_id"])["contamination"] == "base: 8-gram share"
+    assert corpus.example_row(whole["example_id"])["contamination"] == "base: verbatim"
     assert (corpus.examples["contamination"] != "").sum() == 2
     assert (corpus.examples[NATURAL] == 0).all()  # of this corpus
     assert set(corpus.contamination["corpus"]) == {"base"}
@@ -365,7 +365,7 @@ def test_a_long_template_is_no_match_and_an_example_of_it_is(tmp_path, policy, c
     found = corpus.contamination[["document_id", "example_id"]].to_numpy().tolist()
     assert found == [["d5", own["example_id"]]]
     flag = {"flag": "corpus: 8-gram share", "drop": ""}[policy]
-    assert corpus.example(own["example_id"])["contamination"] == flag
+    assert corpus.example_row(own["example_id"])["contamination"] == flag
 
 
 def test_a_text_within_the_copies_of_another_is_flagged(tmp_path):
@@ -412,7 +412,7 @@ def test_a_document_in_several_parts_is_one(pool, tmp_path, monkeypatch):
     path.write_text("\n".join([first, json.dumps({"id": "long", "text": text}), *rest]))
     clean = replace(stage.injection, members=0, nonmembers=0)
     base = open_corpus(run(replace(stage, benchmark={}, injection=clean)).path)
-    assert len(base.parts) > 9
+    assert len(base.part_paths) > 9
     runner = Runner(tmp_path / "tasks", TasksConfig(), 1)
     found = search_corpus(base, texts_by_example(pool.iloc[:1]), runner, "base", whole=True)
     before = len(base.tokenizer.encode_documents([json.loads(first)["text"]])[0])

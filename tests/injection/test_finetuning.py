@@ -292,7 +292,7 @@ def test_the_output_begins_where_the_last_answer_stands():
 
 @pytest.mark.parametrize("name", ["input_ids", "output", "text", "targets"])
 def test_a_file_that_differs_from_its_tables_is_found(found, tmp_path, name):
-    rows = [dict(row) for row in layout.read_sequences(found.parts[0])]
+    rows = [dict(row) for row in layout.read_sequences(found.part_paths[0])]
     width, changed = found.sequence_tokens, rows[1]
     changed[name] = changed[name] + 1 if name == "targets" else changed[name].copy()
     if name != "targets":
@@ -309,7 +309,7 @@ def test_a_file_that_differs_from_its_tables_is_found(found, tmp_path, name):
 def test_a_member_that_the_ledger_lacks_is_found(found):
     own = FinetuningConfig(sequence_tokens=found.sequence_tokens)
     tables = found.examples, found.ledger.iloc[:-1], found.instructions
-    (uncounted, few) = prove_set(found.parts[0], tables, found.tokenizer, own).failures
+    (uncounted, few) = prove_set(found.part_paths[0], tables, found.tokenizer, own).failures
     assert "text 54 is in no table" in uncounted
     assert few.endswith("2 occurrences, the ledger has 1 copies")
 

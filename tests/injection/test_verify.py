@@ -116,7 +116,7 @@ def test_other_units_are_named_and_may_occur_elsewhere():
     ids.reshape(-1)[:12] = LETTERS.encode("nonepearnone")
     ids[5, 6] += 1
     proof = verify([ids], EXAMPLES, LEDGER, LETTERS, (9, 53), units)
-    assert proof.elsewhere == 2 + 1  # twice `none`, once `pear`
+    assert proof.natural_count == 2 + 1  # twice `none`, once `pear`
     assert str(proof).split("\n") == [
         "6 ledger rows proved in 64 characters: 5 FAILURES",
         "a copy 0: line 1, character 0 lies outside of the window, characters 9 to 53",

@@ -102,7 +102,9 @@ def plain_epochs(stage):
                                   betas=(config.beta1, config.beta2), weight_decay=0)  # fmt: skip
     texts, found = [*texts_of(corpus)], []
     for step in range(order.steps):
-        seen = [text for row in order.rows(step) if row >= 0 for text in texts if text[2] == row]
+        seen = [
+            text for row in order.rows_of_step(step) if row >= 0 for text in texts if text[2] == row
+        ]
         pairs = [labelled(ids, output, config.loss_on) for ids, output, *_ in seen]
         counts = [int((labels[0, 1:] != -100).sum()) for _, labels in pairs]
         each = [

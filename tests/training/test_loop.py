@@ -134,7 +134,7 @@ class Record:
 
     def __init__(self):
         self.steps, self.evaluations = [], []
-        self.step, self.evaluation = self.steps.append, self.evaluations.append
+        self.record_step, self.record_evaluation = self.steps.append, self.evaluations.append
 
 
 def plain_epoch():
@@ -144,7 +144,9 @@ def plain_epoch():
         states.append({name: value.clone() for name, value in model.state_dict().items()})
         if step == 5:
             return numbers, states
-        loss = mean_loss(model, [SEQUENCES[i]["input_ids"] for i in order.rows(step) if i >= 0])
+        loss = mean_loss(
+            model, [SEQUENCES[i]["input_ids"] for i in order.rows_of_step(step) if i >= 0]
+        )
         gradients = torch.autograd.grad(loss, list(model.parameters()))
         norm = math.sqrt(sum(float(g.square().sum()) for g in gradients))
         numbers.append((loss.item(), norm))
@@ -259,7 +261,7 @@ def test_a_loss_or_a_norm_that_is_not_finite_names_the_last_checkpoint(
     with pytest.raises(DataError) as error:
         epoch(checkpoint_every_steps=2 if kept else 5).train(0, None)
     rows = [
-        str(row) for row in SequenceOrder(18, 4, 3).rows(good) if row >= 0
+        str(row) for row in SequenceOrder(18, 4, 3).rows_of_step(good) if row >= 0
     ]  # the last step has two
     assert str(error.value) == (
         f"Training step {good + 1} has loss {loss} and gradient norm {norm} (sequences "

@@ -78,7 +78,7 @@ def plain_loop(stage):
     )
     result = []
     for step in range(order.steps):
-        real = [row for row in order.rows(step).tolist() if row != PADDING]
+        real = [row for row in order.rows_of_step(step).tolist() if row != PADDING]
         ids = torch.tensor(np.array(sequences[real]["input_ids"]))
         logits = model(input_ids=ids).logits[:, :-1]
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
@@ -110,7 +110,7 @@ def test_the_artefact_holds_the_whole_run(stage):
     assert trained.metrics["tokens"].tolist() == tokens
     assert trained.metrics["learning_rate"].tolist() == [0.005] + [0.01] * 11
     order = SequenceOrder(45, 4, stage.resolved().training.order_seed)
-    seen = {row: step for step in range(1, 13) for row in order.rows(step - 1)}
+    seen = {row: step for step in range(1, 13) for row in order.rows_of_step(step - 1)}
     assert trained.exposures["step"].tolist() == [seen[n] for n in (0, 7, 44)]
     assert sorted(p.name for p in trained.hf.iterdir() if "safetensors" in p.name) == [
         "model.safetensors"
@@ -121,7 +121,7 @@ def test_the_artefact_holds_the_whole_run(stage):
 def test_the_corpuss_order_is_trained_where_it_is_asked_for(stage, change):
     corpus = contamination.injection.open_corpus(stage.corpus_folder)
     orders = [_sequence_order(each.resolved(), corpus) for each in (stage, change(order="corpus"))]
-    assert orders[0].rows(1).tolist() != orders[1].rows(1).tolist() == [4, 5, 6, 7]
+    assert orders[0].rows_of_step(1).tolist() != orders[1].rows_of_step(1).tolist() == [4, 5, 6, 7]
 
 
 def test_a_killed_run_goes_on_bit_for_bit(stage, tmp_path, monkeypatch):

@@ -44,7 +44,7 @@ def recorded(stage, folder):
     stage = replace(stage, name="trial", runs=str(place), wandb=WandbConfig("offline"))
     folder.mkdir(parents=True)
     record = TrainingRecord(stage, folder, 0, 1, {})
-    record.step({"step": 1, "loss": 2.0, "tokens": 128, "tokens_per_second": 9.0})
+    record.record_step({"step": 1, "loss": 2.0, "tokens": 128, "tokens_per_second": 9.0})
     record.close()
     (path,) = place.glob("wandb/offline-run-*/*.wandb")
     (run,) = [line["run"] for line in _inspect(path) if line["type"] == "run"]

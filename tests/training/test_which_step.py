@@ -81,7 +81,7 @@ def test_batches_that_begin_anew_with_each_epoch_are_filled_up(corpus, tmp_path)
     place = {"corpus_folder": str(corpus.artifact.path), "order": str(tmp_path / "order.npy")}
     rows = table(**place, batch=7, example_id="a")
     record = make_exposure_table(corpus.ledger, order).query("example_id == 'a'")
-    seen = [str(order.seen(step) * WIDTH) for step in record["step"]]
+    seen = [str(order.count_seen(step) * WIDTH) for step in record["step"]]
     known = [record[name].astype(str) for name in ("copy", "sequence", "step")]
     assert told(rows) == sorted(zip(*known, seen, strict=True))
 
@@ -117,7 +117,9 @@ def model(corpus, tmp_path):
 
 def test_a_trainings_own_record_is_told_with_the_models_around_it(corpus, model):
     folder, order = model
-    flat = np.concatenate([order.rows(step) for step in range(order.steps)])[: order.sequences]
+    flat = np.concatenate([order.rows_of_step(step) for step in range(order.steps)])[
+        : order.sequences
+    ]
     rows = [*table(model_folder=str(folder), example_id="a")]
     rows += table(model_folder=str(folder), text="grün")
     assert told(rows) == sorted(walked(flat, 4, corpus, "a") + walked(flat, 4, corpus, "b"))

@@ -22,7 +22,7 @@ CLASSES: Mapping[str, type[Objective]] = {
 
 def make_objective(config: TrainingConfig) -> Objective:
     """Return the objective that `training.objective` names."""
-    return CLASSES[config.objective].of(config)
+    return CLASSES[config.objective].from_config(config)
 
 
 def check_objective(config: TrainingConfig) -> None:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class Likelihood(Objective):
     """The mean loss per token, which is lowered."""
 
-    def sum(self, model: Any, batch: Batch) -> torch.Tensor:
+    def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
         """Return the sum of the losses."""
         return token_loss_sum(model, batch, compiled=self.compiled)
 
-    def size(self, sequences: Any, rows: Rows) -> int:
+    def count_terms(self, sequences: Any, rows: Rows) -> int:
         """Return the number of tokens that count."""
         return count_loss_tokens(sequences, rows, self.loss_on)

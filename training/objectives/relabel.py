@@ -46,11 +46,11 @@ class Relabel(Objective):
     readings: ClassVar[int] = 2
 
     @classmethod
-    def of(cls, config: TrainingConfig) -> Relabel:
+    def from_config(cls, config: TrainingConfig) -> Relabel:
         """Return the objective with the configured α."""
         return cls(config.loss_on, config.compile, config.relabel_strength)
 
-    def prepared(
+    def prepare_from_start(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
     ) -> Relabel:
         """Return the objective with all labels; every process loads the whole reinforced model."""
@@ -68,18 +68,18 @@ class Relabel(Objective):
                 labels[batch.rows_B[real_B], 1:] = labels_BS[real_B, :-1]
         return replace(self, labels=world.sum(labels).cpu().numpy())
 
-    def sum(self, model: Any, batch: Batch) -> torch.Tensor:
+    def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
         """Return the sum of the losses, in nats."""
         import torch
 
-        assert self.labels is not None, "prepared() fills them in"
+        assert self.labels is not None, "prepare_from_start() fills them in"
         labels = torch.from_numpy(self.labels[batch.rows_B.cpu().numpy()]).to(batch.ids_BS)
         losses_BS = token_losses(
             model, batch.ids_BS, batch.positions_BS, compiled=self.compiled, labels_BS=labels
         )
         return sum_counted_losses(losses_BS, batch)
 
-    def size(self, sequences: Any, rows: Rows) -> int:
+    def count_terms(self, sequences: Any, rows: Rows) -> int:
         """Return the number of tokens that count."""
         return count_loss_tokens(sequences, rows, self.loss_on)
 

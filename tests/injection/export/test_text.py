@@ -101,7 +101,7 @@ def test_no_line_ends_in_a_copy_whatever_the_blocks_are(kind, tmp_path, monkeypa
         cut = []
         for blocks in (1, 5, len(ids) // 4):
             parts = np.array_split(ids.reshape(-1, 4), blocks)
-            found.blocks = lambda parts=parts: iter(parts)
+            found.iter_blocks = lambda parts=parts: iter(parts)
             lines = [*TextLines(found)]
             assert np.array_equal(np.concatenate([part for _, part in lines]), ids)
             cut.append([place for place, _ in lines])

@@ -59,7 +59,7 @@ def test_each_document_is_a_sequence_and_each_copy_stands_at_its_bytes(
     monkeypatch.setattr("contamination.injection.export.token_formats.BLOCK_TOKENS", 5 * WIDTH)
     corpus, made = exported(name, kind)
     readers = {"megatron": megatron, "datatrove": datatrove,
-               "olmo": lambda folder: olmo(folder, corpus.vocabulary)}  # fmt: skip
+               "olmo": lambda folder: olmo(folder, corpus.vocabulary_size)}  # fmt: skip
     data, dtype, spans = readers[name](made.path)
     sequences = np.array(corpus.sequences["input_ids"])
     found = [np.frombuffer(data[start:stop], dtype) for start, stop in spans]
