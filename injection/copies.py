@@ -47,23 +47,28 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         stage, int(examples["occurrences"].sum())
     )  # a copy has at least one token
     counts = enumerate(examples["occurrences"])
-    owners = [(index, copy) for index, count in counts for copy in range(count)]
+    owners = [(index, copy_number) for index, count in counts for copy_number in range(count)]
     texts = _make_texts(stage, examples, owners)
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    number_by_text = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     separator = tokenizer.encode(stage.injection.separator)
     ids = [
-        np.array([*separator, *tokenizer.encode(text), *separator], np.int32) for text in numbers
+        np.array([*separator, *tokenizer.encode(text), *separator], np.int32)
+        for text in number_by_text
     ]
-    _check_reworded_lengths(stage, list(numbers), ids)
-    room = _document_tokens_in_window(stage, sum(len(ids[numbers[text]]) for text in texts))
+    _check_reworded_lengths(stage, list(number_by_text), ids)
+    document_tokens = _document_tokens_in_window(
+        stage, sum(len(ids[number_by_text[text]]) for text in texts)
+    )
     positions = [
-        p for i in range(len(examples)) for p in _draw_positions(stage, examples.iloc[i], room)
+        p
+        for i in range(len(examples))
+        for p in _draw_positions(stage, examples.iloc[i], document_tokens)
     ]
     segments = [
-        Segment(index, copy, numbers[text], len(ids[numbers[text]]), position)
-        for (index, copy), text, position in zip(owners, texts, positions, strict=True)
+        Segment(index, copy_number, number_by_text[text], len(ids[number_by_text[text]]), position)
+        for (index, copy_number), text, position in zip(owners, texts, positions, strict=True)
     ]
-    return Insertions(segments, list(numbers), ids)
+    return Insertions(segments, list(number_by_text), ids)
 
 
 def _make_texts(
@@ -103,19 +108,19 @@ def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> i
     return stop - start - inserted_tokens
 
 
-def _draw_positions(stage: InjectionStage, example: pd.Series, room: int) -> list[float]:
-    """Draw the positions of an example's copies, uniform in [0, 1): shares of `room` tokens."""
+def _draw_positions(stage: InjectionStage, example: pd.Series, document_tokens: int) -> list[float]:
+    """Draw the positions of an example's copies, uniform in [0, 1): shares of the tokens."""
     config = stage.injection
     rng = np.random.default_rng(derive(config.position_seed or 0, example["example_id"]))
     min_distance = 0.0
     if config.copy_distance_tokens:  # a copy may move by less than two sequences when it is placed
-        min_distance = (config.copy_distance_tokens + 2 * config.sequence_tokens) / room
+        min_distance = (config.copy_distance_tokens + 2 * config.sequence_tokens) / document_tokens
     for _ in range(TRIES):
         positions = rng.random(int(example["occurrences"]))
         if len(positions) < 2 or np.diff(np.sort(positions)).min() >= min_distance:
             return [float(p) for p in positions]
     raise ConfigError(
         f"injection.copy_distance_tokens is {config.copy_distance_tokens}, but {len(positions)} "
-        f"copies of {example['example_id']} can't be so far apart in {room:,} tokens of documents: "
-        "lower it, widen injection.window, or raise injection.budget_tokens."
+        f"copies of {example['example_id']} can't be so far apart in {document_tokens:,} tokens of "
+        "documents: lower it, widen injection.window, or raise injection.budget_tokens."
     )

@@ -188,9 +188,9 @@ def show(folder: Path | str, example_id: str) -> str:
     corpus = open_corpus(folder)
     with naming_folders(folder):
         example = corpus.example_row(example_id)
-        kind = "member" if example["member"] else "non-member"
+        side = "member" if example["member"] else "non-member"
         head = (
-            f"{example_id}: {kind} of {example['benchmark']}, {example['occurrences']} "
+            f"{example_id}: {side} of {example['benchmark']}, {example['occurrences']} "
             f"occurrences, {example['n_tokens']} tokens"
         )
         return "\n\n".join([head, str(example["text"]), *_format_copies(corpus, example_id)])

@@ -64,57 +64,68 @@ class SharedPassage:
 
 
 def mask_templates(
-    pieces: Sequence[Words], example: Places, benchmarks: Sequence[str], n: int
+    pieces: Sequence[Words],
+    example_of_piece: Places,
+    benchmark_by_example: Sequence[str],
+    ngram: int,
 ) -> tuple[list[Words], list[tuple[str, Words, int]]]:
     """Put a GAP in place of each word of a template.
 
     Args:
         pieces: the examples' texts and fields, as numbers of words.
-        example: the number of each piece's example, shape (pieces,).
-        benchmarks: each example's benchmark.
-        n: the least number of words in a row that make a template.
+        example_of_piece: the number of each piece's example, shape (pieces,).
+        benchmark_by_example: each example's benchmark.
+        ngram: the least number of words in a row that make a template.
 
     Returns:
-        The pieces, and the templates: the benchmark, the first n words, and how many examples share
-        them.
+        The pieces, and the templates: the benchmark, the first `ngram` words, and how many
+        examples share them.
     """
-    names, group = np.unique(np.array(benchmarks, str), return_inverse=True)
-    index = Index(list(pieces), n)
-    counts = _count_template_examples(index, example, group)
+    benchmark_names, benchmark_of_example = np.unique(
+        np.array(benchmark_by_example, str), return_inverse=True
+    )
+    index = Index(list(pieces), ngram)
+    counts = _count_template_examples(index, example_of_piece, benchmark_of_example)
     if not counts:
         return list(pieces), []
-    is_template = np.zeros((len(names), len(index.grams)), bool)
+    is_template = np.zeros((len(benchmark_names), len(index.grams)), bool)
     is_template[tuple(np.array([*counts]).T)] = True
     cut_pieces: list[Words] = []
     first_grams: dict[tuple[int, int], None] = {}
-    for piece, benchmark in zip(pieces, group[example].tolist(), strict=True):
+    for piece, benchmark in zip(
+        pieces, benchmark_of_example[example_of_piece].tolist(), strict=True
+    ):
         places, grams = index.places(piece)
         shared = is_template[benchmark, grams]
         begins = shared & ~np.append(False, shared[:-1] & (np.diff(places) == 1))[: len(shared)]
         first_grams |= dict.fromkeys((benchmark, gram) for gram in grams[begins].tolist())
         cut_piece = piece.copy()
-        cut_piece[(places[shared, None] + np.arange(n)).ravel()] = GAP
+        cut_piece[(places[shared, None] + np.arange(ngram)).ravel()] = GAP
         cut_pieces.append(cut_piece)
     return cut_pieces, [
-        (str(names[benchmark]), index.grams[gram], counts[benchmark, gram])
+        (str(benchmark_names[benchmark]), index.grams[gram], counts[benchmark, gram])
         for benchmark, gram in first_grams
     ]
 
 
 def _count_template_examples(
-    index: Index, example: Places, group: Places
+    index: Index, example_of_piece: Places, benchmark_of_example: Places
 ) -> dict[tuple[int, int], int]:
     """For each n-gram of a template (benchmark, n-gram), count the examples that have it."""
     grams, owners = index.all_owners(np.arange(len(index.grams)))
-    pairs = np.unique(np.stack([grams, example[owners]]), axis=1)  # an example has several pieces
-    keys, counts = np.unique(np.stack([group[pairs[1]], pairs[0]]), axis=1, return_counts=True)
-    examples = np.bincount(group)
-    limits = np.maximum(
-        2, np.minimum(examples / 2, np.maximum(TEMPLATE_EXAMPLES, TEMPLATE_SHARE * examples))
+    pairs = np.unique(
+        np.stack([grams, example_of_piece[owners]]), axis=1
+    )  # an example has several pieces
+    keys, counts = np.unique(
+        np.stack([benchmark_of_example[pairs[1]], pairs[0]]), axis=1, return_counts=True
     )
-    above = counts > limits[keys[0]] if keys.size else np.zeros(0, bool)
-    benchmark_and_gram = zip(*keys[:, above].tolist(), strict=True)
-    return dict(zip(benchmark_and_gram, counts[above].tolist(), strict=True))
+    n_examples = np.bincount(benchmark_of_example)
+    max_counts = np.maximum(
+        2, np.minimum(n_examples / 2, np.maximum(TEMPLATE_EXAMPLES, TEMPLATE_SHARE * n_examples))
+    )
+    is_template = counts > max_counts[keys[0]] if keys.size else np.zeros(0, bool)
+    benchmark_and_gram = zip(*keys[:, is_template].tolist(), strict=True)
+    return dict(zip(benchmark_and_gram, counts[is_template].tolist(), strict=True))
 
 
 VERBATIM = "verbatim"
@@ -401,13 +412,13 @@ class _ShortRuns:
     def find(self, words: Words) -> Iterator[tuple[int, Words]]:
         """Yield each piece that is found, and the words of it that are."""
         places, grams = self._index.places(words)
-        of, slots = self._index.all_owners(grams)
+        run_numbers, slots = self._index.all_owners(grams)
         owners = self._piece[slots]
         upper_bounds = self._index.n * np.bincount(owners, minlength=len(self._lengths))
         for piece in np.flatnonzero(upper_bounds >= self._enough):
             of_piece = owners == piece
             for covered in self._iter_covered_slots(
-                places[of[of_piece]], slots[of_piece], int(piece)
+                places[run_numbers[of_piece]], slots[of_piece], int(piece)
             ):
                 yield int(piece), self._words[covered]
                 break

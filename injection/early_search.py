@@ -43,17 +43,17 @@ def refuse_whole_texts(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     wanted_tokens = config.packed_tokens - make_copies(stage, examples, tokenizer).total_tokens
     pool = texts_by_example(examples)
     search = PoolSearch(pool, tokenizer.apply_normalizer, parts=False)
-    work = TokenizationSettings(Path(), Path(), pool, whole=True)
-    characters, before = 0, list[str]()
+    settings = TokenizationSettings(Path(), Path(), pool, whole=True)
+    characters, earlier_texts = 0, list[str]()
     documents = documents_of_part(stage, create("corpus", stage.corpus))
     for group in group_by_size(documents, _count_characters, config.shard_characters):
         matches_by_document = search([document.text for document in group])
         for document, matches in zip(group, matches_by_document, strict=True):
-            if matches and _count_tokens(before, tokenizer, wanted_tokens) < wanted_tokens:
-                check_no_whole_text([[document.document_id, *match] for match in matches], work)
+            if matches and _count_tokens(earlier_texts, tokenizer, wanted_tokens) < wanted_tokens:
+                check_no_whole_text([[document.document_id, *match] for match in matches], settings)
             if matches:  # this document is beyond the budget, and so are all later ones
                 return
-            before.append(document.text)
+            earlier_texts.append(document.text)
             characters += _count_characters(document)
         if characters > min(MAX_CHARACTERS, CHARACTERS_PER_TOKEN * wanted_tokens):
             return
@@ -63,11 +63,11 @@ def _count_characters(document: Document) -> int:
     return len(document.text)
 
 
-def _count_tokens(texts: list[str], tokenizer: Tokenizer, enough: int) -> int:
-    """Count the documents' tokens, until there are `enough`."""
+def _count_tokens(texts: list[str], tokenizer: Tokenizer, stop_at: int) -> int:
+    """Count the documents' tokens, until there are `stop_at`."""
     tokens = 0
     for group in group_by_size(iter(texts), len, 1_000_000):
         tokens += sum(map(len, tokenizer.encode_documents(group)))
-        if tokens >= enough:
+        if tokens >= stop_at:
             break
     return tokens

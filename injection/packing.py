@@ -30,7 +30,7 @@ def write_sequences(
     placed: list[PlacedSegment],
     segments: list[Ids],
     sequence_tokens: int,
-    part: tuple[int, int] | None = None,
+    token_range: tuple[int, int] | None = None,
 ) -> int:
     """Insert the segments into the first `clean_tokens` of the stream and write whole sequences.
 
@@ -41,24 +41,26 @@ def write_sequences(
         placed: the places of the segments, in order.
         segments: the tokens of each inserted text with its separators.
         sequence_tokens: tokens of a sequence.
-        part: first and last token (exclusive) of the packed corpus to write; None: all.
+        token_range: first and last token (exclusive) of the packed corpus to write; None: all.
 
     Returns:
         The number of sequences.
     """
     schema = pa.schema([("input_ids", pa.list_(pa.int32(), sequence_tokens))])
-    written, rest = 0, np.empty(0, dtype=np.int32)
+    written, leftover = 0, np.empty(0, dtype=np.int32)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        pieces = _iter_packed_pieces(stream, clean_tokens, placed, segments, part or (0, NO_LIMIT))
+        pieces = _iter_packed_pieces(
+            stream, clean_tokens, placed, segments, token_range or (0, NO_LIMIT)
+        )
         for block in group_by_size(pieces, len, BLOCK_TOKENS):  # a record batch each
-            ids = np.concatenate([rest, *block])
+            ids = np.concatenate([leftover, *block])
             sequences = len(ids) // sequence_tokens
             end = sequences * sequence_tokens
             column = pa.FixedSizeListArray.from_arrays(pa.array(ids[:end]), sequence_tokens)
             writer.write_batch(pa.record_batch([column], schema=schema))
-            written, rest = written + sequences, ids[end:]
-    assert len(rest) == 0, "the budget is a whole number of sequences"
+            written, leftover = written + sequences, ids[end:]
+    assert len(leftover) == 0, "the budget is a whole number of sequences"
     return written
 
 
@@ -71,16 +73,16 @@ def read_blocks(*paths: Path) -> Iterator[Ids]:
                 yield batch.column(0).flatten().to_numpy().reshape(-1, width)
 
 
-def read_last_tokens(paths: Sequence[Path], tokens: int) -> Ids:
-    """Read the last tokens of these parts, at least `tokens` if there are so many; shape (n,)."""
+def read_last_tokens(paths: Sequence[Path], min_tokens: int) -> Ids:
+    """Read the last tokens of these parts, `min_tokens` or more if there are so many."""
     tails: list[Ids] = []
     for path in reversed(paths):
-        missing = tokens - sum(map(len, tails))
+        missing = min_tokens - sum(map(len, tails))
         if missing <= 0:
             break
         column = _map_table(path).column(0)
-        rows = -(-missing // column.type.list_size)
-        last = column.slice(max(0, len(column) - rows)).combine_chunks()
+        n_rows = -(-missing // column.type.list_size)
+        last = column.slice(max(0, len(column) - n_rows)).combine_chunks()
         tails.append(last.flatten().to_numpy())
     return np.concatenate([np.empty(0, np.int32), *reversed(tails)])
 
@@ -109,11 +111,11 @@ def prefix_hashes(stream: TokenStream) -> dict[str, str]:
     Two corpora with the same seed and different budgets agree in each n for which both have a hash.
     """
     digest, hashes, done = hashlib.sha256(), {}, 0
-    marks = [1 << power for power in range(16, len(stream).bit_length())]
-    for mark in [*marks, len(stream)]:
-        for part in _iter_clean_slices(stream, done, mark):
+    prefix_lengths = [1 << power for power in range(16, len(stream).bit_length())]
+    for length in [*prefix_lengths, len(stream)]:
+        for part in _iter_clean_slices(stream, done, length):
             digest.update(part.tobytes())
-        hashes[str(mark)], done = digest.hexdigest(), mark
+        hashes[str(length)], done = digest.hexdigest(), length
     return hashes
 
 
@@ -139,7 +141,7 @@ def make_ledger(
         example = examples.iloc[item.segment.example]
         document_id, start = stream.document_before(item.clean)
         text = texts[item.segment.text]
-        common = {
+        copy_columns = {
             "example_id": example["example_id"],
             "copy": item.segment.copy,
             "document_id": document_id,
@@ -148,10 +150,10 @@ def make_ledger(
             "template_sha256": templates[example["benchmark"]],
         }
         tokens = item.segment.tokens - 2 * separator_tokens
-        pieces = list(
+        spans = list(
             _iter_spans_in_sequences(item.packed + separator_tokens, tokens, sequence_tokens)
         )
-        rows += [{**common, **p, "truncated": len(pieces) > 1} for p in pieces]
+        rows += [{**copy_columns, **p, "truncated": len(spans) > 1} for p in spans]
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS)).astype({"reworded": object})
 
 
@@ -178,13 +180,13 @@ def _iter_packed_pieces(
     clean_tokens: int,
     placed: list[PlacedSegment],
     segments: list[Ids],
-    part: tuple[int, int],
+    token_range: tuple[int, int],
 ) -> Iterator[Ids]:
     """Yield a part of the packed stream: clean slices and segments in turn."""
-    first, stop = part
-    n_begun = bisect_right(placed, first, key=lambda item: item.packed)
+    first, stop = token_range
+    n_segments_begun = bisect_right(placed, first, key=lambda item: item.packed)
     clean = packed = 0
-    for item in placed[max(0, n_begun - 1) :]:  # earlier segments end before the part
+    for item in placed[max(0, n_segments_begun - 1) :]:  # earlier segments end before the part
         yield from _iter_clean_slices(
             stream, clean + max(0, first - packed), min(item.clean, clean + stop - packed)
         )

@@ -99,17 +99,19 @@ def draw_pool(
         occurrences, n_tokens (without special tokens), shortened, fields (JSON), text_sha256,
         near_duplicate_of (an example of the other side, or an empty string).
     """
-    drop = stage.injection.near_duplicates == "drop"
-    keys = near_duplicate_keys(stage, candidates, tokenizer) if drop else None
+    drops_duplicates = stage.injection.near_duplicates == "drop"
+    keys = near_duplicate_keys(stage, candidates, tokenizer) if drops_duplicates else None
     apart = Apart(keys) if keys else None
     counts = {c.name: DrawCounts() for c in candidates}
-    parts = [_draw_examples(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
-    pool = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
+    tables = [_draw_examples(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
+    pool = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
     items = near_duplicate_items(stage, pool)
-    near = across(items, pool["member"].astype(bool).tolist(), keys or Keys(items))
+    duplicate_by_index = across(items, pool["member"].astype(bool).tolist(), keys or Keys(items))
     ids = pool["example_id"]
-    duplicates = {ids[example]: ids[duplicate] for example, duplicate in near.items()}
-    return Pool(pool.assign(near_duplicate_of=[duplicates.get(i, "") for i in ids]), counts)
+    duplicate_by_id = {
+        ids[example]: ids[duplicate] for example, duplicate in duplicate_by_index.items()
+    }
+    return Pool(pool.assign(near_duplicate_of=[duplicate_by_id.get(i, "") for i in ids]), counts)
 
 
 COLUMNS = (
@@ -132,11 +134,11 @@ def near_duplicate_keys(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
 ) -> Keys:
     """Return the keys of near-duplicates; templates are those of the pool of the other policies."""
-    limit, pool_size = max_example_tokens(stage, tokenizer), _pool_size_per_benchmark(stage)
+    max_tokens, pool_size = max_example_tokens(stage, tokenizer), _pool_size_per_benchmark(stage)
     return Keys(
         _near_duplicate_item(c.name, c.config, json.loads(row["fields"]), row["text"])
         for c in candidates
-        for row in iter_fitting_rows(c, tokenizer, limit, pool_size)
+        for row in iter_fitting_rows(c, tokenizer, max_tokens, pool_size)
     )
 
 
@@ -251,14 +253,20 @@ def _draw_examples(
 ) -> pd.DataFrame:
     config, name = stage.injection, candidates.name
     pool_size = _pool_size_per_benchmark(stage)
-    limit = max_example_tokens(stage, tokenizer)
-    pool = pd.DataFrame(iter_fitting_rows(candidates, tokenizer, limit, pool_size, apart, counts))
+    max_tokens = max_example_tokens(stage, tokenizer)
+    pool = pd.DataFrame(
+        iter_fitting_rows(candidates, tokenizer, max_tokens, pool_size, apart, counts)
+    )
     if len(pool) < pool_size:
-        near = counts.near_duplicates
-        condition = f" and are near-duplicates of no other ({near} are)" if near else ""
+        n_near_duplicates = counts.near_duplicates
+        condition = (
+            f" and are near-duplicates of no other ({n_near_duplicates} are)"
+            if n_near_duplicates
+            else ""
+        )
         raise ConfigError(
             f"benchmark {name}: only {len(pool)} of {len(candidates.examples)} examples have at "
-            f"most {limit} tokens{condition}, but {pool_size} are asked for: raise "
+            f"most {max_tokens} tokens{condition}, but {pool_size} are asked for: raise "
             "injection.example_max_tokens or injection.sequence_tokens, or lower "
             "injection.members and injection.nonmembers."
         )
@@ -290,23 +298,23 @@ def _random_generator(seed: int | None, purpose: str, benchmark: str) -> np.rand
 def iter_fitting_rows(
     candidates: Candidates,
     tokenizer: Tokenizer,
-    limit: int,
-    number: int,
+    max_tokens: int,
+    max_rows: int,
     apart: Apart | None = None,
     counts: DrawCounts | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the first `number` examples that fit, shortened if the benchmark allows it.
+    """Yield the first `max_rows` examples that fit, shortened if the benchmark allows it.
 
     With `apart`, near-duplicates of the examples that it took before are left out. `counts` gets
     the numbers of examples that were drawn, shortened or left out.
     """
     counts = counts or DrawCounts()
     for example in candidates.examples:
-        if counts.drawn == number:
+        if counts.drawn == max_rows:
             return
         fitted: FormattedExample | None = example
-        if len(tokenizer.encode(example.text)) > limit:
-            fitted = _shorten_example(candidates, example, tokenizer, limit)
+        if len(tokenizer.encode(example.text)) > max_tokens:
+            fitted = _shorten_example(candidates, example, tokenizer, max_tokens)
             counts.shortened += fitted is not None
             counts.too_long += fitted is None
         if fitted is None:
@@ -328,25 +336,25 @@ def iter_fitting_rows(
 
 
 def _shorten_example(
-    candidates: Candidates, example: FormattedExample, tokenizer: Tokenizer, limit: int
+    candidates: Candidates, example: FormattedExample, tokenizer: Tokenizer, max_tokens: int
 ) -> FormattedExample | None:
     """Cut words off the end of the field `shorten` until the example fits; None if it can't."""
-    key = candidates.config.shorten
-    if key is None:
+    field_name = candidates.config.shorten
+    if field_name is None:
         return None
-    words = example.fields[key].split(" ")
+    words = example.fields[field_name].split(" ")
     low, high = 0, len(words)  # invariant: `low` words fit (once checked), `high` do not
 
-    def cut(n: int) -> FormattedExample:
-        fields = {**example.fields, key: " ".join(words[:n])}
+    def keep_words(n: int) -> FormattedExample:
+        fields = {**example.fields, field_name: " ".join(words[:n])}
         return _format_example(candidates.name, candidates.config, fields)
 
     while high - low > 1:
         middle = (low + high) // 2
-        fits = len(tokenizer.encode(cut(middle).text)) <= limit
+        fits = len(tokenizer.encode(keep_words(middle).text)) <= max_tokens
         low, high = (middle, high) if fits else (low, middle)
-    short = cut(low)
-    return None if is_blank(short.fields[key]) else short
+    short = keep_words(low)
+    return None if is_blank(short.fields[field_name]) else short
 
 
 log = logging.getLogger(__name__)
@@ -368,23 +376,23 @@ def draw_held_out(
     Returns:
         One row per example: the pool's columns without member and occurrences.
     """
-    number = stage.injection.held_out
+    wanted = stage.injection.held_out
     apart = None
     if stage.injection.near_duplicates == "drop":
         keys = near_duplicate_keys(stage, candidates, tokenizer)
         apart = Apart(keys, near_duplicate_items(stage, pool))
-    limit, drawn = max_example_tokens(stage, tokenizer), set(pool["example_id"])
+    max_tokens, drawn_ids = max_example_tokens(stage, tokenizer), set(pool["example_id"])
     rows: list[dict[str, Any]] = []
     for benchmark in candidates:
-        rest = [example for example in benchmark.examples if example.example_id not in drawn]
-        fit = iter_fitting_rows(
-            replace(benchmark, examples=rest), tokenizer, limit, len(rest), apart
+        undrawn = [example for example in benchmark.examples if example.example_id not in drawn_ids]
+        fitting_rows = iter_fitting_rows(
+            replace(benchmark, examples=undrawn), tokenizer, max_tokens, len(undrawn), apart
         )
-        held_out = list(islice(_iter_rows_sharing_no_text(fit, pool), number))
-        if len(held_out) < number:
+        held_out = list(islice(_iter_rows_sharing_no_text(fitting_rows, pool), wanted))
+        if len(held_out) < wanted:
             log.warning(
                 "held out: %s: %d of the %d examples asked for: its source has no more that fit.",
-                *(benchmark.name, len(held_out), number),
+                *(benchmark.name, len(held_out), wanted),
             )
         rows += held_out
     return pd.DataFrame(rows, columns=HELD_OUT_COLUMNS)

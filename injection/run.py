@@ -93,17 +93,17 @@ def check_budget(field: str, budget_tokens: int, source: Any) -> None:
     This is only checked if the source's size is known. A byte gives at most one token, unless the
     tokenizer rewrites its text first.
     """
-    size = getattr(source, "most_bytes", lambda: None)()
-    remedy = f"the corpus has {size or 0:,} bytes: lower it, or take a larger corpus."
-    require(size is None or budget_tokens <= 2 * size, field, budget_tokens, remedy)
+    corpus_bytes = getattr(source, "most_bytes", lambda: None)()
+    remedy = f"the corpus has {corpus_bytes or 0:,} bytes: lower it, or take a larger corpus."
+    require(corpus_bytes is None or budget_tokens <= 2 * corpus_bytes, field, budget_tokens, remedy)
 
 
-def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = None) -> Artifact:
+def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = None) -> Artifact:
     """Make the contaminated corpus, or reuse it if it exists.
 
     Args:
         stage: the configuration.
-        checked: called with the tokenizer before a document is tokenised.
+        on_checked: called with the tokenizer before a document is tokenised.
     """
     stage = stage.resolved()
     candidates = check(stage)
@@ -113,7 +113,7 @@ def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = Non
         inputs[f"compared.{name}"] = corpus.artifact.digest
     named = stage.naming_stage()
     folder = run_folder(Path(stage.runs), KIND, corpus_slug(as_data(named)), named, inputs)
-    make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, checked)
+    make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, on_checked)
     artifact = build(folder, named, inputs, make)
     shutil.rmtree(folder / TOKENS, ignore_errors=True)  # needed until the manifest is written
     read_ids.cache_clear()  # a deleted file takes up disk space while it is mapped
@@ -142,40 +142,42 @@ def inputs_of(
 def _make_corpus(
     stage: InjectionStage,
     source: Corpus,
-    content: str,
+    fingerprint: str,
     candidates: list[Candidates],
-    checked: Callable[[Tokenizer], None] | None,
+    on_checked: Callable[[Tokenizer], None] | None,
     folder: Path,
 ) -> Built:
     config, width = stage.injection, stage.injection.sequence_tokens
     tokenizer = _train_or_copy_tokenizer(stage, source, folder / "tokenizer")
-    if checked:
-        checked(tokenizer)
+    if on_checked:
+        on_checked(tokenizer)
     pool = draw_pool(stage, candidates, tokenizer)
     examples = pool.examples
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = config.packed_tokens - copies.total_tokens  # whole sequences with the copies
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
-    work = _tokenization_settings(stage, examples, folder)
+    settings = _tokenization_settings(stage, examples, folder)
     shared_passages = PoolSearch(
-        work.pool, tokenizer.apply_normalizer, parts=not work.whole
+        settings.pool, tokenizer.apply_normalizer, parts=not settings.whole
     ).shared_passages
-    tokenised = _tokenise_corpus(stage, source, work, clean_tokens, runner)
-    _check_source_unchanged(source, content, folder)
-    compared_matches = _search_compared_corpora(stage, work, runner)
+    tokenised = _tokenise_corpus(stage, source, settings, clean_tokens, runner)
+    _check_source_unchanged(source, fingerprint, folder)
+    compared_matches = _search_compared_corpora(stage, settings, runner)
     stream = tokenised.stream
     placed = _place_copies(config, copies, stream, tokenizer)
-    size = packing_module.sequences_per_part(width)
-    packing = packing_module.PackingTask(folder, replace(stream), placed, copies.ids, width, size)
+    part_sequences = packing_module.sequences_per_part(width)
+    packing = packing_module.PackingTask(
+        folder, replace(stream), placed, copies.ids, width, part_sequences
+    )
     hashes, *packed = runner.run("pack", packing)
     templates = {
         name: hashlib.sha256(benchmark.template.encode()).hexdigest()[:12]
         for name, benchmark in stage.benchmark.items()
     }
-    separator = len(tokenizer.encode(config.separator))
+    separator_tokens = len(tokenizer.encode(config.separator))
     ledger = packing_module.make_ledger(
-        stream, placed, examples, copies.texts, templates, tokenizer, separator, width
+        stream, placed, examples, copies.texts, templates, tokenizer, separator_tokens, width
     )
     proof = _prove_packed_parts(stage, examples, ledger, folder, packing.part_names, runner)
     across_documents = matches_only_in_proof(examples, proof.natural, tokenised.matches)
@@ -183,7 +185,7 @@ def _make_corpus(
     copy_matches = matches_within_copies(examples, ledger, tokenizer)
     matches = join_matches({OWN: corpus_matches, **compared_matches, COPIES: copy_matches})
     natural = examples["text"].map(proof.natural).fillna(0).astype(int)
-    examples = with_flags(examples.assign(**{NATURAL: natural}), matches, dropped=work.drop)
+    examples = with_flags(examples.assign(**{NATURAL: natural}), matches, dropped=settings.drop)
     tables = (examples, held_out, ledger, matches)
     for name, table in zip(TABLES, tables, strict=True):
         table.to_parquet(folder / name, index=False)
@@ -209,7 +211,7 @@ def _prove_packed_parts(
     examples: pd.DataFrame,
     ledger: pd.DataFrame,
     folder: Path,
-    names: Sequence[str],
+    part_names: Sequence[str],
     runner: Runner,
 ) -> Proof:
     """Prove the packed parts.
@@ -224,7 +226,7 @@ def _prove_packed_parts(
         natural=natural,
         folder=tokenizer.resolve(),
     )
-    proof = packing_module.prove_parts(runner, check, [folder / name for name in names])
+    proof = packing_module.prove_parts(runner, check, [folder / name for name in part_names])
     if proof.failures:
         for kind in ("pack", "verify"):
             shutil.rmtree(runner.folder / kind, ignore_errors=True)
@@ -239,9 +241,9 @@ def _prove_packed_parts(
     return proof
 
 
-def _check_source_unchanged(source: Corpus, content: str, folder: Path) -> None:
+def _check_source_unchanged(source: Corpus, fingerprint: str, folder: Path) -> None:
     """Raise a DataError if the source's files changed while they were read."""
-    if source.fingerprint() != content:
+    if source.fingerprint() != fingerprint:
         shutil.rmtree(folder / TOKENS)
         raise DataError(
             "corpus: its files changed while they were read, so the result was discarded: run the "
@@ -342,19 +344,19 @@ def _tokenization_settings(
 
 
 def _search_compared_corpora(
-    stage: InjectionStage, work: TokenizationSettings, runner: Runner
+    stage: InjectionStage, settings: TokenizationSettings, runner: Runner
 ) -> dict[str, pd.DataFrame]:
     """Search the corpora of `compared` for the pool.
 
     Raises:
         DataError: see `check_no_whole_text`.
     """
-    if not work.pool:
+    if not settings.pool:
         return {}
     matches_by_corpus = {}
     for name, corpus in open_corpora(stage.compared).items():
-        matches = search_corpus(corpus, work.pool, runner, name, whole=work.whole)
-        check_no_whole_text(matches.to_numpy().tolist(), work, f"compared.{name}")
+        matches = search_corpus(corpus, settings.pool, runner, name, whole=settings.whole)
+        check_no_whole_text(matches.to_numpy().tolist(), settings, f"compared.{name}")
         matches_by_corpus[name] = matches
     return matches_by_corpus
 
@@ -362,15 +364,19 @@ def _search_compared_corpora(
 def _tokenise_corpus(
     stage: InjectionStage,
     source: Corpus,
-    work: TokenizationSettings,
+    settings: TokenizationSettings,
     clean_tokens: int,
     runner: Runner,
 ) -> TokenisedCorpus:
-    size = stage.injection.shard_characters
+    shard_characters = stage.injection.shard_characters
     if stage.cluster.kind == "datatrove" and hasattr(source, "documents_in"):
-        file_work = replace(work, folder=work.folder / "searched-files")
+        file_work = replace(settings, folder=settings.folder / "searched-files")
         files = Files(
-            file_work, cast(ByFile, source), _hash_range_of_part(stage), clean_tokens, size
+            file_work,
+            cast(ByFile, source),
+            _hash_range_of_part(stage),
+            clean_tokens,
+            shard_characters,
         )
         return tokenize_files(files, runner)
     processes = stage.injection.num_proc
@@ -381,9 +387,9 @@ def _tokenise_corpus(
             *(type(source).__name__, processes),
         )
     # shards of another size contain other documents
-    shard_work = replace(work, folder=work.folder / f"searched-{size}")
+    shard_work = replace(settings, folder=settings.folder / f"searched-{shard_characters}")
     documents = with_skip_counts(documents_of_part(stage, source), source)
-    return tokenize(documents, shard_work, clean_tokens, processes, size)
+    return tokenize(documents, shard_work, clean_tokens, processes, shard_characters)
 
 
 def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Insertions:

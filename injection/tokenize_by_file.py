@@ -74,7 +74,11 @@ class Lane:
 
     def count_read_characters(self, results: Results) -> int:
         """Count the characters of its files that have results."""
-        by_file = [results[file]["characters"] for file in self.files if file in results]
+        by_file = [
+            results[file_number]["characters"]
+            for file_number in self.files
+            if file_number in results
+        ]
         if self.name is None:
             return sum(sum(by_subset.values()) for by_subset in by_file)
         return sum(by_subset.get(self.name, 0) for by_subset in by_file)
@@ -82,21 +86,21 @@ class Lane:
     def iter_places(self, folder: Path, results: Results) -> Iterator[Place]:
         """Yield its documents, each file's end and its own end, up to the first unknown file."""
         before = 0
-        for file in self.files:
-            if file not in results:
-                yield before / self.weight, self.number, file, UNKNOWN, False, 0, 0
+        for file_number in self.files:
+            if file_number not in results:
+                yield before / self.weight, self.number, file_number, UNKNOWN, False, 0, 0
                 return
             table = read_document_table(
-                shard_files(folder, file)[2], ("subset", "start", "kept", "before")
+                shard_files(folder, file_number)[2], ("subset", "start", "kept", "before")
             )
-            table["tokens"] = np.diff(table["start"], append=results[file]["tokens"])
+            table["tokens"] = np.diff(table["start"], append=results[file_number]["tokens"])
             documents = table if self.name is None else table[table["subset"] == self.name]
             keys = (before + documents["before"]) / self.weight
-            location = repeat(self.number), repeat(file), documents.index.tolist()
+            location = repeat(self.number), repeat(file_number), documents.index.tolist()
             columns = (documents[name].tolist() for name in ("kept", "start", "tokens"))
             yield from zip(keys.tolist(), *location, *columns, strict=False)
-            before += self.count_read_characters({file: results[file]})
-            yield before / self.weight, self.number, file, FILE_END, False, 0, 0
+            before += self.count_read_characters({file_number: results[file_number]})
+            yield before / self.weight, self.number, file_number, FILE_END, False, 0, 0
         if self.name is not None and not before:
             raise no_documents(self.name)
         yield before / self.weight, self.number, self.files[-1], LANE_END, False, 0, 0
@@ -137,21 +141,21 @@ class DocumentOrder:
                 matches.setdefault((number, match[-1]), []).append(match)
         waiting: list[tuple[int, ...]] = []
         lanes = [lane.iter_places(self.sources, results) for lane in self.lanes]
-        for key, lane, file, row, kept, start, tokens in merge(*lanes):
+        for key, lane, file_number, row, kept, start, tokens in merge(*lanes):
             if row == UNKNOWN:
                 self.behind = self.lanes[lane], key
                 return
             if row == LANE_END:
                 self._ended.append(self.lanes[lane])
                 continue
-            if row == FILE_END and (stopped := results[file]["stopped"]):
+            if row == FILE_END and (stopped := results[file_number]["stopped"]):
                 raise DataError(stopped)
-            self._reached[file] = max(row, self._reached.get(file, 0))
-            shared = matches.get((file, row), ())
+            self._reached[file_number] = max(row, self._reached.get(file_number, 0))
+            shared = matches.get((file_number, row), ())
             self.matches += shared
             self._dropped += () if kept else shared
             if kept:
-                waiting.append((self.tokens, tokens, start, file, row))
+                waiting.append((self.tokens, tokens, start, file_number, row))
                 self.tokens += tokens
                 if len(waiting) == SHARD_DOCUMENTS or self.tokens >= wanted_tokens:
                     self._write_shard(waiting)
@@ -160,8 +164,8 @@ class DocumentOrder:
                     return
         check_enough_tokens(self.tokens, wanted_tokens, self._dropped)
 
-    def _write_shard(self, documents: Sequence[tuple[int, ...]]) -> None:
-        number, table = len(self.shards), np.array(documents, TABLE)
+    def _write_shard(self, places: Sequence[tuple[int, ...]]) -> None:
+        number, table = len(self.shards), np.array(places, TABLE)
         first = int(table["start"][0])
         table["start"] -= first
         np.save(self.folder / f"{number:05d}.npy", table)
@@ -174,11 +178,11 @@ class DocumentOrder:
         if self._ended and len(self._ended) < len(self.lanes):  # other subsets went on
             warn_of_end(str(self._ended[0].name), self._ended[0].count_read_characters(results))
         skipped = Counter[str]()
-        for file, row in self._reached.items():
+        for file_number, row in self._reached.items():
             if row == FILE_END:
-                skipped += Counter(results[file]["skipped"])
+                skipped += Counter(results[file_number]["skipped"])
             else:
-                table = read_document_table(shard_files(self.sources, file)[2], ["skipped"])
+                table = read_document_table(shard_files(self.sources, file_number)[2], ["skipped"])
                 skipped += Counter(json.loads(table["skipped"].iloc[row]))
         stream = TokenStream(self.shards, wanted_tokens)
         return TokenisedCorpus(stream, match_table(self.matches), dict(skipped))
@@ -261,11 +265,11 @@ class Files:
         )
         subsets = self.source.subsets_in(file) if self.source.weights else ()
 
-        def enough(tokens: Counter[str]) -> bool:
+        def is_enough(tokens: Counter[str]) -> bool:
             counts = [tokens[name] for name in subsets] or [tokens.total()]
             return min(counts) >= self.wanted_tokens
 
-        result = write_shard(self.work, self.files(piece), groups, enough)
+        result = write_shard(self.work, self.files(piece), groups, is_enough)
         return {
             **result,
             "characters": characters,
@@ -328,16 +332,18 @@ def _choose_next_files(
     It is assumed that the rest of each lane has as many tokens per key as there are up to `key`.
     """
     lanes, chosen = task.lanes, set[int]()
-    aim = key * MARGIN * task.wanted_tokens / tokens if tokens else 2 * key
+    target_key = key * MARGIN * task.wanted_tokens / tokens if tokens else 2 * key
     for lane in lanes:
-        have = [number for number in lane.files if number in results]
+        known_files = [number for number in lane.files if number in results]
         if read := lane.count_read_characters(results):
-            size = _total_file_bytes(task, have) * aim * lane.weight / read
+            wanted_bytes = _total_file_bytes(task, known_files) * target_key * lane.weight / read
         else:
             share = task.wanted_tokens * lane.weight / sum(x.weight for x in lanes)
-            size = max(share, 2 * _total_file_bytes(task, have))
+            wanted_bytes = max(share, 2 * _total_file_bytes(task, known_files))
         ends = np.cumsum([_total_file_bytes(task, [number]) for number in lane.files])
-        n_files = max(len(have) + (lane == behind), 1 + int(np.searchsorted(ends, size)))
+        n_files = max(
+            len(known_files) + (lane == behind), 1 + int(np.searchsorted(ends, wanted_bytes))
+        )
         chosen |= {*lane.files[:n_files]}
     return sorted(chosen - {*results})
 

@@ -118,9 +118,9 @@ class Batch:
         return Batch(**moved)
 
 
-def micro_batches(rows: Rows, rank: int, world: int, micro: int) -> Iterator[Rows]:
-    """Yield a process's share of a step, `micro` sequences at a time."""
-    for rows_of_ranks in rows.reshape(-1, world, micro):
+def micro_batches(rows: Rows, rank: int, world_size: int, micro_batch: int) -> Iterator[Rows]:
+    """Yield a process's share of a step, `micro_batch` sequences at a time."""
+    for rows_of_ranks in rows.reshape(-1, world_size, micro_batch):
         yield rows_of_ranks[rank]
 
 
@@ -169,19 +169,19 @@ def _positions_in_texts(texts_BS: Rows) -> Rows:  # noqa: N803
 
 def count_loss_tokens(sequences: Any, rows: Rows, loss_on: str = ALL) -> int:
     """Return how many tokens' losses count in the rows: the sum of `read_batch`'s `counted_BS`."""
-    real = rows[rows != PADDING]
-    first = sequences[int(real[0])]
+    real_rows = rows[rows != PADDING]
+    first = sequences[int(real_rows[0])]
     if TEXT not in first:
-        return len(real) * (len(first["input_ids"]) - 1)
-    return sum(int(sequences[int(row)][TARGETS[loss_on]]) for row in real)
+        return len(real_rows) * (len(first["input_ids"]) - 1)
+    return sum(int(sequences[int(row)][TARGETS[loss_on]]) for row in real_rows)
 
 
 def count_texts(sequences: Any, rows: Rows | None = None) -> int:
     """Return how many texts are in the rows (None: all); a corpus's sequences are one text each."""
-    real = np.arange(len(sequences)) if rows is None else rows[rows != PADDING]
-    if TEXT not in sequences[int(real[0])]:
-        return len(real)
-    return sum(int(sequences[int(row)]["texts"]) for row in real)
+    real_rows = np.arange(len(sequences)) if rows is None else rows[rows != PADDING]
+    if TEXT not in sequences[int(real_rows[0])]:
+        return len(real_rows)
+    return sum(int(sequences[int(row)]["texts"]) for row in real_rows)
 
 
 def make_exposure_table(ledger: pd.DataFrame, order: SequenceOrder) -> pd.DataFrame:

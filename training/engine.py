@@ -30,12 +30,12 @@ def share_of_peak_rate(config: Recipe, step: int, steps: int) -> float:
     warmup = config.effective_warmup_steps
     if step <= warmup:
         return step / warmup
-    left = (steps + 1 - step) / (steps - warmup)  # from 1 at the first step to 1 / n
+    share_left = (steps + 1 - step) / (steps - warmup)  # from 1 at the first step to 1 / n
     match config.schedule:
         case "linear":
-            return left
+            return share_left
         case "cosine":
-            return math.sin(math.pi / 2 * left) ** 2
+            return math.sin(math.pi / 2 * share_left) ** 2
     return 1.0
 
 
@@ -211,7 +211,7 @@ def export_model(engine: Any, tokenizer: Path, folder: Path, world: World) -> No
     partitioned = zero_stage(engine.config) == 3
     weights = gather_weights(engine) if partitioned else None
 
-    def write() -> None:
+    def write_folder() -> None:
         unfinished = folder.with_name(f".{folder.name}{TEMPORARY_END}")
         shutil.rmtree(unfinished, ignore_errors=True)
         engine.module.save_pretrained(unfinished, state_dict=weights)
@@ -219,7 +219,7 @@ def export_model(engine: Any, tokenizer: Path, folder: Path, world: World) -> No
             shutil.copyfile(file, unfinished / file.name)
         unfinished.rename(folder)
 
-    world.on_rank_0(write)
+    world.on_rank_0(write_folder)
 
 
 def start_processes() -> World:
@@ -235,19 +235,19 @@ def start_processes() -> World:
 
         avoid_compilation()
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    cuda = torch.cuda.is_available()
-    if cuda:  # a task that sees only one GPU calls it 0
+    has_cuda = torch.cuda.is_available()
+    if has_cuda:  # a task that sees only one GPU calls it 0
         os.environ["LOCAL_RANK"] = str(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-    backend = "nccl" if cuda else "gloo"
+    backend = "nccl" if has_cuda else "gloo"
     if not launched and not torch.distributed.is_initialized():
         _start_single_process_group(backend)
     deepspeed.init_distributed(dist_backend=backend, verbose=False)
     local, rank = int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"])
-    if cuda:
+    if has_cuda:
         torch.cuda.set_device(local)
     if rank:  # rank 0 logs for all processes
         logging.getLogger().setLevel(logging.ERROR)
-    device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    device = torch.device("cuda", local) if has_cuda else torch.device("cpu")
     return World(rank, int(os.environ["WORLD_SIZE"]), device)
 
 

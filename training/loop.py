@@ -33,39 +33,41 @@ Texts = Mapping[str, Sequence[Sequence[int]]]
 
 
 def evaluation_token_ids(
-    corpus: PackedCorpus, validation: PackedCorpus | None, examples: int
+    corpus: PackedCorpus, validation: PackedCorpus | None, max_examples: int
 ) -> Texts:
     """Return the token ids of `members`, `nonmembers` and, if given, `validation` text.
 
     Args:
         corpus: the corpus whose examples are evaluated.
         validation: a packed corpus of clean text that is never trained on.
-        examples: at most this many members, and non-members, the first by id.
+        max_examples: at most this many members, and non-members, the first by id.
     """
     width = len(corpus.sequences[0]["input_ids"])
     table = corpus.examples.sort_values("example_id")
     tokenizer = corpus.tokenizer.hf
     texts: dict[str, list[list[int]]] = {}
     for name, member in (("members", True), ("nonmembers", False)):
-        example_texts = table[table["member"] == member]["text"].head(examples).tolist()
-        rows = tokenizer(example_texts)["input_ids"] if example_texts else []
-        texts[name] = [row[:width] for row in rows if len(row) > 1]
+        example_texts = table[table["member"] == member]["text"].head(max_examples).tolist()
+        token_rows = tokenizer(example_texts)["input_ids"] if example_texts else []
+        texts[name] = [row[:width] for row in token_rows if len(row) > 1]
     if validation is not None:
         texts["validation"] = [
             np.asarray(row["input_ids"]).tolist() for row in validation.sequences
         ]
-    return {name: rows for name, rows in texts.items() if rows}
+    return {name: token_rows for name, token_rows in texts.items() if token_rows}
 
 
-def evaluate_losses(engine: Any, texts: Texts, micro: int, world: World) -> dict[str, float]:
+def evaluate_losses(
+    engine: Any, token_ids_by_set: Texts, micro_batch: int, world: World
+) -> dict[str, float]:
     """Return `loss_<name>`, the mean loss per token in nats, for each set of texts.
 
     Every process reads its share; all make the same number of forward passes.
 
     Args:
         engine: the DeepSpeed engine.
-        texts: what `evaluation_token_ids` returned.
-        micro: sequences of one forward pass of one process.
+        token_ids_by_set: what `evaluation_token_ids` returned.
+        micro_batch: sequences of one forward pass of one process.
         world: this process's rank and device.
     """
     import torch
@@ -73,25 +75,32 @@ def evaluate_losses(engine: Any, texts: Texts, micro: int, world: World) -> dict
     engine.eval()
     with torch.no_grad():
         losses = {
-            f"loss_{name}": _mean_loss(engine, ids, micro, world) for name, ids in texts.items()
+            f"loss_{name}": _mean_loss(engine, ids, micro_batch, world)
+            for name, ids in token_ids_by_set.items()
         }
     engine.train()
     return losses
 
 
-def _mean_loss(engine: Any, rows: Sequence[Sequence[int]], micro: int, world: World) -> float:
+def _mean_loss(
+    engine: Any, token_rows: Sequence[Sequence[int]], micro_batch: int, world: World
+) -> float:
     """Return the mean over all tokens except each text's first."""
     import torch
 
     sum_and_count = torch.zeros(2, dtype=torch.float64)
-    rows_per_pass = micro * world.size
-    for start in range(0, len(rows), rows_per_pass):
-        rank_rows = rows[start + world.rank * micro : start + (world.rank + 1) * micro]
-        width = max(map(len, rows[start : start + rows_per_pass]))
-        ids, real = _pad_rows(rank_rows or rows[:1], width)
+    rows_per_pass = micro_batch * world.size
+    for start in range(0, len(token_rows), rows_per_pass):
+        rank_rows = token_rows[
+            start + world.rank * micro_batch : start + (world.rank + 1) * micro_batch
+        ]
+        width = max(map(len, token_rows[start : start + rows_per_pass]))
+        ids, is_real = _pad_rows(rank_rows or token_rows[:1], width)
         losses = token_losses(engine, ids.to(world.device)).cpu()
         if rank_rows:  # else the forward pass only keeps this process in step with the others
-            sum_and_count += torch.stack([losses[real[:, 1:]].double().sum(), real[:, 1:].sum()])
+            sum_and_count += torch.stack(
+                [losses[is_real[:, 1:]].double().sum(), is_real[:, 1:].sum()]
+            )
     loss_sum, tokens = world.sum(sum_and_count).tolist()
     return float(loss_sum / tokens)
 
@@ -101,11 +110,11 @@ def _pad_rows(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, 
     import torch
 
     ids = torch.zeros(len(rows), width, dtype=torch.long)
-    real = torch.zeros(len(rows), width, dtype=torch.bool)
+    is_real = torch.zeros(len(rows), width, dtype=torch.bool)
     for i, row in enumerate(rows):
         ids[i, : len(row[:width])] = torch.tensor(row[:width])
-        real[i, : len(row[:width])] = True
-    return ids, real
+        is_real[i, : len(row[:width])] = True
+    return ids, is_real
 
 
 @dataclass(frozen=True)
@@ -156,15 +165,15 @@ def optimizer_step(
     import torch
     from torch.nn.utils import clip_grad_norm_
 
-    micro, count = config.micro_batch_sequences, len(parts) * len(parts[0].rows)
+    micro_batch, count = config.micro_batch_sequences, len(parts) * len(parts[0].rows)
     totals = torch.zeros(len(parts), dtype=torch.float64, device=world.device)
     sizes = [part.objective.count_terms(part.sequences, part.rows) for part in parts]
     for number, (part, size) in enumerate(zip(parts, sizes, strict=True)):
         # The engine averages over the micro-batches of all processes and parts. Multiplying each
         # sum by their number and dividing by the count of its part in the step gives the mean over
         # the part at any world size, also in a last batch that is not full.
-        scale = count / micro / size * part.weight
-        for rows in micro_batches(part.rows, world.rank, world.size, micro):
+        scale = count / micro_batch / size * part.weight
+        for rows in micro_batches(part.rows, world.rank, world.size, micro_batch):
             loss_sum = _loss_sum(engine, part, rows, world)
             engine.backward(loss_sum * scale)
             totals[number] += loss_sum.detach().double()
@@ -321,7 +330,7 @@ class Loop:
         return self.order.count_seen(step) * self.sequence_tokens
 
 
-def export_steps(config: TrainingConfig, order: SequenceOrder, width: int) -> set[int]:
+def export_steps(config: TrainingConfig, order: SequenceOrder, sequence_tokens: int) -> set[int]:
     """Return the optimizer steps after which the model is exported.
 
     Raises:
@@ -329,7 +338,7 @@ def export_steps(config: TrainingConfig, order: SequenceOrder, width: int) -> se
     """
     exports = [("export_steps", step, step) for step in config.export_steps]
     exports += [
-        ("export_tokens", n, _first_step_that_has_seen(-(-n // width), order))
+        ("export_tokens", n, _first_step_that_has_seen(-(-n // sequence_tokens), order))
         for n in config.export_tokens
     ]
     ends = "epoch ends" if order.epochs == 1 else "epochs end"
@@ -337,15 +346,15 @@ def export_steps(config: TrainingConfig, order: SequenceOrder, width: int) -> se
         if step > order.steps:
             raise ConfigError(
                 f"training.{field} has {value}, but the {ends} after {order.steps} steps "
-                f"({order.count_seen(order.steps) * width} tokens): leave it out, or enlarge the "
-                "corpus."
+                f"({order.count_seen(order.steps) * sequence_tokens} tokens): leave it out, or "
+                "enlarge the corpus."
             )
     return {step for *_, step in exports}
 
 
-def _first_step_that_has_seen(sequences: int, order: SequenceOrder) -> int:
+def _first_step_that_has_seen(n_sequences: int, order: SequenceOrder) -> int:
     """Return the first step that has seen so many sequences; beyond the last step if none has."""
-    epochs, row = divmod(max(sequences, 1) - 1, order.sequences)
+    epochs, row = divmod(max(n_sequences, 1) - 1, order.sequences)
     return epochs * (order.steps // order.epochs) + row // order.batch + 1
 
 

@@ -96,17 +96,17 @@ def _iter_smaller_variants(stage: MemoryStage) -> Iterator[tuple[str, MemoryStag
     for name, zero in _engine_alternatives(stage.deepspeed):
         for label, training in (("", stage.training), ("activation checkpointing", recomputing)):
             for count, fewer in _iter_halved_micro_batches(training.micro_batch_sequences):
-                words = " + ".join(filter(None, (name, label, fewer)))
+                change = " + ".join(filter(None, (name, label, fewer)))
                 smaller = replace(training, micro_batch_sequences=count)
-                yield words, replace(stage, deepspeed=zero, training=smaller)
+                yield change, replace(stage, deepspeed=zero, training=smaller)
 
 
-def _iter_halved_micro_batches(micro: int) -> Iterator[tuple[int, str]]:
+def _iter_halved_micro_batches(micro_batch: int) -> Iterator[tuple[int, str]]:
     """Yield the micro-batch as configured, then its halves, which divide the batch as well."""
-    yield micro, ""
-    while micro % 2 == 0:
-        micro //= 2
-        yield micro, f"micro-batch {micro}"
+    yield micro_batch, ""
+    while micro_batch % 2 == 0:
+        micro_batch //= 2
+        yield micro_batch, f"micro-batch {micro_batch}"
 
 
 def _engine_alternatives(deepspeed: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

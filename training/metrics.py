@@ -112,29 +112,31 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
     if stage.wandb.mode == "disabled":
         return None
     config = {**identity(stage), "inputs": dict(inputs), "folder": folder.name}
-    words = {"name": folder.name, "id": folder.name.rsplit("-", 1)[-1]}
-    words |= {"group": stage.name, "job_type": _wandb_job_type(stage)}
-    return open_run(stage.wandb, Path(stage.runs), {}, **words, config=config)
+    run_fields = {"name": folder.name, "id": folder.name.rsplit("-", 1)[-1]}
+    run_fields |= {"group": stage.name, "job_type": _wandb_job_type(stage)}
+    return open_run(stage.wandb, Path(stage.runs), {}, **run_fields, config=config)
 
 
-def open_run(to: WandbConfig, place: Path, settings: Mapping[str, Any], **run: Any) -> Any:
+def open_run(
+    wandb_config: WandbConfig, folder: Path, settings: Mapping[str, Any], **run: Any
+) -> Any:
     """Start a run in Weights & Biases, or continue the run with the same id.
 
     Args:
-        to: the project, and whether it is online.
-        place: the folder of offline records.
+        wandb_config: the project, and whether it is online.
+        folder: the folder of offline records.
         settings: further settings of wandb.
         run: the run's id, name, group, job type and config.
     """
     import wandb
 
-    place.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     return wandb.init(
-        project=to.project,
-        entity=to.entity,
-        mode=to.mode,  # type: ignore[arg-type]
+        project=wandb_config.project,
+        entity=wandb_config.entity,
+        mode=wandb_config.mode,  # type: ignore[arg-type]
         resume="allow",  # also offline, since a sync would otherwise replace the earlier record
-        dir=str(place),
+        dir=str(folder),
         settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=1, **settings),
         **run,
     )

@@ -167,20 +167,22 @@ def _train_and_export(
     inputs: Mapping[str, str],
     world: World,
 ) -> Built:
-    past = world.on_rank_0(
+    ancestry_entries = world.on_rank_0(
         partial(_ancestry_for_manifest, stage)
     )  # the start may be gone at the end
     made_with = {**identity(stage), "inputs": dict(inputs)}
     saved = checkpoints.find_newest(folder / "checkpoints", made_with, world)
     world.on_rank_0(partial(remove_outputs_after, folder, saved.step if saved else 0))
     loop, saved, parameters = _prepare_loop(stage, corpus, folder, made_with, saved, world)
-    order, first = loop.order, checkpoints.resume_from(loop.engine, saved)
+    order, first_step = loop.order, checkpoints.resume_from(loop.engine, saved)
     record = None
     if world.is_rank_0:
-        done = loop.tokens_until(first)
-        record = TrainingRecord(stage, folder, first, order.steps, inputs, first_tokens=done)
+        tokens_done = loop.tokens_until(first_step)
+        record = TrainingRecord(
+            stage, folder, first_step, order.steps, inputs, first_tokens=tokens_done
+        )
     try:
-        loop.train(first, record)
+        loop.train(first_step, record)
         export_model(loop.engine, corpus.tokenizer_folder, folder / "hf", world)
     finally:
         if record is not None:
@@ -191,7 +193,7 @@ def _train_and_export(
             folder / trained_model.EXPOSURES, index=False
         )
     tokens = order.count_seen(order.steps) * loop.sequence_tokens
-    counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **past}
+    counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **ancestry_entries}
     if loop.retained is not None:
         counts["retained_tokens"] = unlearning.retained_tokens(loop.retained, order.steps)
     records = [

@@ -196,9 +196,12 @@ def _ancestry_of_part(trained: Checkpoint, part: str) -> Ancestry:
     """Return the ancestry of the model in `hf` or an export of a finished training's folder."""
     artifact = trained.artifact
     start = artifact.inputs.get("model")
-    before, whole = artifact.counts.get(PAST, [start] if start else []), artifact.counts.get(WHOLE)
+    past_names, whole = (
+        artifact.counts.get(PAST, [start] if start else []),
+        artifact.counts.get(WHOLE),
+    )
     try:
-        typed(before, list[str], f"counts.{PAST}")
+        typed(past_names, list[str], f"counts.{PAST}")
         typed(whole, bool | None, f"counts.{WHOLE}")
     except ValueError as error:
         raise damage_error(artifact.path, f"in {MANIFEST} {error}") from error
@@ -207,7 +210,7 @@ def _ancestry_of_part(trained: Checkpoint, part: str) -> Ancestry:
     artifact_name = {trained.digest} if part == HF else set()
     return Ancestry(
         _names_from_digests(_file_digests_of_part(trained, part)) | artifact_name,
-        frozenset(before).union(
+        frozenset(past_names).union(
             *(_names_from_digests(_file_digests_of_part(trained, export)) for export in earlier)
         ),
         not start if whole is None else whole,

@@ -68,12 +68,12 @@ def which_step(stage: WhichStepStage) -> str:
         DataError: there is no such example.
     """
     with naming_folders(*filter(None, (stage.model_folder, stage.corpus_folder))):
-        rows, names, cut = _rows_of_examples(stage)
+        rows, example_ids, partial_step = _rows_of_examples(stage)
     table = fit_columns([*rows.columns], rows.astype(str).to_numpy().tolist())
-    unseen = sorted(names - {*rows["example_id"]})
+    unseen = sorted(example_ids - {*rows["example_id"]})
     notes = [f"{name}: no step saw a copy" for name in unseen]
-    if cut in {*rows["step"]}:
-        notes.append(f"step {cut}: {NOT_FULL}")
+    if partial_step in {*rows["step"]}:
+        notes.append(f"step {partial_step}: {NOT_FULL}")
     return "\n".join([*table.lines(left=1), *notes])
 
 
@@ -82,14 +82,18 @@ def _rows_of_examples(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], in
     folder = stage.corpus_folder
     if stage.model_folder is not None:
         model = open_trained("model_folder", stage.model_folder)
-        seen, folder, cut = _recorded_steps(model), folder or model.config["corpus_folder"], 0
+        seen, folder, partial_step = (
+            _recorded_steps(model),
+            folder or model.config["corpus_folder"],
+            0,
+        )
     else:
-        seen, cut = _steps_by_given_order(_open_corpus_or_export(str(folder)), stage)
-    names = {stage.example_id} & {*seen["example_id"]} or _requested_example_ids(
+        seen, partial_step = _steps_by_given_order(_open_corpus_or_export(str(folder)), stage)
+    example_ids = {stage.example_id} & {*seen["example_id"]} or _requested_example_ids(
         stage, _open_corpus_or_export(str(folder))
     )
-    rows = seen[seen["example_id"].isin(names)].sort_values(["step", "example_id", "copy"])
-    return rows, set(map(str, names)), cut
+    rows = seen[seen["example_id"].isin(example_ids)].sort_values(["step", "example_id", "copy"])
+    return rows, set(map(str, example_ids)), partial_step
 
 
 def _recorded_steps(model: Checkpoint) -> pd.DataFrame:
@@ -120,25 +124,25 @@ def _steps_by_given_order(
     return corpus.ledger.merge(steps, on="sequence")[PLACES], partial_step
 
 
-def _read_order(order: str, sequences: int) -> Any:
+def _read_order(order_option: str, sequences: int) -> Any:
     """Return the sequences' numbers in the order in which they are seen; PADDING for none."""
-    if order == "corpus":
+    if order_option == "corpus":
         return np.arange(sequences)
     try:
-        if Path(order).suffix == ".npy":
-            numbers: Any = np.lib.format.open_memmap(order, mode="r")
+        if Path(order_option).suffix == ".npy":
+            numbers: Any = np.lib.format.open_memmap(order_option, mode="r")
         else:
-            numbers = np.array(Path(order).read_text().split(), dtype=np.int64)
+            numbers = np.array(Path(order_option).read_text().split(), dtype=np.int64)
     except (OSError, ValueError, OverflowError, EOFError) as error:
         raise DataError(
-            f"order is {order!r}: {describe_error(error)}. Give corpus, or a file."
+            f"order is {order_option!r}: {describe_error(error)}. Give corpus, or a file."
         ) from error
     fits = numbers.ndim == 1 and numbers.dtype.kind in "iu" and len(numbers) > 0
     remedy = (
         f"its numbers must be of the {sequences:,} sequences, from 0; {PADDING} stands for none."
     )
     fits = fits and numbers.min() >= PADDING and numbers.max() < sequences
-    require(fits, "order", order, remedy)
+    require(fits, "order", order_option, remedy)
     return numbers.astype(np.int64)
 
 

@@ -69,21 +69,21 @@ def export(stage: ExportStage) -> Artifact:
     """
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
-    corpus, form = open_corpus(stage.corpus_folder), _create_format(stage.format)
+    corpus, export_format = open_corpus(stage.corpus_folder), _create_format(stage.format)
     check_not_finetuning_set("corpus_folder", corpus)
     inputs = {"corpus": corpus.artifact.digest}
     with naming_folders(stage.corpus_folder):
-        slug = f"{type(form).__name__.lower()}-{corpus.slug}"
+        slug = f"{type(export_format).__name__.lower()}-{corpus.slug}"
     folder = run_folder(Path(stage.runs), KIND, slug, stage, inputs)
-    artifact = build(folder, stage, inputs, partial(_make_export, form, corpus))
-    for what, times in artifact.counts["lost"].items():
-        log.warning("export: differs from the corpus: %d × %s", times, what)
+    artifact = build(folder, stage, inputs, partial(_make_export, export_format, corpus))
+    for loss, times in artifact.counts["lost"].items():
+        log.warning("export: differs from the corpus: %d × %s", times, loss)
     if natural := artifact.counts["elsewhere"]:
         log.warning(
             "export: texts of the pool occur %d times in documents, besides the copies", natural
         )
     log.info("export: %s", artifact.path)
-    log.info("read it with %s", form.USAGE.format(folder=folder, **artifact.counts))
+    log.info("read it with %s", export_format.USAGE.format(folder=folder, **artifact.counts))
     return artifact
 
 
@@ -111,14 +111,14 @@ def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> 
     Raises:
         ArtifactError: the export is missing, unfinished or damaged, or names another class.
     """
-    opened = open_export(folder)
-    node, where = opened.config.get("format"), str(opened.artifact.path / CONFIG)
-    form = stored_object("format", node, Format, where, formats)
+    export = open_export(folder)
+    node, where = export.config.get("format"), str(export.artifact.path / CONFIG)
+    export_format = stored_object("format", node, Format, where, formats)
     try:
-        proof = _prove_export(form, opened)
+        proof = _prove_export(export_format, export)
     except DataError as error:
         return Proof(failures=[str(error)])
-    recorded = opened.artifact.counts["elsewhere"]
+    recorded = export.artifact.counts["elsewhere"]
     if proof.natural_count != recorded:
         proof.failures.append(
             f"{proof.natural_count} texts of the pool besides the ledger's, {recorded} were "
@@ -127,11 +127,11 @@ def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> 
     return proof
 
 
-def _prove_export(form: Format, opened: ContaminatedFolder) -> Proof:
+def _prove_export(export_format: Format, export: ContaminatedFolder) -> Proof:
     """Run the format's proof, and check that as much was read as was written."""
-    proof = form.prove(opened)
+    proof = export_format.prove(export)
     units = f"{proof.units.unit}s"
-    written = opened.artifact.counts[units]
+    written = export.artifact.counts[units]
     if proof.tokens != written:
         proof.failures.append(f"{proof.tokens} {units}, {written} were written")
     return proof
@@ -145,13 +145,13 @@ def _create_format(node: dict[str, Any]) -> Format:
     except Exception:  # Hydra raises several kinds
         is_format = False
     require(is_format, "format._target_", target, "choose one of the files in conf/format/.")
-    form: Format = create("format", node)
-    return form
+    export_format: Format = create("format", node)
+    return export_format
 
 
-def _make_export(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
+def _make_export(export_format: Format, corpus: PackedCorpus, folder: Path) -> Built:
     with naming_folders(corpus.artifact.path):
-        written = form.write(corpus, folder)
+        written = export_format.write(corpus, folder)
     written.ledger.to_parquet(folder / "ledger.parquet", index=False)
     corpus.examples.to_parquet(folder / "examples.parquet", index=False)
     files = sorted(name for name in corpus.artifact.files if name.startswith("tokenizer/"))
@@ -161,7 +161,7 @@ def _make_export(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
         shutil.copyfile(corpus.artifact.path / name, folder / name)
     with naming_folders(corpus.artifact.path):
         proof = _prove_export(
-            form, ContaminatedFolder(Artifact(folder, KIND, "", {}, written.counts, {}))
+            export_format, ContaminatedFolder(Artifact(folder, KIND, "", {}, written.counts, {}))
         )
     if proof.failures:
         raise DataError(str(proof))

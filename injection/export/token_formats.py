@@ -52,8 +52,12 @@ class TokenFormat(Format):
 
     def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
         """See `Format`."""
-        kind, width = self._choose_dtype(corpus.vocabulary_size), corpus.sequence_tokens
-        counts = {"dtype": kind, "bytes_a_token": np.dtype(kind).itemsize, "sequence_tokens": width}
+        dtype, width = self._choose_dtype(corpus.vocabulary_size), corpus.sequence_tokens
+        counts = {
+            "dtype": dtype,
+            "bytes_a_token": np.dtype(dtype).itemsize,
+            "sequence_tokens": width,
+        }
         counts |= {name: corpus.artifact.counts[name] for name in ("sequences", "tokens")}
         counts["window"] = list(corpus.window_tokens)
         with (folder / self.DATA).open("wb") as stream:
@@ -86,12 +90,12 @@ class TokenFormat(Format):
             if not same or stream.read(1):
                 raise DataError(f"{self.INDEX} is not as written: other documents, or other bytes")
 
-    def _choose_dtype(self, vocabulary: int) -> str:
-        fits = [name for name in self.DTYPES if np.iinfo(name).max >= vocabulary - 1]
-        chosen = self.dtype or next(iter(fits), None)
-        size = f"the vocabulary has {vocabulary:,} entries"
-        remedy = f"{size}. Choose from {', '.join(fits) or 'other formats'}, or null."
-        require(chosen in fits, "format.dtype", chosen, remedy)
+    def _choose_dtype(self, vocabulary_size: int) -> str:
+        fitting_dtypes = [name for name in self.DTYPES if np.iinfo(name).max >= vocabulary_size - 1]
+        chosen = self.dtype or next(iter(fitting_dtypes), None)
+        size = f"the vocabulary has {vocabulary_size:,} entries"
+        remedy = f"{size}. Choose from {', '.join(fitting_dtypes) or 'other formats'}, or null."
+        require(chosen in fitting_dtypes, "format.dtype", chosen, remedy)
         return str(chosen)
 
 

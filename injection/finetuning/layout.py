@@ -55,9 +55,9 @@ def lay_out(lengths: Sequence[int], width: int, layout: str) -> list[list[int]]:
 def text_places(sequences: Sequence[Sequence[int]], texts: Sequence[EncodedText]) -> pd.DataFrame:
     """Return the place of each text: sequence, token_start and token_end, one row per text."""
     rows: dict[int, tuple[int, int, int]] = {}
-    for number, members in enumerate(sequences):
+    for number, sequence_texts in enumerate(sequences):
         start = 0
-        for text in members:
+        for text in sequence_texts:
             encoded = texts[text]
             rows[text] = (number, start + encoded.first, start + encoded.stop)
             start += len(encoded.ids)
@@ -91,19 +91,19 @@ def _arrow_schema(width: int) -> Any:
 
 
 def _sequence_row(
-    members: Sequence[int], texts: Sequence[EncodedText], width: int, padding: int
+    text_numbers: Sequence[int], texts: Sequence[EncodedText], width: int, padding_id: int
 ) -> dict[str, Any]:
-    encoded = [texts[text] for text in members]
-    left = width - sum(len(text.ids) for text in encoded)
-    numbers = [np.full(len(texts[text].ids), text, np.int32) for text in members]
+    encoded = [texts[text] for text in text_numbers]
+    n_padding = width - sum(len(text.ids) for text in encoded)
+    numbers = [np.full(len(texts[text].ids), text, np.int32) for text in text_numbers]
     return {
         "input_ids": np.concatenate(
-            [*(text.ids for text in encoded), np.full(left, padding, np.int32)]
+            [*(text.ids for text in encoded), np.full(n_padding, padding_id, np.int32)]
         ),
-        "text": np.concatenate([*numbers, np.full(left, NO_TEXT, np.int32)]),
-        "output": np.concatenate([*(text.output for text in encoded), np.zeros(left, bool)]).astype(
-            np.int8
-        ),
+        "text": np.concatenate([*numbers, np.full(n_padding, NO_TEXT, np.int32)]),
+        "output": np.concatenate(
+            [*(text.output for text in encoded), np.zeros(n_padding, bool)]
+        ).astype(np.int8),
         "texts": len(encoded),
         "targets": sum(text.n_targets for text in encoded),
         "output_targets": sum(text.n_output_targets for text in encoded),

@@ -39,7 +39,7 @@ class PromptedText:
         return "\n".join([self.text, *(message["content"] for message in self.messages)]).strip()
 
 
-def parse_before_output(option: str, template: str, output_field: str | None) -> list[Any]:
+def parse_before_output(field: str, template: str, output_field: str | None) -> list[Any]:
     """Return the parts of a template before its output: pairs of text and field name.
 
     Raises:
@@ -55,13 +55,11 @@ def parse_before_output(option: str, template: str, output_field: str | None) ->
     if output_field is None or output_field not in names:
         configured = f"output field {output_field!r}" if output_field else "no output field"
         raise ConfigError(
-            f"{option} is {template!r} with {configured}, so it has no output: {remedy}"
+            f"{field} is {template!r} with {configured}, so it has no output: {remedy}"
         )
     last = len(names) - 1 - names[::-1].index(output_field)
     if later := [name for name in names[last + 1 :] if name]:
-        raise ConfigError(
-            f"{option} is {template!r}: {', '.join(later)} after the output: {remedy}"
-        )
+        raise ConfigError(f"{field} is {template!r}: {', '.join(later)} after the output: {remedy}")
     return [*parts[:last], (parts[last][0], None)]
 
 
@@ -129,9 +127,9 @@ def _format_as_chat(text: PromptedText, tokenizer: Tokenizer) -> PromptedText:
             "or changes it, so what is to be learnt is not there. Choose "
             "finetuning.format=template, or give the tokenizer of a chat model (tokenizer.path)."
         )
-    first = bos_text(tokenizer)
-    lead = len(first) * before.startswith(first)
-    return replace(text, text=whole[lead:], output_start=len(before) - lead, messages=())
+    bos = bos_text(tokenizer)
+    n_leading = len(bos) * before.startswith(bos)
+    return replace(text, text=whole[n_leading:], output_start=len(before) - n_leading, messages=())
 
 
 def bos_text(tokenizer: Tokenizer) -> str:
