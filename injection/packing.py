@@ -283,7 +283,7 @@ class ProofTask:
         """Check a part; the last tokens of earlier parts complete the copies that begin there."""
         before = read_last_tokens(self.paths[:piece], self.check.tail_tokens)
         blocks = read_blocks(self.paths[piece])
-        return asdict(self.check.read(blocks, self.starts[piece], before))
+        return asdict(self.check.read_part(blocks, self.starts[piece], before))
 
 
 def prove_parts(runner: Runner, check: Check, paths: Sequence[Path]) -> Proof:
@@ -291,4 +291,4 @@ def prove_parts(runner: Runner, check: Check, paths: Sequence[Path]) -> Proof:
     counts = [count_sequences(path) for path in paths]
     starts = [sum(counts[:n]) for n in range(len(counts))]
     results = runner.run("verify", ProofTask(check, paths, starts))
-    return check.proof([PartResult(**result) for result in results])
+    return check.combine_parts([PartResult(**result) for result in results])

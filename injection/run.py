@@ -221,7 +221,7 @@ def _prove_packed_parts(
     """
     config, tokenizer = stage.injection, folder / "tokenizer"
     natural = config.decontamination == "flag"
-    check = Check.of(
+    check = Check.prepare(
         *(examples, ledger, Tokenizer(str(tokenizer)), config.window_tokens),
         natural=natural,
         folder=tokenizer.resolve(),
@@ -412,14 +412,14 @@ def prove_finished_corpus(
         DataError: workers ended without a result.
     """
     corpus = open_corpus(folder)
-    check = Check.of(
+    check = Check.prepare(
         *(corpus.examples, corpus.ledger, corpus.tokenizer, corpus.window_tokens),
         natural=corpus.config["injection"]["decontamination"] == "flag",
         folder=corpus.tokenizer_folder.resolve(),
     )
     cluster = cluster or TasksConfig()
     if cluster.kind == "local" and num_proc == 1:  # writes nothing, so the folder may be read-only
-        proof = check.proof([check.read(corpus.iter_blocks())])
+        proof = check.combine_parts([check.read_part(corpus.iter_blocks())])
     else:
         proof = _prove_by_tasks(check, corpus.artifact.path, corpus.part_paths, cluster, num_proc)
     counts, copies = corpus.artifact.counts, corpus.ledger.drop_duplicates(["example_id", "copy"])

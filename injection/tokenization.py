@@ -155,8 +155,8 @@ def check_no_whole_text(
     raise DataError(
         f"injection.decontamination is 'off', but {corpus} contains the whole text of {examples} "
         f"besides the copies: document {document} has it {n_times} time{'s' * (n_times > 1)}. "
-        "Choose flag (such documents are kept, and the examples flagged in all results) or drop (such "
-        "documents of `corpus` are left out)."
+        "Choose flag (such documents are kept, and the examples flagged in all results) or drop "
+        "(such documents of `corpus` are left out)."
     )
 
 

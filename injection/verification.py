@@ -95,8 +95,8 @@ def verify(
         units: what the blocks consist of; None: tokens.
         natural: whether natural occurrences are counted; otherwise each is a failure.
     """
-    check = Check.of(examples, ledger, tokenizer, window, units, natural=natural)
-    return check.proof([check.read(blocks)])
+    check = Check.prepare(examples, ledger, tokenizer, window, units, natural=natural)
+    return check.combine_parts([check.read_part(blocks)])
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class DecodedTextSearch:
     """Each text of the pool, encoded, decoded and normalised."""
 
     @classmethod
-    def of(cls, texts: Iterable[str], folder: Path) -> DecodedTextSearch:
+    def for_texts(cls, texts: Iterable[str], folder: Path) -> DecodedTextSearch:
         """Search for these texts, with the tokenizer in `folder`."""
         tokenizer = _cached_tokenizer(folder)
         ids = {text: np.array(tokenizer.encode(text), np.int32) for text in texts}
@@ -139,7 +139,7 @@ class DecodedTextSearch:
         """How many tokens before a block an occurrence may begin: at most one per byte."""
         return 2 * max((len(text.encode()) for text in self.decoded.values()), default=0)
 
-    def count(self, new: Ids, before: Ids, covered: Covered) -> Counter[str]:
+    def count_new(self, new: Ids, before: Ids, covered: Covered) -> Counter[str]:
         """Count how often each decoded text ends in the `new` tokens, which follow `before`.
 
         Listed copies are left out; `covered` says which of `before` and `new` they cover.
@@ -169,7 +169,7 @@ class CopySpans:
     """The first token and the text of each copy."""
 
     @classmethod
-    def of(cls, copies: pd.DataFrame, sequence_tokens: int) -> CopySpans:
+    def from_ledger(cls, copies: pd.DataFrame, sequence_tokens: int) -> CopySpans:
         """Locate the rows of a ledger that has the column `text`."""
         before = copies["sequence"].to_numpy(np.int64) * sequence_tokens
         starts = before + copies["token_start"].to_numpy(np.int64)
@@ -215,7 +215,7 @@ class Check:
     """None: only tokens are searched."""
 
     @classmethod
-    def of(
+    def prepare(
         cls,
         examples: pd.DataFrame,
         ledger: pd.DataFrame,
@@ -231,7 +231,7 @@ class Check:
         copies = ledger.assign(text=ledger["reworded"].fillna(ledger["example_id"].map(texts)))
         searched = dict.fromkeys([*texts.values(), *copies["text"]])
         ids = {text: np.array(tokenizer.encode(text), np.int32) for text in searched}
-        text_search = DecodedTextSearch.of(searched, folder) if folder and searched else None
+        text_search = DecodedTextSearch.for_texts(searched, folder) if folder and searched else None
         return cls(examples, copies, ids, window, units or ProofUnits(), natural, text_search)
 
     @property
@@ -247,7 +247,9 @@ class Check:
         longest = max(map(len, self.ids.values()), default=0)
         return max(longest, self.text_search.tail_tokens if self.text_search else 0)
 
-    def read(self, blocks: Iterable[Ids], first: int = 0, before: Ids = NO_TOKENS) -> PartResult:
+    def read_part(
+        self, blocks: Iterable[Ids], first: int = 0, before: Ids = NO_TOKENS
+    ) -> PartResult:
         """Check one part of the corpus.
 
         Args:
@@ -262,7 +264,7 @@ class Check:
         blocks = iter(blocks)
         first_block = next(blocks, np.empty((0, 1), np.int32))
         blocks, width = chain([first_block], blocks), first_block.shape[1]
-        spans = CopySpans.of(self.copies, width) if self.units.exact else None
+        spans = CopySpans.from_ledger(self.copies, width) if self.units.exact else None
         search = _TokenSearch(self.ids, before, spans, first * width)
         for group in group_by_size(blocks, np.size, SEARCHED_AT_ONCE):
             for block in group:
@@ -272,17 +274,17 @@ class Check:
                     _check_ledger_row(row, *ids, self.window, proof)
                 first += len(block)
             new = np.concatenate([block.reshape(-1) for block in group])
-            search.read(new)
+            search.search_next(new)
             if self.text_search and spans:
                 stop = first * width
                 covered = spans.is_covered(stop - len(new) - len(before), stop)
-                text_counts += self.text_search.count(new, before, covered)
+                text_counts += self.text_search.count_new(new, before, covered)
                 before = np.concatenate([before, new])[-self.text_search.tail_tokens :]
             proof.tokens += len(new)
         counts = dict(search.counts), dict(text_counts)
         return PartResult(proof.tokens, first - start, proof.failures, *counts)
 
-    def proof(self, parts: Sequence[PartResult]) -> Proof:
+    def combine_parts(self, parts: Sequence[PartResult]) -> Proof:
         """Combine the results of all parts."""
         proof = self._empty_proof()
         proof.tokens = sum(part.tokens for part in parts)
@@ -414,7 +416,7 @@ class _TokenSearch:
                 probe = int(hashes_of(ids[text][start : start + width], width)[0])
                 self._probes.setdefault(width, {}).setdefault(probe, []).append(text)
 
-    def read(self, new: Ids) -> None:
+    def search_next(self, new: Ids) -> None:
         """Search the next tokens of the stream."""
         block = np.concatenate([self._tail, new])
         for width, probes in self._probes.items():

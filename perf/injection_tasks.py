@@ -178,7 +178,7 @@ def rest(folder: Path, task: Files) -> Iterator[tuple[str, float, str]]:
     check = examples_check(tokenizer)
     yield (
         "verify",
-        (clean + inserted) / clock(lambda: check.read(packing.read_blocks(path))),
+        (clean + inserted) / clock(lambda: check.read_part(packing.read_blocks(path))),
         "tokens",
     )
     seconds = clock(lambda: file_digest(path, remembered=False))
@@ -211,7 +211,7 @@ def examples_check(tokenizer: Tokenizer) -> Check:
                              "member": False, "occurrences": 0})  # fmt: skip
     columns = ("example_id", "copy", "sequence", "reworded", "token_start", "token_end",
                "copy_start")  # fmt: skip
-    return Check.of(examples, pd.DataFrame(columns=columns), tokenizer, (0, 1 << 60))
+    return Check.prepare(examples, pd.DataFrame(columns=columns), tokenizer, (0, 1 << 60))
 
 
 def clock(way: Callable[[], object]) -> float:

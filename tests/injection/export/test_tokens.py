@@ -155,8 +155,8 @@ def test_what_was_edited_is_caught_by_its_hash_and_without_it(exported, name, ed
 
 
 def test_the_type_is_the_first_with_room(exported):
-    assert [Megatron()._dtype(n) for n in (65_536, 65_537)] == ["uint16", "int32"]
-    assert [Olmo()._dtype(n) for n in (256, 257, 65_536, 65_537)] == [
+    assert [Megatron()._choose_dtype(n) for n in (65_536, 65_537)] == ["uint16", "int32"]
+    assert [Olmo()._choose_dtype(n) for n in (256, 257, 65_536, 65_537)] == [
         "uint8", "uint16", "uint16", "uint32"
     ]  # fmt: skip
     assert exported("megatron", dtype="int32")[1].counts["bytes_a_token"] == 4
@@ -164,4 +164,4 @@ def test_the_type_is_the_first_with_room(exported):
         with pytest.raises(ConfigError, match=f"format.dtype is '{name}': .* has 70,260 entries"):
             exported("megatron", "many", dtype=name)
     with pytest.raises(ConfigError, match="Choose from other formats"):
-        Megatron()._dtype(1 << 40)
+        Megatron()._choose_dtype(1 << 40)
