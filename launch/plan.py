@@ -19,7 +19,6 @@ from contamination.detection.resources import open_prefix
 from contamination.injection.config import InjectionConfig, InjectionStage
 from contamination.launch.config import LaunchSettings, SecondStage
 from contamination.launch.second_stage import check_second_stage
-from contamination.training.check import check_recipe
 from contamination.training.config import (
     PretrainingConfig,
     TrainingConfig,
@@ -28,6 +27,7 @@ from contamination.training.config import (
 )
 from contamination.training.data import SequenceOrder
 from contamination.training.engine import check_dtype, check_warmup
+from contamination.training.loop import check_recipe
 from contamination.training.models import check_architecture, hf_folder, model_digest
 
 BASE = "base"

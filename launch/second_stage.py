@@ -25,9 +25,9 @@ from contamination.injection.finetuning.config import (
 from contamination.launch import shared
 from contamination.launch.config import SecondStage
 from contamination.launch.stages import Stages
-from contamination.training.check import check_recipe
 from contamination.training.config import TrainingStage
 from contamination.training.data import SequenceOrder
+from contamination.training.loop import check_recipe
 
 SPECIAL = 4
 """The most special tokens around a text."""

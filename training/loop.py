@@ -16,12 +16,13 @@ from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, DataError
 from contamination.injection.corpus import PackedCorpus
 from contamination.training import checkpoints
-from contamination.training.config import LIKELIHOOD, TrainingConfig
+from contamination.training import engine as engines
+from contamination.training.config import ALL, LIKELIHOOD, TrainingConfig
 from contamination.training.data import PADDING, Rows, SequenceOrder, micro_batches, read_batch
-from contamination.training.engine import export_model
 from contamination.training.loss import token_losses
 from contamination.training.metrics import TrainingRecord
 from contamination.training.objectives.base import Objective
+from contamination.training.objectives.choose import check_objective
 from contamination.training.objectives.likelihood import Likelihood
 from contamination.training.resources import utilization
 from contamination.training.trained_model import EXPORTS
@@ -261,7 +262,7 @@ class Loop:
                 self._evaluate_if_due(step, record)
                 if step in exported:
                     export_folder = self.folder / EXPORTS / f"step-{step:08d}"
-                    export_model(self.engine, self.tokenizer, export_folder, self.world)
+                    engines.export_model(self.engine, self.tokenizer, export_folder, self.world)
                 self._checkpoint_if_due(step, stop=self.world.any(stopped()))
 
     @property
@@ -368,3 +369,33 @@ def _check_finite(loss: float, norm: float, step: int, rows: Rows, folder: Path)
         f"{', '.join(map(str, rows[rows >= 0]))}). Lower training.learning_rate or look at those "
         f"sequences. Last good checkpoint: {saved[-1] if saved else 'none'}."
     )
+
+
+def check_recipe(
+    config: TrainingConfig,
+    deepspeed: dict[str, Any],
+    order: SequenceOrder,
+    sequence_tokens: int,
+    *,
+    has_outputs: bool = False,
+) -> None:
+    """Raise a ConfigError if the recipe does not fit its engine or its corpus.
+
+    Args:
+        config: the training configuration.
+        deepspeed: the engine's configuration.
+        order: the number of sequences, batches and epochs.
+        sequence_tokens: tokens of one sequence.
+        has_outputs: whether the sequences are a fine-tuning set's, which mark the outputs.
+    """
+    remedy = (
+        "a packed corpus has no prompts and outputs: give a fine-tuning set (python -m injection "
+        "finetuning), or training.loss_on=all."
+    )
+    config.require(has_outputs or config.loss_on == ALL, "loss_on", remedy)
+    check_objective(config)
+    engines.zero_stage(deepspeed)
+    engines.check_dtype(config, deepspeed)
+    engines.check_compile(config, deepspeed)
+    engines.check_warmup(config, order.steps)
+    export_steps(config, order, sequence_tokens)

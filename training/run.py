@@ -33,7 +33,6 @@ from contamination.injection.corpus import (
     open_corpus,
 )
 from contamination.training import checkpoints, trained_model, unlearning
-from contamination.training.check import check_recipe
 from contamination.training.checkpoints import (
     LOAD_UNIVERSAL,
     SavedCheckpoint,
@@ -51,7 +50,7 @@ from contamination.training.engine import (
     start_processes,
     zero_stage,
 )
-from contamination.training.loop import Loop, Texts, evaluation_token_ids
+from contamination.training.loop import Loop, Texts, check_recipe, evaluation_token_ids
 from contamination.training.loss import check_texts_are_separate
 from contamination.training.metrics import TrainingRecord
 from contamination.training.models import check_architecture, make_model, model_digest
