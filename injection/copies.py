@@ -96,7 +96,6 @@ def _check_reworded_lengths(stage: InjectionStage, texts: list[str], ids: list[I
 
 
 def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> int:
-    """Return how many tokens of documents are in the window of the copies."""
     start, stop = stage.injection.window_tokens
     if inserted_tokens >= stop - start:
         raise ConfigError(

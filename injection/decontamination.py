@@ -377,7 +377,6 @@ class Matcher:
             yield self._numbers.of(document.replace(ZERO_WIDTH_SPACE, " "))
 
     def _iter_matching_pieces(self, words: Words) -> Iterator[tuple[int, str, Words]]:
-        """Yield each piece that matches, the rule, and the shared words."""
         rules = self.rules
         hits = self._parts.find(words)
         if len(hits):  # every 13-gram contains 8-grams, so without an 8-gram nothing matches

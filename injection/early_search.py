@@ -64,7 +64,6 @@ def _count_characters(document: Document) -> int:
 
 
 def _count_tokens(texts: list[str], tokenizer: Tokenizer, stop_at: int) -> int:
-    """Count the documents' tokens, until there are `stop_at`."""
     tokens = 0
     for group in group_by_size(iter(texts), len, 1_000_000):
         tokens += sum(map(len, tokenizer.encode_documents(group)))

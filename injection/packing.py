@@ -182,7 +182,6 @@ def _iter_packed_pieces(
     segments: list[Ids],
     token_range: tuple[int, int],
 ) -> Iterator[Ids]:
-    """Yield a part of the packed stream: clean slices and segments in turn."""
     first, stop = token_range
     n_segments_begun = bisect_right(placed, first, key=lambda item: item.packed)
     clean = packed = 0
@@ -240,7 +239,6 @@ class PackingTask:
 
     @property
     def _part_tokens(self) -> int:
-        """Tokens of a part."""
         return self.part_sequences * self.sequence_tokens
 
     def __len__(self) -> int:

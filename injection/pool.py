@@ -151,7 +151,6 @@ def _near_duplicate_item(
 
 
 def _pool_size_per_benchmark(stage: InjectionStage) -> int:
-    """Return how many examples of each benchmark are in the pool."""
     return stage.injection.members + stage.injection.nonmembers
 
 
@@ -401,7 +400,6 @@ def draw_held_out(
 def _iter_rows_sharing_no_text(
     rows: Iterator[dict[str, Any]], pool: pd.DataFrame
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows that share no text with the pool or with one another."""
     taken = [normalised(text) for text in pool["text"]]
     for row in rows:
         text = normalised(row["text"])

@@ -22,39 +22,20 @@ from contamination.core.seeds import unit_hash
 from contamination.core.tasks import Runner, TasksConfig
 from contamination.data.readers import ByFile, Corpus, Document
 from contamination.data.readers.rows import describe_skipped
-from contamination.injection import packing as packing_module
-from contamination.injection import placement
-from contamination.injection.config import COPIES, OWN, InjectionConfig, InjectionStage
-from contamination.injection.contamination_table import (
-    count_flagged,
-    join_matches,
-    warn_of_flags,
-    with_flags,
+from contamination.injection import (
+    contamination_table,
+    corpus_search,
+    decontamination,
+    placement,
+    tokenization,
 )
+from contamination.injection import packing as packing_module
+from contamination.injection.config import COPIES, OWN, InjectionConfig, InjectionStage
 from contamination.injection.copies import Insertions, make_copies
 from contamination.injection.corpus import CONTAMINATION, HELD_OUT, KIND, corpus_slug, open_corpus
-from contamination.injection.corpus_search import (
-    matches_only_in_proof,
-    matches_within_copies,
-    open_corpora,
-    search_corpus,
-    texts_by_example,
-)
-from contamination.injection.decontamination import (
-    PoolSearch,
-    SharedPassage,
-    warn_of_shared_passages,
-)
-from contamination.injection.placement import PlacedSegment, PlacementRules, place_between_documents
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
-from contamination.injection.tokenization import (
-    TokenisedCorpus,
-    TokenizationSettings,
-    check_no_whole_text,
-    tokenize,
-    with_skip_counts,
-)
+from contamination.injection.tokenization import TokenisedCorpus, TokenizationSettings
 from contamination.injection.tokenize_by_file import Files, tokenize_files
 from contamination.injection.verification import NATURAL, Check, Proof
 
@@ -109,7 +90,7 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
     candidates = check(stage)
     source = create("corpus", stage.corpus)
     inputs = inputs_of(stage, source, candidates)
-    for name, corpus in open_corpora(stage.compared).items():
+    for name, corpus in corpus_search.open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
     named = stage.naming_stage()
     folder = run_folder(Path(stage.runs), KIND, corpus_slug(as_data(named)), named, inputs)
@@ -119,10 +100,11 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
     read_ids.cache_clear()  # a deleted file takes up disk space while it is mapped
     if stage.injection.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
-    warn_of_shared_passages(
-        SharedPassage(**passage) for passage in artifact.counts.get("shared_passages", [])
+    decontamination.warn_of_shared_passages(
+        decontamination.SharedPassage(**passage)
+        for passage in artifact.counts.get("shared_passages", [])
     )
-    warn_of_flags(artifact)
+    contamination_table.warn_of_flags(artifact)
     log.info("corpus: %s", artifact.path)
     return artifact
 
@@ -158,7 +140,7 @@ def _make_corpus(
     clean_tokens = config.packed_tokens - copies.total_tokens  # whole sequences with the copies
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
     settings = _tokenization_settings(stage, examples, folder)
-    shared_passages = PoolSearch(
+    shared_passages = decontamination.PoolSearch(
         settings.pool, tokenizer.apply_normalizer, parts=not settings.whole
     ).shared_passages
     tokenised = _tokenise_corpus(stage, source, settings, clean_tokens, runner)
@@ -180,12 +162,18 @@ def _make_corpus(
         stream, placed, examples, copies.texts, templates, tokenizer, separator_tokens, width
     )
     proof = _prove_packed_parts(stage, examples, ledger, folder, packing.part_names, runner)
-    across_documents = matches_only_in_proof(examples, proof.natural, tokenised.matches)
+    across_documents = corpus_search.matches_only_in_proof(
+        examples, proof.natural, tokenised.matches
+    )
     corpus_matches = pd.concat([tokenised.matches, across_documents], ignore_index=True)
-    copy_matches = matches_within_copies(examples, ledger, tokenizer)
-    matches = join_matches({OWN: corpus_matches, **compared_matches, COPIES: copy_matches})
+    copy_matches = corpus_search.matches_within_copies(examples, ledger, tokenizer)
+    matches = contamination_table.join_matches(
+        {OWN: corpus_matches, **compared_matches, COPIES: copy_matches}
+    )
     natural = examples["text"].map(proof.natural).fillna(0).astype(int)
-    examples = with_flags(examples.assign(**{NATURAL: natural}), matches, dropped=settings.drop)
+    examples = contamination_table.with_flags(
+        examples.assign(**{NATURAL: natural}), matches, dropped=settings.drop
+    )
     tables = (examples, held_out, ledger, matches)
     for name, table in zip(TABLES, tables, strict=True):
         table.to_parquet(folder / name, index=False)
@@ -197,7 +185,7 @@ def _make_corpus(
         "held_out": len(held_out),
         "near_duplicates": {"members": int(near.sum()), "nonmembers": int((~near).sum())},
         "matching_documents": tokenised.matches["document_id"].nunique(),
-        "flagged": count_flagged(examples),
+        "flagged": contamination_table.count_flagged(examples),
         "shared_passages": [asdict(passage) for passage in shared_passages],
         "natural_occurrences": proof.natural_count,
         "clean_sha256": hashes["clean_sha256"],
@@ -242,7 +230,6 @@ def _prove_packed_parts(
 
 
 def _check_source_unchanged(source: Corpus, fingerprint: str, folder: Path) -> None:
-    """Raise a DataError if the source's files changed while they were read."""
     if source.fingerprint() != fingerprint:
         shutil.rmtree(folder / TOKENS)
         raise DataError(
@@ -253,11 +240,11 @@ def _check_source_unchanged(source: Corpus, fingerprint: str, folder: Path) -> N
 
 def _place_copies(
     config: InjectionConfig, copies: Insertions, stream: TokenStream, tokenizer: Tokenizer
-) -> list[PlacedSegment]:
+) -> list[placement.PlacedSegment]:
     window, width, split = config.window_tokens, config.sequence_tokens, config.split_copies
     if config.boundary == "document":
-        rules = PlacementRules(window, width, split, config.copy_distance_tokens)
-        return place_between_documents(copies.segments, stream.document_starts, rules)
+        rules = placement.PlacementRules(window, width, split, config.copy_distance_tokens)
+        return placement.place_between_documents(copies.segments, stream.document_starts, rules)
     boundary = placement.boundary_finder(stream, config.boundary, tokenizer)
     placed = placement.lay_out(copies.segments, window, width, boundary, split=split)
     placement.check_copy_distance(placed, config.copy_distance_tokens)
@@ -323,7 +310,6 @@ def documents_of_part(stage: InjectionStage, source: Corpus) -> Iterator[Documen
 
 
 def _hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
-    """Return the range of hashes of the documents in the chosen part."""
     config = stage.injection
     return {
         "base": (0.0, config.base_fraction),
@@ -337,7 +323,7 @@ def _tokenization_settings(
     stage: InjectionStage, examples: pd.DataFrame, folder: Path
 ) -> TokenizationSettings:
     policy = stage.injection.decontamination
-    pool = texts_by_example(examples)
+    pool = corpus_search.texts_by_example(examples)
     return TokenizationSettings(
         folder / TOKENS, folder / "tokenizer", pool, policy == "drop", policy == "off"
     )
@@ -354,9 +340,11 @@ def _search_compared_corpora(
     if not settings.pool:
         return {}
     matches_by_corpus = {}
-    for name, corpus in open_corpora(stage.compared).items():
-        matches = search_corpus(corpus, settings.pool, runner, name, whole=settings.whole)
-        check_no_whole_text(matches.to_numpy().tolist(), settings, f"compared.{name}")
+    for name, corpus in corpus_search.open_corpora(stage.compared).items():
+        matches = corpus_search.search_corpus(
+            corpus, settings.pool, runner, name, whole=settings.whole
+        )
+        tokenization.check_no_whole_text(matches.to_numpy().tolist(), settings, f"compared.{name}")
         matches_by_corpus[name] = matches
     return matches_by_corpus
 
@@ -388,8 +376,8 @@ def _tokenise_corpus(
         )
     # shards of another size contain other documents
     shard_work = replace(settings, folder=settings.folder / f"searched-{shard_characters}")
-    documents = with_skip_counts(documents_of_part(stage, source), source)
-    return tokenize(documents, shard_work, clean_tokens, processes, shard_characters)
+    documents = tokenization.with_skip_counts(documents_of_part(stage, source), source)
+    return tokenization.tokenize(documents, shard_work, clean_tokens, processes, shard_characters)
 
 
 def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Insertions:

@@ -280,7 +280,6 @@ def write_shard(
 def _document_table(
     group: list[SourceDocument], kept: list[bool], lengths: list[int], start: int
 ) -> pd.DataFrame:
-    """Return one row per document; those that are left out have no tokens."""
     names = [r.document.document_id if r.used else "" for r in group]
     ends = start + np.cumsum(np.array(lengths, np.int64))
     columns = {
@@ -306,7 +305,6 @@ def _encode_kept(
 def _search_documents(
     settings: TokenizationSettings, group: list[SourceDocument]
 ) -> list[list[DocumentMatch]]:
-    """Return what each document shares with the pool."""
     if not settings.pool:
         return [[] for _ in group]
     search = _cached_search(tuple(settings.pool.items()), settings.tokenizer, not settings.whole)

@@ -28,25 +28,12 @@ from contamination.data.readers import ByFile
 from contamination.data.readers.mixture import no_documents, warn_of_end
 from contamination.data.readers.rows import Shard as File
 from contamination.data.readers.rows import group_by_size
-from contamination.injection.token_stream import (
-    Ids,
-    Places,
-    TokenShard,
-    TokenStream,
-    read_ids,
-    read_kept_documents,
-)
+from contamination.injection import token_stream, tokenization
+from contamination.injection.token_stream import Ids, Places, TokenShard, TokenStream, read_ids
 from contamination.injection.tokenization import (
     SourceDocument,
     TokenisedCorpus,
     TokenizationSettings,
-    check_enough_tokens,
-    check_no_whole_text,
-    count_characters,
-    match_table,
-    read_document_table,
-    shard_files,
-    write_shard,
 )
 
 Results = Mapping[int, Mapping[str, Any]]
@@ -90,8 +77,9 @@ class Lane:
             if file_number not in results:
                 yield before / self.weight, self.number, file_number, UNKNOWN, False, 0, 0
                 return
-            table = read_document_table(
-                shard_files(folder, file_number)[2], ("subset", "start", "kept", "before")
+            table = tokenization.read_document_table(
+                tokenization.shard_files(folder, file_number)[2],
+                ("subset", "start", "kept", "before"),
             )
             table["tokens"] = np.diff(table["start"], append=results[file_number]["tokens"])
             documents = table if self.name is None else table[table["subset"] == self.name]
@@ -162,7 +150,7 @@ class DocumentOrder:
                     waiting = []
                 if self.tokens >= wanted_tokens:
                     return
-        check_enough_tokens(self.tokens, wanted_tokens, self._dropped)
+        tokenization.check_enough_tokens(self.tokens, wanted_tokens, self._dropped)
 
     def _write_shard(self, places: Sequence[tuple[int, ...]]) -> None:
         number, table = len(self.shards), np.array(places, TABLE)
@@ -182,10 +170,12 @@ class DocumentOrder:
             if row == FILE_END:
                 skipped += Counter(results[file_number]["skipped"])
             else:
-                table = read_document_table(shard_files(self.sources, file_number)[2], ["skipped"])
+                table = tokenization.read_document_table(
+                    tokenization.shard_files(self.sources, file_number)[2], ["skipped"]
+                )
                 skipped += Counter(json.loads(table["skipped"].iloc[row]))
         stream = TokenStream(self.shards, wanted_tokens)
-        return TokenisedCorpus(stream, match_table(self.matches), dict(skipped))
+        return TokenisedCorpus(stream, tokenization.match_table(self.matches), dict(skipped))
 
 
 @dataclass(frozen=True)
@@ -202,7 +192,10 @@ class GatheredShard(TokenShard):
         rows = table[first : int(np.searchsorted(table["start"], stop, side="left"))]
         low = np.maximum(start - rows["start"], 0) + rows["at"]
         high = np.minimum(stop - rows["start"], rows["tokens"]) + rows["at"]
-        files = {n: read_ids(shard_files(self.sources, n)[1]) for n in {*rows["file"].tolist()}}
+        files = {
+            n: read_ids(tokenization.shard_files(self.sources, n)[1])
+            for n in {*rows["file"].tolist()}
+        }
         spans = zip(rows["file"].tolist(), low.tolist(), high.tolist(), strict=True)
         return np.concatenate([files[n][a:b] for n, a, b in spans])
 
@@ -214,7 +207,9 @@ class GatheredShard(TokenShard):
     def document_id(self, row: int) -> str:
         """Return the id of the document in this row."""
         entry = self._place_table[row]
-        documents = read_kept_documents(shard_files(self.sources, int(entry["file"]))[2])
+        documents = token_stream.read_kept_documents(
+            tokenization.shard_files(self.sources, int(entry["file"]))[2]
+        )
         return str(documents.loc[int(entry["row"]), "document_id"])
 
     @property
@@ -249,7 +244,7 @@ class Files:
 
     def files(self, piece: int) -> list[Path]:
         """Return the files of the tokens and of the table of documents."""
-        return shard_files(self.work.folder, self.numbers[piece])[1:]
+        return tokenization.shard_files(self.work.folder, self.numbers[piece])[1:]
 
     def make(self, piece: int) -> dict[str, Any]:
         """Tokenise a file, up to the number of tokens that is wanted of all files together.
@@ -261,7 +256,9 @@ class Files:
         file = self.source.shards[self.numbers[piece]]
         characters, stopped = Counter[str](), list[str]()
         groups = group_by_size(
-            self._iter_documents(file, characters, stopped), count_characters, self.shard_characters
+            self._iter_documents(file, characters, stopped),
+            tokenization.count_characters,
+            self.shard_characters,
         )
         subsets = self.source.subsets_in(file) if self.source.weights else ()
 
@@ -269,7 +266,7 @@ class Files:
             counts = [tokens[name] for name in subsets] or [tokens.total()]
             return min(counts) >= self.wanted_tokens
 
-        result = write_shard(self.work, self.files(piece), groups, is_enough)
+        result = tokenization.write_shard(self.work, self.files(piece), groups, is_enough)
         return {
             **result,
             "characters": characters,
@@ -315,7 +312,7 @@ def tokenize_files(task: Files, runner: Runner) -> TokenisedCorpus:
     for wave in count():
         order = DocumentOrder(task.lanes, task.work.folder, task.work.folder.with_name("order"))
         order.extend_order(results, task.wanted_tokens)
-        check_no_whole_text(order.matches, task.work)
+        tokenization.check_no_whole_text(order.matches, task.work)
         if order.behind is None:
             break
         numbers = _choose_next_files(task, results, order.tokens, *order.behind)

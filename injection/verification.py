@@ -317,7 +317,6 @@ class Check:
 
     @property
     def _name_by_text(self) -> dict[str, str]:
-        """Each text's name in failures."""
         kinds = {False: "non-member", True: "member"}
         pool, copies = self.examples.itertuples(), self.copies.itertuples()
         names = {r.text: f"{r.example_id} ({kinds[bool(r.member)]})" for r in pool}
@@ -438,7 +437,6 @@ class _TokenSearch:
             self.counts[text] += self._is_counted(first, first + len(tokens), text)
 
     def _is_counted(self, start: int, stop: int, text: str) -> bool:
-        """Whether an occurrence at these tokens is a listed copy, or overlaps none."""
         if self._spans is None or (start, text) in self._spans.copies:
             return True
         return not self._spans.is_covered(start, stop).any()

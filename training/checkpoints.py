@@ -128,7 +128,6 @@ def remove_outputs_after(folder: Path, step: int) -> None:
 
 
 def _digest_of_first_bytes(path: Path, count: int) -> str:
-    """Return the SHA-256 of the file's first `count` bytes."""
     with path.open("rb") as stream:
         return hashlib.sha256(stream.read(count)).hexdigest()
 
@@ -280,7 +279,6 @@ def convert_to_universal(saved: SavedCheckpoint, world: World) -> SavedCheckpoin
 
 
 def _write_marker(saved: SavedCheckpoint) -> None:
-    """Write the marker after flushing every file to disk."""
     for file in saved.path.rglob("*"):
         sync(file)
     complete = replace(
@@ -303,7 +301,6 @@ def _read_marker(path: Path) -> SavedCheckpoint:
 
 
 def _check_identity(saved: SavedCheckpoint, identity: Mapping[str, Any]) -> None:
-    """Raise a ConfigError that names the first field in which the configurations differ."""
     for field_ in differences(saved.identity, identity):
         raise ConfigError(
             f"{field_.name} is {field_.now!r}, but the checkpoint {saved.path} was made with "

@@ -360,7 +360,6 @@ def _first_step_that_has_seen(n_sequences: int, order: SequenceOrder) -> int:
 
 
 def _check_finite(loss: float, norm: float, step: int, rows: Rows, folder: Path) -> None:
-    """Raise a DataError if the loss or the gradient is not finite."""
     if math.isfinite(loss) and math.isfinite(norm):
         return
     saved = checkpoints.completed_folders(folder / "checkpoints")

@@ -154,7 +154,6 @@ def format_memory_plan(stage: MemoryStage) -> str:
 
 
 def _make_memory_table(shape: ModelShape, stage: MemoryStage) -> tuple[list[str], list[list[str]]]:
-    """Return the header, and a row for each need and verdict."""
     needs = [need_on(shape, stage, machine) for machine in MACHINES]
     hosts = [n.host * m.devices / m.nodes for n, m in zip(needs, MACHINES, strict=True)]
     missing = [memories_too_small(shape, stage, machine) for machine in MACHINES]

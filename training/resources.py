@@ -183,7 +183,6 @@ def model_state_bytes(
 
 
 def _offloaded_states(zero: Mapping[str, Any]) -> list[str]:
-    """Return the names of the states that are in the host's memory."""
     optimizer = zero.get("offload_optimizer", {}).get("device", "none") != "none"
     weights = zero.get("offload_param", {}).get("device", "none") != "none"
     return ["gradients", "optimizer"] * optimizer + ["weights"] * weights

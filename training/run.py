@@ -11,14 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contamination.core.artifacts import (
-    Artifact,
-    Built,
-    commit,
-    is_complete,
-    run_folder,
-    started_folder,
-)
+from contamination.core import artifacts
+from contamination.core.artifacts import Artifact, Built
 from contamination.core.config import identity
 from contamination.core.config_diff import say_nearest
 from contamination.core.distributed import World, launched_processes
@@ -33,23 +27,11 @@ from contamination.injection.corpus import (
     open_corpus,
 )
 from contamination.training import checkpoints, trained_model, unlearning
-from contamination.training.checkpoints import (
-    LOAD_UNIVERSAL,
-    SavedCheckpoint,
-    convert_to_universal,
-    remove_outputs_after,
-)
+from contamination.training import engine as engines
+from contamination.training.checkpoints import SavedCheckpoint
 from contamination.training.config import LIKELIHOOD, TrainingStage
 from contamination.training.data import SequenceOrder, make_exposure_table
-from contamination.training.engine import (
-    check_batch,
-    clips_itself,
-    engine_config,
-    export_model,
-    start_engine,
-    start_processes,
-    zero_stage,
-)
+from contamination.training.engine import start_processes
 from contamination.training.loop import Loop, Texts, check_recipe, evaluation_token_ids
 from contamination.training.loss import check_texts_are_separate
 from contamination.training.metrics import TrainingRecord
@@ -85,13 +67,13 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     objective = [] if stage.training.objective == LIKELIHOOD else [stage.training.objective]
     rate = f"lr{stage.training.learning_rate:g}"
     slug = "-".join([stage.model.name, *objective, rate, corpus.slug])
-    folder = run_folder(Path(stage.runs), trained_model.KIND, slug, stage, inputs)
-    if not is_complete(folder):
+    folder = artifacts.run_folder(Path(stage.runs), trained_model.KIND, slug, stage, inputs)
+    if not artifacts.is_complete(folder):
         _check_stage(stage, corpus, launched_processes() if start is None else None)
     if start is None:
         artifact = _train_with_all_processes(stage, corpus, folder, inputs, world)
     else:
-        if not is_complete(folder):
+        if not artifacts.is_complete(folder):
             start(folder)
         artifact = _open_without_checkpoints(folder)
     log.info("model: %s", artifact.path)
@@ -99,7 +81,6 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
 
 
 def _input_digests(stage: TrainingStage) -> dict[str, str]:
-    """Return the digests of the training's inputs."""
     inputs = {"corpus": open_corpus(stage.corpus_folder).artifact.digest}
     if stage.model.path is not None:
         inputs["model"] = model_digest("model.path", stage.model.path)
@@ -115,7 +96,7 @@ def _check_stage(stage: TrainingStage, corpus: PackedCorpus, processes: int | No
     check_recipe(stage.training, stage.deepspeed, order, width, has_outputs=has_outputs)
     unlearning.check_retained_tokenizer(stage.training, corpus)
     if processes is not None:
-        check_batch(stage.training, processes)
+        engines.check_batch(stage.training, processes)
     if stage.model.path is None:
         check_architecture(stage.model, corpus.vocabulary_size, width)
 
@@ -129,7 +110,7 @@ def _train_with_all_processes(
 ) -> Artifact:
     """Return the model folder, which all processes make and rank 0 commits."""
     if world is None:
-        if is_complete(folder):
+        if artifacts.is_complete(folder):
             return _open_without_checkpoints(folder)
         world = start_processes()
     named = identity(stage)
@@ -139,14 +120,14 @@ def _train_with_all_processes(
         def begin() -> bool:
             checks.append(held.enter_context(exclusive_build(folder)))
             say_nearest(folder, SCHEMA, named, inputs)
-            return is_complete(folder)
+            return artifacts.is_complete(folder)
 
         def end(built: Built) -> None:
             checks[0]()
-            commit(folder, inputs, built, named)
+            artifacts.commit(folder, inputs, built, named)
 
         if not world.on_rank_0(begin):
-            with started_folder(folder, stage) if world.is_rank_0 else nullcontext():
+            with artifacts.started_folder(folder, stage) if world.is_rank_0 else nullcontext():
                 built = _train_and_export(stage, corpus, folder, inputs, world)
                 world.on_rank_0(partial(end, built))
     return world.on_rank_0(partial(_open_without_checkpoints, folder))
@@ -171,7 +152,7 @@ def _train_and_export(
     )  # the start may be gone at the end
     made_with = {**identity(stage), "inputs": dict(inputs)}
     saved = checkpoints.find_newest(folder / "checkpoints", made_with, world)
-    world.on_rank_0(partial(remove_outputs_after, folder, saved.step if saved else 0))
+    world.on_rank_0(partial(checkpoints.remove_outputs_after, folder, saved.step if saved else 0))
     loop, saved, parameters = _prepare_loop(stage, corpus, folder, made_with, saved, world)
     order, first_step = loop.order, checkpoints.resume_from(loop.engine, saved)
     record = None
@@ -182,7 +163,7 @@ def _train_and_export(
         )
     try:
         loop.train(first_step, record)
-        export_model(loop.engine, corpus.tokenizer_folder, folder / "hf", world)
+        engines.export_model(loop.engine, corpus.tokenizer_folder, folder / "hf", world)
     finally:
         if record is not None:
             record.close()
@@ -202,7 +183,6 @@ def _train_and_export(
 
 
 def _ancestry_for_manifest(stage: TrainingStage) -> dict[str, Any]:
-    """Return the manifest's entries about the ancestry of the model that training starts from."""
     if stage.model.path is None:
         return RANDOM.manifest_entries()
     return ancestry_of("model.path", stage.model.path).manifest_entries()
@@ -219,13 +199,13 @@ def _prepare_loop(
     """Return the loop, the checkpoint in a form that its engine can load, and the parameters."""
     config, order, width = stage.training, _sequence_order(stage, corpus), corpus.sequence_tokens
     assert config.init_seed is not None
-    deepspeed = engine_config(config, stage.deepspeed, world)
-    if saved and saved.world != world.size and zero_stage(deepspeed):
-        saved = convert_to_universal(saved, world)
-        deepspeed |= LOAD_UNIVERSAL
+    deepspeed = engines.engine_config(config, stage.deepspeed, world)
+    if saved and saved.world != world.size and engines.zero_stage(deepspeed):
+        saved = checkpoints.convert_to_universal(saved, world)
+        deepspeed |= checkpoints.LOAD_UNIVERSAL
     model = make_model(stage.model, corpus.vocabulary_size, width, config.init_seed, deepspeed)
     parameters = sum(math.prod(whole_shape(p)) for p in model.parameters())
-    engine = start_engine(model, config, deepspeed, order.steps, world)
+    engine = engines.start_engine(model, config, deepspeed, order.steps, world)
     if isinstance(corpus, FinetuningSet):
         check_texts_are_separate(engine, corpus.sequences, world)
     objective = make_objective(config).prepare_from_start(engine, corpus.sequences, config, world)
@@ -245,7 +225,7 @@ def _prepare_loop(
         identity=made_with,
         tokenizer=corpus.tokenizer_folder,
         texts=texts,
-        clip=clips_itself(config, stage.deepspeed),
+        clip=engines.clips_itself(config, stage.deepspeed),
         flops_per_token=flops_per_token(model.config, parameters, width),
         objective=objective,
         retained=unlearning.open_retained(config, order, engine, world),
@@ -254,14 +234,12 @@ def _prepare_loop(
 
 
 def _sequence_order(stage: TrainingStage, corpus: PackedCorpus) -> SequenceOrder:
-    """Return which sequences each step sees."""
     config = stage.training
     seed = config.order_seed if config.order == "shuffled" else None
     return SequenceOrder(len(corpus.sequences), config.batch_sequences, seed, config.epochs)
 
 
 def _list_weight_files(folder: Path) -> list[str]:
-    """Return the names of the files of the model and its exports."""
     parts = (trained_model.HF, f"{trained_model.EXPORTS}/step-*")
     files = [path for part in parts for path in folder.glob(f"{part}/**/*") if path.is_file()]
     return sorted(str(path.relative_to(folder)) for path in files)

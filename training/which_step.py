@@ -151,7 +151,6 @@ def _open_corpus_or_export(folder: str) -> ContaminatedFolder:
 
 
 def _requested_example_ids(stage: WhichStepStage, corpus: ContaminatedFolder) -> set[str]:
-    """Return the ids of the examples that are asked for."""
     if stage.text is None:
         return {corpus.example_row(str(stage.example_id))["example_id"]}
     examples = corpus.examples[corpus.examples["text"].str.contains(stage.text, regex=False)]

@@ -23,15 +23,8 @@ from typing import Any
 
 from hydra.utils import get_class
 
-from contamination.core.artifacts import (
-    CONFIG,
-    Artifact,
-    Built,
-    build,
-    is_complete,
-    open_artifact,
-    run_folder,
-)
+from contamination.core import artifacts
+from contamination.core.artifacts import Artifact, Built
 from contamination.core.config import create, runtime
 from contamination.core.errors import DataError, require
 from contamination.core.integrity import naming_folders, read_manifest
@@ -74,8 +67,8 @@ def export(stage: ExportStage) -> Artifact:
     inputs = {"corpus": corpus.artifact.digest}
     with naming_folders(stage.corpus_folder):
         slug = f"{type(export_format).__name__.lower()}-{corpus.slug}"
-    folder = run_folder(Path(stage.runs), KIND, slug, stage, inputs)
-    artifact = build(folder, stage, inputs, partial(_make_export, export_format, corpus))
+    folder = artifacts.run_folder(Path(stage.runs), KIND, slug, stage, inputs)
+    artifact = artifacts.build(folder, stage, inputs, partial(_make_export, export_format, corpus))
     for loss, times in artifact.counts["lost"].items():
         log.warning("export: differs from the corpus: %d × %s", times, loss)
     if natural := artifact.counts["elsewhere"]:
@@ -93,12 +86,12 @@ def open_export(folder: Path | str) -> ContaminatedFolder:
     Raises:
         ArtifactError: the export is missing, unfinished or damaged.
     """
-    return ContaminatedFolder(open_artifact(folder, KIND))
+    return ContaminatedFolder(artifacts.open_artifact(folder, KIND))
 
 
 def is_export(folder: Path | str) -> bool:
     """Return whether the folder is a finished export."""
-    return is_complete(Path(folder)) and read_manifest(Path(folder))["kind"] == KIND
+    return artifacts.is_complete(Path(folder)) and read_manifest(Path(folder))["kind"] == KIND
 
 
 def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> Proof:
@@ -112,7 +105,7 @@ def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> 
         ArtifactError: the export is missing, unfinished or damaged, or names another class.
     """
     export = open_export(folder)
-    node, where = export.config.get("format"), str(export.artifact.path / CONFIG)
+    node, where = export.config.get("format"), str(export.artifact.path / artifacts.CONFIG)
     export_format = stored_object("format", node, Format, where, formats)
     try:
         proof = _prove_export(export_format, export)

@@ -108,12 +108,10 @@ class TextLines:
                 yield last
 
     def _end_of_copy_at(self, place: int) -> int:
-        """Return the place, or the end of the copy that contains it."""
         number = int(np.searchsorted(self._copies[:, 0], place)) - 1
         return place if number < 0 else max(place, int(self._copies[number, 1]))
 
     def _end_of_character_at(self, place: int, ids: Ids) -> int:
-        """Return the place, or the end of the character that contains it."""
         for extra in range(MAX_BYTES):
             is_whole = not self.decode_line(ids[: len(ids) - MAX_BYTES + extra]).endswith(CUT)
             if is_whole and self._end_of_copy_at(place + extra) == place + extra:
@@ -186,7 +184,6 @@ class Text(Format):
 
 
 def _count_changed_copies(corpus: PackedCorpus) -> int:
-    """Count the copies whose text changes when the tokenizer encodes and decodes it."""
     texts = corpus.examples.set_index("example_id")["text"]
     copies = corpus.ledger.drop_duplicates(["example_id", "copy"])
     copies = copies["reworded"].fillna(copies["example_id"].map(texts))
@@ -216,12 +213,10 @@ def _character_span(lines: TextLines, row: Any, start: int, ids: Ids, text: str)
 
 
 def _read_code_points(path: Path) -> Iterator[Ids]:
-    """Yield each line's characters, shape (1, n)."""
     with path.open(encoding="utf-8", newline="\n") as stream:
         for line in stream:
             yield _code_points(json.loads(line)["text"]).reshape(1, -1)
 
 
 def _code_points(text: str) -> Ids:
-    """Return the characters' code points."""
     return np.frombuffer(text.encode("utf-32-le"), dtype="<i4")

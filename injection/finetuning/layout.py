@@ -183,7 +183,6 @@ def _why_text_is_wrong(
     tokenizer: Tokenizer,
     config: FinetuningConfig,
 ) -> str | None:
-    """Return what is wrong with text `number`, or None."""
     if row.sequence >= len(sequences):
         return "which does not exist"
     sequence, encoded = sequences[row.sequence], encode_text(text, config, tokenizer)

@@ -131,7 +131,6 @@ def _make_set(
 def _search_texts_for_pool(
     stage: FinetuningStage, examples: pd.DataFrame, clean: CleanTexts, folder: Path
 ) -> pd.DataFrame:
-    """What the clean texts and the compared corpora share with the pool."""
     pool, runner = texts_by_example(examples), Runner(folder / SEARCHING)
     matches_by_corpus = {SET: match_table(clean.matches)}
     for name, corpus in open_corpora(stage.compared).items():
@@ -143,7 +142,6 @@ def _search_texts_for_pool(
 def _shuffle_into_sequences(
     stage: FinetuningStage, texts: Sequence[TrainingText]
 ) -> list[list[int]]:
-    """The texts of each sequence, in random order."""
     config = stage.finetuning
     assert config.sequence_tokens is not None
     rng = np.random.default_rng(derive(stage.injection.position_seed or 0, corpora.FINETUNING_KIND))
@@ -234,7 +232,6 @@ def _with_training_texts(
 
 
 def _why_unusable(encoded: prompts.EncodedText, stage: FinetuningStage) -> str | None:
-    """Return why a text can't be used, or None."""
     width = stage.finetuning.sequence_tokens
     assert width is not None
     if len(encoded.ids) > width:

@@ -21,19 +21,12 @@ from contamination.data.readers.files import value_at
 from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.templates import check_formats, fill_fields
 from contamination.injection.corpus import PackedCorpus, check_not_finetuning_set, open_corpus
+from contamination.injection.finetuning import prompts
 from contamination.injection.finetuning.config import (
     CHAT,
     TEXT,
     FinetuningStage,
     InstructionsConfig,
-)
-from contamination.injection.finetuning.prompts import (
-    PromptedText,
-    format_text,
-    output_start,
-    parse_before_output,
-    template_parts_before_answer,
-    why_chat_is_unusable,
 )
 from contamination.injection.pool import Candidates, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer
@@ -49,7 +42,7 @@ class Instructions:
     """
 
     name: str
-    texts: list[PromptedText]
+    texts: list[prompts.PromptedText]
     tally: Tally
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -71,7 +64,7 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
     tally = Tally(config.on_error, f"{node}.on_error")
     require(bool(config.rows), f"{node}.rows", config.rows, "give a source of rows (_target_).")
     rows = create(f"{node}.rows", config.rows).rows(tally)
-    distinct: dict[str, PromptedText] = {}
+    distinct: dict[str, prompts.PromptedText] = {}
     used = 0
     for text in _read_texts(name, config, rows, tally):
         used += 1
@@ -87,7 +80,7 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
 
 def _read_texts(
     name: str, config: InstructionsConfig, rows: Iterator[Row], tally: Tally
-) -> Iterator[PromptedText]:
+) -> Iterator[prompts.PromptedText]:
     node, template = f"instructions.{name}", config.template
     exactly_one = (template is None) != (config.messages is None)
     remedy = "give a template or messages, and not both."
@@ -95,28 +88,30 @@ def _read_texts(
     if template is None:
         yield from _read_chats(name, str(config.messages), rows, tally)
         return
-    before = parse_before_output(f"{node}.template", template, config.output_field)
+    before = prompts.parse_before_output(f"{node}.template", template, config.output_field)
     as_benchmark = BenchmarkConfig(template=template, answer_field=config.output_field)
     check_formats(name, as_benchmark, config.fields, "instructions")
     for row in rows:
         fields = fill_fields(row, config.fields, config.values, tally)
         if fields is not None:
             text = template.format(**fields)
-            yield PromptedText(_example_id(name, text), name, text, output_start(before, fields))
+            yield prompts.PromptedText(
+                _example_id(name, text), name, text, prompts.output_start(before, fields)
+            )
 
 
 def _read_chats(
     name: str, column: str, rows: Iterator[Row], tally: Tally
-) -> Iterator[PromptedText]:
+) -> Iterator[prompts.PromptedText]:
     for row in rows:
         messages = value_at(row, column, tally)
         if messages is None:
             continue
-        if problem := why_chat_is_unusable(messages):
+        if problem := prompts.why_chat_is_unusable(messages):
             tally.bad("no chat", row.where, problem)
             continue
         chat = [_plain_message(message) for message in messages]
-        yield PromptedText(_example_id(name, json.dumps(chat)), name, "", 0, chat)
+        yield prompts.PromptedText(_example_id(name, json.dumps(chat)), name, "", 0, chat)
 
 
 def _plain_message(message: Mapping[str, Any]) -> dict[str, str]:
@@ -168,7 +163,9 @@ def read_members(stage: FinetuningStage) -> Members:
         corpus = open_corpus(stage.corpus_folder)
         check_not_finetuning_set("corpus_folder", corpus)
     benchmark = _read_recorded_benchmarks(corpus) if corpus else stage.benchmark
-    parts = {} if stage.finetuning.format == TEXT else template_parts_before_answer(benchmark)
+    parts = (
+        {} if stage.finetuning.format == TEXT else prompts.template_parts_before_answer(benchmark)
+    )
     path = stage.tokenizer.path or (str(corpus.tokenizer_folder) if corpus else None)
     remedy = "give the tokenizer of the model that will be trained, such as runs/model/…/hf."
     require(path is not None, "tokenizer.path", path, remedy)
@@ -178,7 +175,6 @@ def read_members(stage: FinetuningStage) -> Members:
 
 
 def _read_recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:
-    """Return the benchmarks that a corpus's config records."""
     with naming_folders(corpus.artifact.path):
         recorded = corpus.config["benchmark"].items()
         return {name: BenchmarkConfig(**fields) for name, fields in recorded}
@@ -200,7 +196,6 @@ def draw_pool_examples(
 
 
 def _redraw_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.DataFrame:
-    """Return a corpus's examples, with occurrences drawn for the members that it contains."""
     examples = corpus.examples.copy()
     inserted = examples["member"].astype(bool) & (examples["occurrences"] > 0)
     examples["occurrences"] = 0
@@ -218,19 +213,19 @@ def _redraw_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.Data
 
 def format_examples(
     stage: FinetuningStage, members: Members, examples: pd.DataFrame
-) -> list[PromptedText]:
+) -> list[prompts.PromptedText]:
     """Return each example's text and the start of its output, in the examples' order."""
     texts = [
-        PromptedText(row.example_id, row.benchmark, row.text, _output_start(members, row))
+        prompts.PromptedText(row.example_id, row.benchmark, row.text, _output_start(members, row))
         for row in examples.itertuples()
     ]
-    return [format_text(text, stage.finetuning, members.tokenizer) for text in texts]
+    return [prompts.format_text(text, stage.finetuning, members.tokenizer) for text in texts]
 
 
 def _output_start(members: Members, row: Any) -> int:
     if not members.parts:
         return 0
-    return output_start(members.parts[row.benchmark], json.loads(row.fields))
+    return prompts.output_start(members.parts[row.benchmark], json.loads(row.fields))
 
 
 def with_sequence_tokens(stage: FinetuningStage, members: Members) -> FinetuningStage:

@@ -103,7 +103,7 @@ def test_processes_make_the_same_bytes(files, tmp_path, monkeypatch):
 def test_a_killed_run_goes_on_with_what_is_finished(files, tmp_path, here, monkeypatch):
     stage = replace(made_stage(files, tmp_path / "killed", {"weights": WEIGHTS}), cluster=TASKS)
     whole = run(replace(stage, runs=str(tmp_path / "whole")))
-    made, write = [], tokenize_by_file.write_shard
+    made, write = [], tokenization.write_shard
 
     def written(work, files, *rest):
         if len(made) == 2:
@@ -111,11 +111,11 @@ def test_a_killed_run_goes_on_with_what_is_finished(files, tmp_path, here, monke
         made.append(files[0].name)
         return write(work, files, *rest)
 
-    monkeypatch.setattr(tokenize_by_file, "write_shard", written)
+    monkeypatch.setattr(tokenization, "write_shard", written)
     with pytest.raises(KeyboardInterrupt):
         run(stage)
     monkeypatch.setattr(
-        tokenize_by_file, "write_shard", lambda *a: made.append(a[1][0].name) or write(*a)
+        tokenization, "write_shard", lambda *a: made.append(a[1][0].name) or write(*a)
     )
     assert run(stage).files == whole.files
     assert len(made) == len({*made})  # none was made twice
