@@ -16,7 +16,7 @@ from contamination.core import tasks as tasks_module
 from contamination.core.cli import CONF, compose_stage
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.tasks import Stored, TasksConfig
-from contamination.injection import packing, tokenization, tokenize_by_file
+from contamination.injection import packing, tokenization
 from contamination.injection.config import InjectionStage
 from contamination.injection.corpus import open_corpus
 from contamination.injection.run import TOKENS, prove_finished_corpus, run
