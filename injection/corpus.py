@@ -1,17 +1,4 @@
-"""Opens finished corpora and fine-tuning sets, and shows an example's copies.
-
-::
-
-    runs/corpus/<slug>-<hash>/
-    ├── config.yaml       the resolved config
-    ├── sequences/        packed sequences, datasets Arrow: part-00000.arrow, part-00001.arrow, …
-    ├── examples.parquet  one row per example: members and non-members
-    ├── held_out.parquet  more examples of each benchmark, neither inserted nor evaluated
-    ├── ledger.parquet    one row per inserted copy
-    ├── contamination.parquet  documents that share text with an example of the pool
-    ├── tokenizer/        the tokenizer of the packed tokens, a Hugging Face folder
-    └── manifest.json
-"""
+"""Opens finished corpora and fine-tuning sets, and shows an example's copies."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Searches finished corpora, and the copies of a pool, for the pool's examples.
-
-Each search gives a `match_table`: a row per document and example that share text. Documents of a
-packed corpus are read from its sequences, each from its BOS on. If the tokenizer adds no BOS, they
-are stretches of tokens that overlap, and a text within an overlap is found in two of them.
-"""
+"""Searches finished corpora, and the copies of a pool, for the pool's examples: `match_table`s."""
 
 from __future__ import annotations
 
@@ -149,6 +144,9 @@ def search_corpus(
     corpus: PackedCorpus, pool: TextsByExample, runner: Runner, name: str, *, whole: bool
 ) -> pd.DataFrame:
     """Find what the corpus's documents share with the pool: a `match_table`.
+
+    Documents are read from the sequences, each from its BOS on. If the tokenizer adds no BOS, they
+    are overlapping stretches of tokens, and a text within an overlap is found in two of them.
 
     Args:
         corpus: the packed corpus, or a fine-tuning set; inserted copies are found as well.

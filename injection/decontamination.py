@@ -1,30 +1,8 @@
 """Finds documents that share text with the examples of a pool.
 
-An example is searched for in pieces: its formatted text; each of its template's fields that has 5
-words or more; and its fields joined, as another template may write them. A field whose words
-another example has as well ("Yes", "Which of the following is true?") identifies no example and is
-no piece. Words of a template that many examples share are not compared (`without_templates`): they
-divide a piece, and do not count as its words in what follows. There are four rules over words
-(in lower case, without punctuation, split at white space):
-
-- `13-gram`: document and piece share 13 words in a row (Brown et al. 2020, appendix C).
-- `8-gram share`: at least 70% of the piece's distinct 8-grams are in the document (Chowdhery et
-  al. 2022, section 8, who count over the whole corpus; here one document at a time, since one
-  document is what is dropped). It adds pieces of 8 to 12 words, and longer ones whose parts lie
-  apart.
-- `shared words`: more than 75% of the piece's words, and 5 or more, are in runs of 3 or more
-  within one stretch of the document, at most twice as long as the piece. Llama 2's authors count
-  in this way (Touvron et al. 2023, appendix A.6), with runs of over 10 tokens. It adds pieces of 5
-  to 7 words, and copies in which some words were changed, removed or inserted.
-- `whole text`: a text of under 8 words has no 8-gram; it matches if the document has all its words
-  in a row. So a text of one word matches each document with this word. A text without words matches
-  nothing.
-
-Whole formatted texts are also counted by their characters (`data.ngrams.Verbatim`). If none of the
-rules above finds such an occurrence, since it begins or ends within a word, its rule is `verbatim`.
-
-A tokenizer may rewrite text first (Unicode's NFKC, lower case), so that different texts have equal
-tokens. So examples and documents are also compared in the form to which it rewrites them.
+An example is searched for in pieces: its text; each of its fields of 5 words or more, unless
+another example has it as well; and its fields joined. `mask_templates` divides pieces at the words
+of templates, and `MatchRules` says what counts as a match (docs/injection.md explains both).
 """
 
 from __future__ import annotations
@@ -134,18 +112,24 @@ STRETCH = 2  # length of the stretch of a document that a copy may take, in leng
 
 @dataclass(frozen=True)
 class MatchRules:
-    """The lengths (run ≤ part_ngram ≤ ngram) and the shares of the rules."""
+    """The lengths (run ≤ part_ngram ≤ ngram) and the shares of the rules.
+
+    Words are in lower case, without punctuation, and split at white space. A text of fewer than
+    `part_ngram` words matches as a whole (`whole text`).
+    """
 
     ngram: int = 13
-    """This many shared words in a row are a match."""
+    """This many shared words in a row are a match (Brown et al. 2020, appendix C)."""
     part_ngram: int = 8
     """Length of the shorter n-grams, a share of which is a match."""
     part_share: float = 0.7
-    """This share of a piece's distinct shorter n-grams is a match."""
+    """This share of a piece's distinct shorter n-grams is a match (Chowdhery et al. 2022, section
+    8, who count over the whole corpus; here in one document, since a document is dropped)."""
     run: int = 3
     """This many words in a row count as shared words."""
     run_share: float = 0.75
-    """More than this share of a piece's words, in such runs, is a match."""
+    """More than this share of a piece's words, in such runs within a stretch of the document, is a
+    match (as Touvron et al. 2023, appendix A.6, count runs of over 10 tokens)."""
     run_words: int = 5
     """The least number of these words; a field of fewer words is no piece."""
 
@@ -194,6 +178,10 @@ def warn_of_shared_passages(shared_passages: Iterable[SharedPassage]) -> None:
 
 class PoolSearch:
     """Finds what documents share with a pool's examples.
+
+    A tokenizer may rewrite text first (Unicode's NFKC, lower case), so that different texts have
+    equal tokens. So examples and documents are also compared in the form that it gives them. An
+    occurrence of a whole text that no rule finds has the rule `verbatim`.
 
     Args:
         pool: each example's text, followed by the fields of which the text was made.

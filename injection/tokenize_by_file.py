@@ -1,10 +1,8 @@
 """Tokenises a corpus by file, and puts its documents in the order in which one reader has them.
 
-With weights, the reader takes a document of the subset that is furthest behind
-(`data.readers.mixture.interleave`). So the order is a merge of the subsets by key: the characters
-of a document's subset before it, divided by the subset's weight, and then the subset's name.
-Without weights there is one subset. No token is moved: a shard of the stream is a table of places
-in the files' tokens.
+With weights, the order is a merge of the subsets (`data.readers.mixture.interleave`) by the
+characters of a subset before a document, divided by its weight, and then by the subset's name. No
+token is moved: a shard of the stream is a table of places in the files' tokens.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """The proof: reads the packed sequences again and compares them with the ledger, token by token.
 
-Texts of the pool are searched for twice. Among the tokens, an occurrence is found if it has the
-tokens that the text has on its own. In the decoded text (`DecodedTextSearch`), an occurrence is
-found whatever its case, white space and Unicode form, also inside a sentence, where the tokens at
-its edges differ. An occurrence that the ledger lists, or that overlaps a listed copy, is not
-counted: a copy and its neighbours may spell another text of the pool. All others are natural
-occurrences: failures, or only counted (`Check.natural`).
+Texts of the pool are searched for among the tokens, and in the text to which the tokens decode
+(`DecodedTextSearch`). Occurrences that the ledger lists, or that overlap a listed copy, are not
+counted: a copy and its neighbours may spell another text of the pool. All others are natural.
 """
 
 from __future__ import annotations
@@ -116,6 +113,8 @@ class PartResult:
 class DecodedTextSearch:
     """Searches the text that packed tokens decode to, with special tokens written out.
 
+    It finds a text whatever its case, white space and Unicode form, also inside a sentence, where
+    the tokens at its edges differ from those that the text has on its own.
     An occurrence in two blocks may be missed if more than half of its characters are white space.
     """
 

@@ -1,16 +1,8 @@
-"""Checkpoints to resume from. An incomplete or damaged one is never opened.
+"""Checkpoints to resume from: `step-…` by DeepSpeed, `universal-…` converted for other processes.
 
-::
-
-    checkpoints/
-    ├── step-00000100/             written by DeepSpeed, by every process its part
-    │   └── complete.json          written last, after every process, with the files' hashes; a
-    │                              checkpoint without it is ignored
-    ├── universal-00000100/        the same, converted for another number of processes
-    │   └── complete.json
-    └── damaged-step-00000200/     a checkpoint whose files have changed
-
-DeepSpeed unpickles what it loads, which can run any code, so the hashes are compared before.
+Each has `complete.json`, written last with the files' hashes; one without it is ignored, and one
+whose files have changed is renamed to `damaged-…`. DeepSpeed unpickles what it loads, which can run
+any code, so the hashes are compared before.
 """
 
 from __future__ import annotations

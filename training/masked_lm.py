@@ -1,12 +1,4 @@
-"""Trains a small masked language model on a base corpus, to make neighbours without the hub.
-
-::
-
-    runs/masked_lm/<slug>-<hash>/
-    ├── config.yaml
-    ├── hf/            a RoBERTa with the corpus's tokenizer and a mask, a Hugging Face folder
-    └── manifest.json
-"""
+"""Trains a small masked language model on a base corpus, to make neighbours without the hub."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Estimates the memory of a training on each device and on its host, and its FLOPs.
 
-All sizes are estimates in bytes for one process, from the resolved config and the model's shape.
-Model states follow Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1, as DeepSpeed keeps
-them: from stage 1 on, it keeps a float32 copy of the weights besides the moments, also in float32
-training. The device's memory excludes the CUDA context, NCCL's buffers, kernels' workspaces,
-fragmentation, rotary tables, evaluation and export.
+Sizes are bytes of one process, from the resolved config and the model's shape. The device's memory
+excludes the CUDA context, NCCL's buffers, kernels' workspaces, fragmentation, rotary tables,
+evaluation and export.
 """
 
 from __future__ import annotations
@@ -151,6 +149,9 @@ def model_state_bytes(
     made_whole: bool = False,
 ) -> dict[str, float]:
     """Return the bytes of what does not depend on the batch, by `MemoryNeed`'s names.
+
+    They follow Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1, as DeepSpeed keeps them:
+    from stage 1 on, a float32 copy of the weights besides the moments, also in float32 training.
 
     Args:
         shape: the model's sizes.

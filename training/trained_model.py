@@ -1,17 +1,4 @@
-"""The training stage's artefact as later stages open it, and the ancestry of models.
-
-::
-
-    runs/model/<slug>-<hash>/     (of an adopted model: config.yaml, hf/ and manifest.json alone)
-    ├── config.yaml         the resolved config
-    ├── metrics.jsonl       one line per step (a record with times, so not part of the digest)
-    ├── evaluations.jsonl   validation, members' and non-members' losses, if they were asked for
-    ├── exposures.parquet   the optimizer step at which each inserted copy was seen
-    ├── checkpoints/        to resume from; only while the run is unfinished
-    ├── exports/step-…/     the model at the chosen steps, Hugging Face folders
-    ├── hf/                 the trained model and its tokenizer, a Hugging Face folder
-    └── manifest.json
-"""
+"""The training stage's artefact as later stages open it, and the ancestry of models."""
 
 from __future__ import annotations
 

@@ -1,14 +1,7 @@
 """`python -m injection export`: writes a finished corpus in a trainer's format, and proves it.
 
-::
-
-    runs/export/<format>-<corpus>-<hash>/
-    ├── config.yaml       the format's settings
-    ├── tokens.bin …      what the trainer reads
-    ├── ledger.parquet    the corpus's, with the places in the exported files
-    ├── examples.parquet  the corpus's
-    ├── tokenizer/        the corpus's
-    └── manifest.json
+runs/export/<format>-<corpus>-<hash>/ has what the trainer reads (tokens.bin, …), the corpus's
+examples.parquet and tokenizer/, and its ledger.parquet with the places in the exported files.
 """
 
 from __future__ import annotations
