@@ -117,7 +117,7 @@ def test_a_boundary_is_the_next_word_or_sentence_within_256_tokens():
     rng = np.random.default_rng(0)
     ids = np.r_[rng.choice(4, 300, p=[0.7, 0.2, 0.08, 0.02]), np.zeros(600, int), 2, 1, 0, 3]
     stream = SimpleNamespace(read=lambda start, stop: ids[start:stop])
-    tokenizer = SimpleNamespace(starts_word=starts, ends_sentence=ends)
+    tokenizer = SimpleNamespace(is_word_start=starts, is_sentence_end=ends)
     token, word, sentence = (
         boundary_finder(stream, kind, tokenizer) for kind in ("token", "word", "sentence")
     )
