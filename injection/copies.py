@@ -47,8 +47,10 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         stage, int(examples["occurrences"].sum())
     )  # a copy has at least one token
     counts = enumerate(examples["occurrences"])
-    owners = [(index, copy_number) for index, count in counts for copy_number in range(count)]
-    texts = _make_texts(stage, examples, owners)
+    example_and_copy_numbers = [
+        (index, copy_number) for index, count in counts for copy_number in range(count)
+    ]
+    texts = _texts_of_copies(stage, examples, example_and_copy_numbers)
     number_by_text = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     separator = tokenizer.encode(stage.injection.separator)
     ids = [
@@ -66,18 +68,22 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
     ]
     segments = [
         Segment(index, copy_number, number_by_text[text], len(ids[number_by_text[text]]), position)
-        for (index, copy_number), text, position in zip(owners, texts, positions, strict=True)
+        for (index, copy_number), text, position in zip(
+            example_and_copy_numbers, texts, positions, strict=True
+        )
     ]
     return Insertions(segments, list(number_by_text), ids)
 
 
-def _make_texts(
-    stage: InjectionStage, examples: pd.DataFrame, owners: list[tuple[int, int]]
+def _texts_of_copies(
+    stage: InjectionStage, examples: pd.DataFrame, example_and_copy_numbers: list[tuple[int, int]]
 ) -> list[str]:
-    texts = [str(examples["text"].iloc[index]) for index, _ in owners]
+    texts = [str(examples["text"].iloc[index]) for index, _ in example_and_copy_numbers]
     if not stage.rewording:
         return texts
-    keys = [f"{examples['example_id'].iloc[index]}/{copy}" for index, copy in owners]
+    keys = [
+        f"{examples['example_id'].iloc[index]}/{copy}" for index, copy in example_and_copy_numbers
+    ]
     seed = derive(stage.injection.position_seed or 0, "rewording")
     reworded: list[str] = create("rewording", stage.rewording).reword(texts, keys, seed)
     return reworded

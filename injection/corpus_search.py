@@ -127,9 +127,11 @@ class CorpusSearchTask:
         first = self.starts[piece] * self.sequence_tokens
         stop = first + packing.count_sequences(self.paths[piece]) * self.sequence_tokens
         blocks = (b.reshape(-1) for path in self.paths[piece:] for b in packing.read_blocks(path))
-        documents = split_documents(blocks, tokenizer.document_start, 2 * longest_text)
-        if piece and tokenizer.document_start is not None:  # the part before reads on up to a BOS
-            documents = (d for d in documents if d[1][0] == tokenizer.document_start)
+        documents = split_documents(blocks, tokenizer.document_start_id, 2 * longest_text)
+        if (
+            piece and tokenizer.document_start_id is not None
+        ):  # the part before reads on up to a BOS
+            documents = (d for d in documents if d[1][0] == tokenizer.document_start_id)
         begin_here = takewhile(lambda document: first + document[0] < stop, documents)
         rows: list[list[Any]] = []
         for group in group_by_size(begin_here, lambda _: 1, DOCUMENTS_AT_ONCE):
@@ -178,13 +180,13 @@ def _search_finetuning_set(corpus: FinetuningSet, search: PoolSearch) -> pd.Data
 
 
 def split_documents(
-    blocks: Iterable[Ids], document_start: int | None, overlap: int
+    blocks: Iterable[Ids], document_start_id: int | None, overlap: int
 ) -> Iterator[tuple[int, Ids]]:
     """Divide a stream of tokens into its documents.
 
     Args:
         blocks: the stream, in blocks of shape (tokens,).
-        document_start: the token that begins each document; None: the stream is divided into
+        document_start_id: the token that begins each document; None: the stream is divided into
             stretches of STRETCH_TOKENS and `overlap` tokens instead.
         overlap: tokens by which a stretch reaches into the next one.
 
@@ -194,13 +196,13 @@ def split_documents(
     start, buffer = 0, np.empty(0, np.int32)
     for block in blocks:
         buffer = np.concatenate([buffer, block])
-        if document_start is None:
+        if document_start_id is None:
             while len(buffer) >= STRETCH_TOKENS + overlap:
                 yield start, buffer[: STRETCH_TOKENS + overlap]
                 start, buffer = start + STRETCH_TOKENS, buffer[STRETCH_TOKENS:]
             continue
         done = 0
-        for stop in (1 + np.flatnonzero(buffer[1:] == document_start)).tolist():
+        for stop in (1 + np.flatnonzero(buffer[1:] == document_start_id)).tolist():
             yield start + done, buffer[done:stop]
             done = stop
         start, buffer = start + done, buffer[done:]

@@ -260,11 +260,15 @@ class _TextSearch:
     def __call__(self, documents: Sequence[str]) -> list[list[DocumentMatch]]:
         """For each document, return one match for each example with which it shares text."""
         counts = self._verbatim.count_each(documents)
-        return [self._matches(*pair) for pair in zip(documents, counts, strict=True)]
+        return [self._matches_in_document(*pair) for pair in zip(documents, counts, strict=True)]
 
-    def _matches(self, document: str, counts: Mapping[str, int]) -> list[DocumentMatch]:
-        occurrences = {name: n for text, n in counts.items() for name in self._names[text]}
-        texts = {name: text for text in counts for name in self._names[text]}
+    def _matches_in_document(
+        self, document: str, n_by_verbatim_text: Mapping[str, int]
+    ) -> list[DocumentMatch]:
+        occurrences = {
+            name: n for text, n in n_by_verbatim_text.items() for name in self._names[text]
+        }
+        texts = {name: text for text in n_by_verbatim_text for name in self._names[text]}
         matches = self._matcher.iter_matches(document) if self._matcher else ()
         by_rules = [
             DocumentMatch(m.example_id, m.rule, m.evidence, occurrences.pop(m.example_id, 0))
@@ -306,7 +310,7 @@ class Matcher:
         self._texts, self._fields = dict(texts), dict(fields or {})
         self._names = list(texts)
         spelled = [words_of(text) for text in texts.values()]
-        pieces = self._pieces(spelled)
+        pieces = self._pieces_of_examples(spelled)
         self._vocabulary = list(dict.fromkeys(word for _, words in pieces for word in words))
         self._numbers = Numbers({w: i for i, w in enumerate(self._vocabulary, 1)})
         numbered = [np.array([self._numbers.known[w] for w in ws], np.int32) for _, ws in pieces]
@@ -329,18 +333,18 @@ class Matcher:
     def __reduce__(self) -> tuple[type[Matcher], tuple[object, ...]]:
         return Matcher, (self._texts, self._fields, self.rules)
 
-    def _pieces(self, texts: list[list[str]]) -> list[tuple[int, list[str]]]:
+    def _pieces_of_examples(self, text_words: list[list[str]]) -> list[tuple[int, list[str]]]:
         """Return each piece's example and words: all texts in order, then what the fields add."""
-        fields = [[words_of(f) for f in self._fields.get(name, ())] for name in self._names]
+        field_words = [[words_of(f) for f in self._fields.get(name, ())] for name in self._names]
         n_examples = Counter(
-            words for of_example in fields for words in {tuple(f) for f in of_example}
+            words for example_fields in field_words for words in {tuple(f) for f in example_fields}
         )
-        pieces = list(enumerate(texts))
-        for example, of_example in enumerate(fields):
-            distinct = [f for f in of_example if n_examples[tuple(f)] == 1]
+        pieces = list(enumerate(text_words))
+        for example, example_fields in enumerate(field_words):
+            distinct = [f for f in example_fields if n_examples[tuple(f)] == 1]
             joined = [word for field in distinct for word in field]
             added = {tuple(f) for f in [joined, *distinct] if len(f) >= self.rules.run_words}
-            pieces += [(example, list(f)) for f in sorted(added - {tuple(texts[example])})]
+            pieces += [(example, list(f)) for f in sorted(added - {tuple(text_words[example])})]
         return pieces
 
     def first_match(self, document: str) -> Match | None:

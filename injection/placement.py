@@ -112,7 +112,7 @@ def lay_out(
     return _pull_back_into_window(placed, window, sequence_tokens, split=split)
 
 
-def _straddles(packed: int, tokens: int, sequence_tokens: int) -> bool:
+def _straddles_two_sequences(packed: int, tokens: int, sequence_tokens: int) -> bool:
     return packed // sequence_tokens != (packed + tokens - 1) // sequence_tokens
 
 
@@ -125,7 +125,7 @@ def _first_unsplit_position(
     """
     position = clean
     for _ in range(TRIES):
-        if not _straddles(position + inserted, tokens, sequence_tokens):
+        if not _straddles_two_sequences(position + inserted, tokens, sequence_tokens):
             return position
         position = boundary(_round_up_to_sequence(position + inserted, sequence_tokens) - inserted)
     return _round_up_to_sequence(clean + inserted, sequence_tokens) - inserted
@@ -146,7 +146,7 @@ def _pull_back_into_window(
         if end <= limit:
             break  # all before it end earlier still
         start = limit - tokens
-        if not split and _straddles(start, tokens, sequence_tokens):
+        if not split and _straddles_two_sequences(start, tokens, sequence_tokens):
             start = limit // sequence_tokens * sequence_tokens - tokens
         clean = item.clean + start - item.packed
         if start < first:

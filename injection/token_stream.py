@@ -53,7 +53,7 @@ class Tokenizer:
         return load_tokenizer("tokenizer.path", self._requested_path)
 
     @cached_property
-    def _fast(self) -> Any:
+    def _backend(self) -> Any:
         fast = self.hf.backend_tokenizer
         fast.no_truncation()
         fast.no_padding()
@@ -61,15 +61,17 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return a text's token ids, without special tokens."""
-        return list(self._fast.encode(text, add_special_tokens=False).ids)
+        return list(self._backend.encode(text, add_special_tokens=False).ids)
 
     def encode_documents(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of documents, with the special tokens that are added (BOS)."""
-        return [e.ids for e in self._fast.encode_batch_fast(list(texts), add_special_tokens=True)]
+        return [
+            e.ids for e in self._backend.encode_batch_fast(list(texts), add_special_tokens=True)
+        ]
 
     def encode_spans(self, text: str, *, special: bool) -> Spans:
         """Return a text's token ids and their ends; `special` adds the tokens of a document."""
-        encoding = self._fast.encode(text, add_special_tokens=special)
+        encoding = self._backend.encode(text, add_special_tokens=special)
         text_tokens = np.flatnonzero(np.array(encoding.special_tokens_mask, bool) == 0)
         first, stop = (text_tokens[0], text_tokens[-1] + 1) if len(text_tokens) else (0, 0)
         ends = np.array([end for _, end in encoding.offsets], np.int64)
@@ -80,19 +82,19 @@ class Tokenizer:
 
         Texts that are equal in this form have equal tokens. SentencePiece's ▁ becomes a blank.
         """
-        normalizer = self._fast.normalizer
+        normalizer = self._backend.normalizer
         return text if normalizer is None else normalizer.normalize_str(text).replace("▁", " ")
 
     def decode(self, ids: Iterable[int]) -> str:
         """Decode token ids, without special tokens."""
-        return str(self._fast.decode([int(i) for i in ids], skip_special_tokens=True))
+        return str(self._backend.decode([int(i) for i in ids], skip_special_tokens=True))
 
     def decode_with_special_tokens(self, ids: Ids) -> str:
         """Decode token ids, with special tokens written out."""
-        return str(self._fast.decode(ids.tolist(), skip_special_tokens=False))
+        return str(self._backend.decode(ids.tolist(), skip_special_tokens=False))
 
     @cached_property
-    def document_start(self) -> int | None:
+    def document_start_id(self) -> int | None:
         """The id that begins every document (BOS); None: documents begin with no such token."""
         added = self.encode_documents([""])[0]
         return added[0] if added[:1] == [self.hf.bos_token_id] else None
@@ -120,7 +122,7 @@ class Tokenizer:
         """SHA-256 of the tokenizer's files; from the hub or a GGUF file, of its definition."""
         if self._path.is_dir():
             return tokenizer_digest(self._path)
-        definition = [self._fast.to_str(), self.hf.special_tokens_map]
+        definition = [self._backend.to_str(), self.hf.special_tokens_map]
         return hashlib.sha256(json.dumps(definition).encode()).hexdigest()
 
     @property
@@ -261,10 +263,10 @@ def train_tokenizer(config: TokenizerConfig, documents: Iterator[Document], fold
     hf.save_pretrained(folder)
 
 
-def _iter_texts(documents: Iterator[Document], characters: int) -> Iterator[str]:
-    read = 0
+def _iter_texts(documents: Iterator[Document], max_characters: int) -> Iterator[str]:
+    n_read = 0
     for document in documents:
-        if read >= characters:
+        if n_read >= max_characters:
             return
         yield document.text
-        read += len(document.text)
+        n_read += len(document.text)

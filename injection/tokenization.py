@@ -251,7 +251,7 @@ def write_shard(
         share text: MATCH_COLUMNS, and the document's row in the shard's table.
     """
     tables, matches, n_rows, tokens_by_subset = (
-        [_document_table([], [], [], 0)],
+        [_make_document_table([], [], [], 0)],
         [],
         0,
         Counter[str](),
@@ -265,7 +265,7 @@ def write_shard(
             encoded = _encode_kept(settings, group, kept)
             sink.writelines(ids.tobytes() for ids in encoded)
             lengths = [len(ids) for ids in encoded]
-            tables.append(_document_table(group, kept, lengths, tokens_by_subset.total()))
+            tables.append(_make_document_table(group, kept, lengths, tokens_by_subset.total()))
             for row, (read, examples) in enumerate(zip(group, shared, strict=True), n_rows):
                 matches += [[read.document.document_id, *example, row] for example in examples]
             n_rows += len(group)
@@ -277,7 +277,7 @@ def write_shard(
     return {"tokens": tokens_by_subset.total(), "matches": matches}
 
 
-def _document_table(
+def _make_document_table(
     group: list[SourceDocument], kept: list[bool], lengths: list[int], start: int
 ) -> pd.DataFrame:
     names = [r.document.document_id if r.used else "" for r in group]

@@ -159,7 +159,7 @@ class DocumentOrder:
             GatheredShard(self.folder, number, first, self.tokens - first, self.sources)
         )
 
-    def tokenised(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
+    def tokenised_corpus(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
         """Return the stream, its matches, and what was left out."""
         if self._ended and len(self._ended) < len(self.lanes):  # other subsets went on
             warn_of_end(str(self._ended[0].name), self._ended[0].count_read_characters(results))
@@ -316,7 +316,7 @@ def tokenize_files(task: Files, runner: Runner) -> TokenisedCorpus:
         numbers = _choose_next_files(task, results, order.tokens, *order.behind)
         new_results = runner.run(f"tokenise-{wave}", replace(task, numbers=numbers))
         results |= dict(zip(numbers, new_results, strict=True))
-    return order.tokenised(results, task.wanted_tokens)
+    return order.tokenised_corpus(results, task.wanted_tokens)
 
 
 def _choose_next_files(

@@ -177,7 +177,7 @@ class CopySpans:
         texts = copies["text"].to_numpy(object)[first_rows]
         return cls(starts, stops, frozenset(zip(starts[first_rows].tolist(), texts, strict=True)))
 
-    def is_covered(self, start: int, stop: int) -> Covered:
+    def coverage_mask(self, start: int, stop: int) -> Covered:
         """Return whether a listed copy covers each token from `start` to `stop` (exclusive)."""
         covered = np.zeros(stop - start, bool)
         rows = np.flatnonzero((self.starts < stop) & (self.stops > start))
@@ -276,7 +276,7 @@ class Check:
             search.search_next(new)
             if self.text_search and spans:
                 stop = first * width
-                covered = spans.is_covered(stop - len(new) - len(before), stop)
+                covered = spans.coverage_mask(stop - len(new) - len(before), stop)
                 text_counts += self.text_search.count_new(new, before, covered)
                 before = np.concatenate([before, new])[-self.text_search.tail_tokens :]
             proof.tokens += len(new)
@@ -438,4 +438,4 @@ class _TokenSearch:
     def _is_counted(self, start: int, stop: int, text: str) -> bool:
         if self._spans is None or (start, text) in self._spans.copies:
             return True
-        return not self._spans.is_covered(start, stop).any()
+        return not self._spans.coverage_mask(start, stop).any()

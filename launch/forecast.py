@@ -220,7 +220,7 @@ def _trainings(plan: CellPlan, stages: Stages, tuned: int | None) -> Iterator[Ru
         yield from [study, *finetuning]
         return
     base = base_training(plan.training, pretraining, world)
-    base_size = pretraining.sequences, pretraining.sequence_tokens
+    base_size = pretraining.n_sequences, pretraining.sequence_tokens
     yield _training("base", base, *base_size, world)
     yield from [study, *finetuning]
     if plan.makes_reference:

@@ -80,7 +80,7 @@ class CellPlan:
     @property
     def order(self) -> SequenceOrder:
         """The batches and epochs of the contaminated training, without the seed of its order."""
-        config, sequences = self.training.training, self.injection.injection.sequences
+        config, sequences = self.training.training, self.injection.injection.n_sequences
         return SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
 
 
@@ -206,7 +206,7 @@ def _check_base(plan: CellPlan, *, with_transformers: bool) -> None:
     if with_transformers:
         model = plan.training.model
         check_architecture(model, pretraining.vocab_size, pretraining.sequence_tokens)
-    order = SequenceOrder(pretraining.sequences, pretraining.batch_sequences, None)
+    order = SequenceOrder(pretraining.n_sequences, pretraining.batch_sequences, None)
     check_warmup(pretraining, order.steps)
     check_dtype(pretraining, pretraining.deepspeed)
 

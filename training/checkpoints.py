@@ -98,7 +98,7 @@ class FolderState:
         return None
 
 
-def flush_folder_state(folder: Path) -> FolderState:
+def flush_and_hash_outputs(folder: Path) -> FolderState:
     """Flush the model folder's exports and records to disk, and return their state."""
     exports = [path for path in folder.glob(f"{EXPORTS}/step-*/**/*") if path.is_file()]
     records = [folder / name for name in (METRICS, EVALUATIONS) if (folder / name).is_file()]
@@ -158,20 +158,20 @@ def save_checkpoint(
     engine: Any, folder: Path, saved: SavedCheckpoint, keep: int, world: World
 ) -> None:
     """Save the engine's whole state; it is complete once the marker is written, after all ranks."""
-    with _report_full_disk(folder):
+    with _translate_full_disk_error(folder):
         write_checkpoint(engine, saved.path, saved.step)
     world.wait()
 
-    def seal() -> None:
+    def mark_and_prune() -> None:
         _write_marker(saved)
         for old in completed_folders(folder)[:-keep]:
             _remove_checkpoint(old)
 
-    world.on_rank_0(seal)
+    world.on_rank_0(mark_and_prune)
 
 
 @contextmanager
-def _report_full_disk(folder: Path) -> Iterator[None]:
+def _translate_full_disk_error(folder: Path) -> Iterator[None]:
     """Raise an OSError for a full disk, of which torch only reports that a write failed."""
     try:
         yield
@@ -259,14 +259,14 @@ def convert_to_universal(saved: SavedCheckpoint, world: World) -> SavedCheckpoin
     folder = saved.path.with_name(saved.path.name.replace("step", "universal"))
     converted = replace(saved, path=folder)
 
-    def convert() -> None:
+    def convert_if_damaged() -> None:
         if _read_if_intact(folder)[0] is None:
             log.info("converting the checkpoint of %d processes for %d", saved.world, world.size)
             shutil.rmtree(folder, ignore_errors=True)
             convert_checkpoint(saved.path, folder)
             _write_marker(converted)
 
-    world.on_rank_0(convert)
+    world.on_rank_0(convert_if_damaged)
     return converted
 
 
@@ -274,7 +274,7 @@ def _write_marker(saved: SavedCheckpoint) -> None:
     for file in saved.path.rglob("*"):
         sync(file)
     complete = replace(
-        saved, files=_hash_files(saved.path), beside=flush_folder_state(saved.path.parents[1])
+        saved, files=_hash_files(saved.path), beside=flush_and_hash_outputs(saved.path.parents[1])
     )
     marker = {name: value for name, value in asdict(complete).items() if name != "path"}
     write_text(saved.path / MARKER, hashed_json(marker))

@@ -90,7 +90,7 @@ class PretrainingConfig(Recipe, node="model.pretraining"):
         self.require(self.budget_tokens >= self.sequence_tokens, "budget_tokens", remedy)
 
     @property
-    def sequences(self) -> int:
+    def n_sequences(self) -> int:
         """Packed sequences of the base part."""
         return self.budget_tokens // self.sequence_tokens
 

@@ -67,7 +67,7 @@ class SequenceOrder:
         rows = self._permutation(epoch)[start : start + self.batch]
         return np.pad(rows, (0, self.batch - len(rows)), constant_values=PADDING)
 
-    def count_seen(self, steps: int) -> int:
+    def count_sequences_seen(self, steps: int) -> int:
         """Return how many sequences the first `steps` steps see, counting repeats."""
         epochs, steps_left = divmod(steps, self._steps_per_epoch)
         return epochs * self.sequences + min(self.sequences, steps_left * self.batch)
@@ -118,7 +118,9 @@ class Batch:
         return Batch(**moved)
 
 
-def micro_batches(rows: Rows, rank: int, world_size: int, micro_batch: int) -> Iterator[Rows]:
+def iter_micro_batch_rows(
+    rows: Rows, rank: int, world_size: int, micro_batch: int
+) -> Iterator[Rows]:
     """Yield a process's share of a step, `micro_batch` sequences at a time."""
     for rows_of_ranks in rows.reshape(-1, world_size, micro_batch):
         yield rows_of_ranks[rank]

@@ -192,7 +192,7 @@ def gather_weights(engine: Any) -> Any:
     return engine._zero3_consolidated_16bit_state_dict()
 
 
-def avoid_compilation() -> None:
+def avoid_op_compilation() -> None:
     """Keep DeepSpeed from compiling an unused C++ op when it first starts on CPU."""
     import deepspeed.ops
 
@@ -233,7 +233,7 @@ def start_processes() -> World:
     with discard_output():  # both print the output of a compiler that they try
         import deepspeed
 
-        avoid_compilation()
+        avoid_op_compilation()
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     has_cuda = torch.cuda.is_available()
     if has_cuda:  # a task that sees only one GPU calls it 0

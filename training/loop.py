@@ -18,7 +18,13 @@ from contamination.injection.corpus import PackedCorpus
 from contamination.training import checkpoints
 from contamination.training import engine as engines
 from contamination.training.config import ALL, LIKELIHOOD, TrainingConfig
-from contamination.training.data import PADDING, Rows, SequenceOrder, micro_batches, read_batch
+from contamination.training.data import (
+    PADDING,
+    Rows,
+    SequenceOrder,
+    iter_micro_batch_rows,
+    read_batch,
+)
 from contamination.training.loss import token_losses
 from contamination.training.metrics import TrainingRecord
 from contamination.training.objectives.base import Objective
@@ -174,7 +180,7 @@ def optimizer_step(
         # sum by their number and dividing by the count of its part in the step gives the mean over
         # the part at any world size, also in a last batch that is not full.
         scale = count / micro_batch / size * part.weight
-        for rows in micro_batches(part.rows, world.rank, world.size, micro_batch):
+        for rows in iter_micro_batch_rows(part.rows, world.rank, world.size, micro_batch):
             loss_sum = _loss_sum(engine, part, rows, world)
             engine.backward(loss_sum * scale)
             totals[number] += loss_sum.detach().double()
@@ -328,7 +334,7 @@ class Loop:
 
     def tokens_until(self, step: int) -> int:
         """Return the tokens of the first `step` steps."""
-        return self.order.count_seen(step) * self.sequence_tokens
+        return self.order.count_sequences_seen(step) * self.sequence_tokens
 
 
 def export_steps(config: TrainingConfig, order: SequenceOrder, sequence_tokens: int) -> set[int]:
@@ -347,8 +353,8 @@ def export_steps(config: TrainingConfig, order: SequenceOrder, sequence_tokens: 
         if step > order.steps:
             raise ConfigError(
                 f"training.{field} has {value}, but the {ends} after {order.steps} steps "
-                f"({order.count_seen(order.steps) * sequence_tokens} tokens): leave it out, or "
-                "enlarge the corpus."
+                f"({order.count_sequences_seen(order.steps) * sequence_tokens} tokens): leave it "
+                "out, or enlarge the corpus."
             )
     return {step for *_, step in exports}
 

@@ -49,7 +49,7 @@ def make_hf_config(config: ModelConfig, vocabulary: int) -> Any:
         hf_config = AutoConfig.for_model(model_type, **fields)
         with torch.device("meta"):  # runs the model's own checks without allocating weights
             AutoModelForCausalLM.from_config(hf_config)
-        _check_heads(hf_config)
+        _check_head_counts(hf_config)
     except Exception as error:  # the model's code may raise anything for invalid numbers
         raise ConfigError(
             f"model.architecture is {config.architecture!r}: transformers refuses it "
@@ -60,7 +60,7 @@ def make_hf_config(config: ModelConfig, vocabulary: int) -> Any:
     return hf_config
 
 
-def _check_heads(config: Any) -> None:
+def _check_head_counts(config: Any) -> None:
     """Raise a ValueError for errors that a model's code notices only in a forward pass."""
     heads = getattr(config, "num_attention_heads", 1)
     groups = getattr(config, "num_key_value_heads", None) or heads

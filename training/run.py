@@ -114,22 +114,22 @@ def _train_with_all_processes(
             return _open_without_checkpoints(folder)
         world = start_processes()
     named = identity(stage)
-    with ExitStack() as held:
+    with ExitStack() as resources:
         checks: list[Callable[[], None]] = []
 
-        def begin() -> bool:
-            checks.append(held.enter_context(exclusive_build(folder)))
+        def lock_and_check_complete() -> bool:
+            checks.append(resources.enter_context(exclusive_build(folder)))
             say_nearest(folder, SCHEMA, named, inputs)
             return artifacts.is_complete(folder)
 
-        def end(built: Built) -> None:
+        def commit_folder(built: Built) -> None:
             checks[0]()
             artifacts.commit(folder, inputs, built, named)
 
-        if not world.on_rank_0(begin):
+        if not world.on_rank_0(lock_and_check_complete):
             with artifacts.started_folder(folder, stage) if world.is_rank_0 else nullcontext():
                 built = _train_and_export(stage, corpus, folder, inputs, world)
-                world.on_rank_0(partial(end, built))
+                world.on_rank_0(partial(commit_folder, built))
     return world.on_rank_0(partial(_open_without_checkpoints, folder))
 
 
@@ -172,10 +172,10 @@ def _train_and_export(
         make_exposure_table(corpus.ledger, order).to_parquet(
             folder / trained_model.EXPOSURES, index=False
         )
-    tokens = order.count_seen(order.steps) * loop.sequence_tokens
+    tokens = order.count_sequences_seen(order.steps) * loop.sequence_tokens
     counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **ancestry_entries}
     if loop.retained is not None:
-        counts["retained_tokens"] = unlearning.retained_tokens(loop.retained, order.steps)
+        counts["retained_tokens"] = unlearning.count_retained_tokens(loop.retained, order.steps)
     records = [
         n for n in (trained_model.METRICS, trained_model.EVALUATIONS) if (folder / n).is_file()
     ]

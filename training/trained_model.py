@@ -210,7 +210,7 @@ def _file_digests_of_part(trained: Checkpoint, part: str) -> dict[str, str]:
     return {name.removeprefix(prefix): d for name, d in files if name.startswith(prefix)}
 
 
-def _names_from_digests(files: Mapping[str, str]) -> frozenset[str]:
+def _names_from_digests(digest_by_file: Mapping[str, str]) -> frozenset[str]:
     """Return a folder's names: the hash of all its files, and that of each weights file."""
-    weights = (digest for name, digest in files.items() if name.endswith(WEIGHTS))
-    return frozenset({combined_digest(files), *weights} if files else ())
+    weights = (digest for name, digest in digest_by_file.items() if name.endswith(WEIGHTS))
+    return frozenset({combined_digest(digest_by_file), *weights} if digest_by_file else ())

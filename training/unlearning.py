@@ -68,9 +68,9 @@ def _retained_order(sequences: int, forgotten: SequenceOrder) -> SequenceOrder:
     return replace(one_epoch, epochs=-(-forgotten.steps // one_epoch.steps))
 
 
-def retained_tokens(retained: Retained, steps: int) -> int:
+def count_retained_tokens(retained: Retained, steps: int) -> int:
     """Return the tokens of retained text that the first `steps` steps read."""
-    return retained.order.count_seen(steps) * len(retained.sequences[0]["input_ids"])
+    return retained.order.count_sequences_seen(steps) * len(retained.sequences[0]["input_ids"])
 
 
 def planned_retained_tokens(config: TrainingConfig, forgotten: SequenceOrder) -> int:
@@ -79,4 +79,4 @@ def planned_retained_tokens(config: TrainingConfig, forgotten: SequenceOrder) ->
         return 0
     corpus = open_corpus(config.retain_folder)
     order = _retained_order(len(corpus.sequences), forgotten)
-    return order.count_seen(forgotten.steps) * corpus.sequence_tokens
+    return order.count_sequences_seen(forgotten.steps) * corpus.sequence_tokens

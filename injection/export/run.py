@@ -123,15 +123,15 @@ def _prove_export(export_format: Format, export: ContaminatedFolder) -> Proof:
     return proof
 
 
-def _create_format(node: dict[str, Any]) -> Format:
+def _create_format(format_config: dict[str, Any]) -> Format:
     """Create the format of a configuration node, if its class is a format."""
-    target = str(node.get("_target_"))
+    target = str(format_config.get("_target_"))
     try:
         is_format = issubclass(get_class(target), Format)
     except Exception:  # Hydra raises several kinds
         is_format = False
     require(is_format, "format._target_", target, "choose one of the files in conf/format/.")
-    export_format: Format = create("format", node)
+    export_format: Format = create("format", format_config)
     return export_format
 
 

@@ -41,7 +41,7 @@ class TextLines:
         tokenizer, self._corpus = corpus.tokenizer, corpus
         self._tokenizer, self._special = tokenizer, tokenizer.hf.all_special_ids
         self._bytes = tokenizer.byte_by_token_id
-        self._bos = tokenizer.document_start
+        self._bos = tokenizer.document_start_id
         # a decoder may leave out the first blank of a text, so another text is put before it
         self._before = [] if self._bos is not None else tokenizer.encode("a")
         rows = with_stream_places(corpus.ledger, corpus.sequence_tokens)

@@ -70,7 +70,7 @@ def write_sequences(
     sequences: Sequence[Sequence[int]],
     texts: Sequence[EncodedText],
     width: int,
-    padding: int,
+    padding_id: int,
 ) -> None:
     """Write the sequences as an Arrow stream file."""
     schema = _arrow_schema(width)
@@ -78,7 +78,7 @@ def write_sequences(
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for start in range(0, len(sequences), BATCH):
             rows = [
-                _sequence_row(s, texts, width, padding) for s in sequences[start : start + BATCH]
+                _sequence_row(s, texts, width, padding_id) for s in sequences[start : start + BATCH]
             ]
             writer.write_batch(_record_batch(rows, schema))
 

@@ -4,7 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.training.data import PADDING, SequenceOrder, make_exposure_table, micro_batches
+from contamination.training.data import (
+    PADDING,
+    SequenceOrder,
+    iter_micro_batch_rows,
+    make_exposure_table,
+)
 
 ORDER = SequenceOrder(sequences=45, batch=8, seed=3)
 
@@ -19,7 +24,8 @@ def test_an_epoch_sees_every_sequence_once():
 @pytest.mark.parametrize(("world", "micro"), [(1, 8), (1, 2), (2, 2), (4, 1), (2, 4)])
 def test_a_step_is_the_same_at_any_world_size(world, micro):
     parts = [
-        list(micro_batches(ORDER.rows_of_step(2), rank, world, micro)) for rank in range(world)
+        list(iter_micro_batch_rows(ORDER.rows_of_step(2), rank, world, micro))
+        for rank in range(world)
     ]
     together = np.concatenate(
         [parts[r][m] for m in range(8 // world // micro) for r in range(world)]
@@ -52,7 +58,7 @@ def test_each_epoch_sees_every_sequence_once_in_an_order_of_its_own():
     assert sorted(second[second != PADDING]) == list(range(45))
     assert first.tolist() != second.tolist()
     assert TWICE.rows_of_step(2).tolist() == ORDER.rows_of_step(2).tolist()  # back again
-    assert [TWICE.count_seen(n) for n in (0, 1, 6, 7, 12)] == [0, 8, 45, 53, 90]
+    assert [TWICE.count_sequences_seen(n) for n in (0, 1, 6, 7, 12)] == [0, 8, 45, 53, 90]
 
 
 def test_exposures_name_a_step_of_each_epoch():

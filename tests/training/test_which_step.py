@@ -81,7 +81,7 @@ def test_batches_that_begin_anew_with_each_epoch_are_filled_up(corpus, tmp_path)
     place = {"corpus_folder": str(corpus.artifact.path), "order": str(tmp_path / "order.npy")}
     rows = table(**place, batch=7, example_id="a")
     record = make_exposure_table(corpus.ledger, order).query("example_id == 'a'")
-    seen = [str(order.count_seen(step) * WIDTH) for step in record["step"]]
+    seen = [str(order.count_sequences_seen(step) * WIDTH) for step in record["step"]]
     known = [record[name].astype(str) for name in ("copy", "sequence", "step")]
     assert told(rows) == sorted(zip(*known, seen, strict=True))
 
