@@ -49,7 +49,7 @@ def test_a_run_records_losses_and_exports(change, corpus_folder):
 
 def test_the_first_examples_by_id_are_evaluated_up_to_a_sequences_end(corpus_folder):
     corpus = open_corpus(corpus_folder)
-    found = evaluation_token_ids(corpus, corpus, examples=2)
+    found = evaluation_token_ids(corpus, corpus, max_examples=2)
     texts = corpus.examples.set_index("example_id")["text"]
     tokens = {name: corpus.tokenizer.hf(text)["input_ids"] for name, text in texts.items()}
     assert len(tokens["e0"]) < 2 < len(tokens["e1"]) < 32 < len(tokens["e3"])
