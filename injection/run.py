@@ -139,7 +139,13 @@ def _make_corpus(
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = config.packed_tokens - copies.total_tokens  # whole sequences with the copies
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
-    settings = _tokenization_settings(stage, examples, folder)
+    settings = TokenizationSettings(
+        folder / TOKENS,
+        folder / "tokenizer",
+        corpus_search.texts_by_example(examples),
+        drop=config.decontamination == "drop",
+        whole=config.decontamination == "off",
+    )
     shared_passages = decontamination.PoolSearch(
         settings.pool, tokenizer.apply_normalizer, parts=not settings.whole
     ).shared_passages
@@ -178,6 +184,7 @@ def _make_corpus(
     for name, table in zip(TABLES, tables, strict=True):
         table.to_parquet(folder / name, index=False)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
+    _log_draws(pool, candidates, tokenised.skipped)
     counts = {
         **_manifest_counts(pool, copies, candidates, tokenised.skipped),
         "sequences": proof.tokens // width,
@@ -251,11 +258,7 @@ def _place_copies(
     return placed
 
 
-def _manifest_counts(
-    pool: Pool, copies: Insertions, candidates: list[Candidates], skipped: dict[str, int]
-) -> dict[str, Any]:
-    examples = pool.examples
-    members = examples["member"].astype(bool)
+def _log_draws(pool: Pool, candidates: list[Candidates], skipped: dict[str, int]) -> None:
     for c in candidates:
         drawn = pool.counts[c.name]
         left_out = c.counts.duplicates, drawn.near_duplicates, drawn.too_long
@@ -268,6 +271,13 @@ def _manifest_counts(
             log.warning("pool: %s: %s", c.name, describe_skipped(c.counts.skipped))
     if skipped:
         log.warning("corpus: %s", describe_skipped(skipped))
+
+
+def _manifest_counts(
+    pool: Pool, copies: Insertions, candidates: list[Candidates], skipped: dict[str, int]
+) -> dict[str, Any]:
+    examples = pool.examples
+    members = examples["member"].astype(bool)
     return {
         "inserted_tokens": copies.total_tokens,
         "copies": len(copies.segments),
@@ -317,16 +327,6 @@ def _hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
         "validation": (1 - config.validation_fraction, 1.0),
         "all": (0.0, 1.0),
     }[config.part]
-
-
-def _tokenization_settings(
-    stage: InjectionStage, examples: pd.DataFrame, folder: Path
-) -> TokenizationSettings:
-    policy = stage.injection.decontamination
-    pool = corpus_search.texts_by_example(examples)
-    return TokenizationSettings(
-        folder / TOKENS, folder / "tokenizer", pool, policy == "drop", policy == "off"
-    )
 
 
 def _search_compared_corpora(

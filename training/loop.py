@@ -181,7 +181,8 @@ def optimizer_step(
         # the part at any world size, also in a last batch that is not full.
         scale = count / micro_batch / size * part.weight
         for rows in iter_micro_batch_rows(part.rows, world.rank, world.size, micro_batch):
-            loss_sum = _loss_sum(engine, part, rows, world)
+            batch = read_batch(part.sequences, rows, part.objective.loss_on).to(world.device)
+            loss_sum = part.objective.loss_sum(engine, batch)
             engine.backward(loss_sum * scale)
             totals[number] += loss_sum.detach().double()
             if not engine.is_gradient_accumulation_boundary():
@@ -191,11 +192,6 @@ def optimizer_step(
     norm = clip_grad_norm_(engine.module.parameters(), config.clip_norm) if clip else None
     engine.step()
     return StepResult(losses, float(engine.get_global_grad_norm() if norm is None else norm), loss)
-
-
-def _loss_sum(engine: Any, part: StepPart, rows: Rows, world: World) -> torch.Tensor:
-    batch = read_batch(part.sequences, rows, part.objective.loss_on).to(world.device)
-    return part.objective.loss_sum(engine, batch)
 
 
 @dataclass(frozen=True)

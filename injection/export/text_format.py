@@ -215,8 +215,5 @@ def _character_span(lines: TextLines, row: Any, start: int, ids: Ids, text: str)
 def _read_code_points(path: Path) -> Iterator[Ids]:
     with path.open(encoding="utf-8", newline="\n") as stream:
         for line in stream:
-            yield _code_points(json.loads(line)["text"]).reshape(1, -1)
-
-
-def _code_points(text: str) -> Ids:
-    return np.frombuffer(text.encode("utf-32-le"), dtype="<i4")
+            encoded = json.loads(line)["text"].encode("utf-32-le")
+            yield np.frombuffer(encoded, dtype="<i4").reshape(1, -1)

@@ -110,12 +110,8 @@ def _read_chats(
         if problem := prompts.why_chat_is_unusable(messages):
             tally.bad("no chat", row.where, problem)
             continue
-        chat = [_plain_message(message) for message in messages]
+        chat = [{"role": str(m["role"]), "content": str(m["content"])} for m in messages]
         yield prompts.PromptedText(_example_id(name, json.dumps(chat)), name, "", 0, chat)
-
-
-def _plain_message(message: Mapping[str, Any]) -> dict[str, str]:
-    return {"role": str(message["role"]), "content": str(message["content"])}
 
 
 def _example_id(name: str, text: str) -> str:
