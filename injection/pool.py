@@ -167,34 +167,36 @@ def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
     return limit
 
 
-def _read_benchmark(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Candidates:
-    chosen_source = source_name(stage, name, config)
-    source = config.sources[chosen_source]
-    tally = Tally(config.on_error, f"benchmark.{name}.on_error")
-    node = f"benchmark.{name}.sources.{chosen_source}"
+def _read_benchmark(stage: InjectionStage, benchmark: str, config: BenchmarkConfig) -> Candidates:
+    benchmark_source = source_name(stage, benchmark, config)
+    source = config.sources[benchmark_source]
+    tally = Tally(config.on_error, f"benchmark.{benchmark}.on_error")
+    node = f"benchmark.{benchmark}.sources.{benchmark_source}"
     remedy = "give a mapping, as conf/benchmark/user.yaml does."
     for key in ("rows", "fields"):
         value = source.get(key)
         require(isinstance(value, Mapping), f"{node}.{key}", value, remedy)
     rows = create(f"{node}.rows", source["rows"]).rows(tally)
     counts = ReadCounts()
-    examples = list(_format_all(name, config, source, rows, tally, counts))
+    examples = list(_format_all(benchmark, config, source, rows, tally, counts))
     counts.skipped = dict(tally.skipped)
     pool_size = _pool_size_per_benchmark(stage)
     if len(examples) < pool_size:
         skipped = f" ({describe_skipped(counts.skipped)})" if counts.skipped else ""
         raise ConfigError(
-            f"benchmark {name} ({chosen_source}) has {len(examples)} distinct examples{skipped}, "
-            f"but injection.members={stage.injection.members} and injection.nonmembers="
+            f"benchmark {benchmark} ({benchmark_source}) has {len(examples)} distinct "
+            f"examples{skipped}, but injection.members={stage.injection.members} and injection.nonmembers="
             f"{stage.injection.nonmembers} ask for {pool_size}: lower them or choose a larger "
             "source."
         )
-    rng = _random_generator(stage.injection.pool_seed, "pool", name)
+    rng = _random_generator(stage.injection.pool_seed, "pool", benchmark)
     examples.sort(key=lambda e: e.example_id)  # the source's order must not matter
-    return Candidates(name, config, [examples[i] for i in rng.permutation(len(examples))], counts)
+    return Candidates(
+        benchmark, config, [examples[i] for i in rng.permutation(len(examples))], counts
+    )
 
 
-def source_name(stage: InjectionStage, name: str, config: BenchmarkConfig) -> str:
+def source_name(stage: InjectionStage, benchmark: str, config: BenchmarkConfig) -> str:
     """Return the name of the benchmark's source that is read.
 
     Raises:
@@ -205,8 +207,8 @@ def source_name(stage: InjectionStage, name: str, config: BenchmarkConfig) -> st
     configured = stage.injection.benchmark_source
     if configured not in config.sources:
         raise ConfigError(
-            f"injection.benchmark_source is {configured!r}, which benchmark {name} does not have. "
-            f"{near_names(configured, config.sources)}"
+            f"injection.benchmark_source is {configured!r}, which benchmark {benchmark} does not "
+            f"have. {near_names(configured, config.sources)}"
         )
     return configured
 

@@ -158,7 +158,7 @@ def _make_corpus(
     packing = packing_module.PackingTask(
         folder, replace(stream), placed, copies.ids, width, part_sequences
     )
-    hashes, *packed = runner.run("pack", packing)
+    hashes = runner.run("pack", packing)[0]
     templates = {
         name: hashlib.sha256(benchmark.template.encode()).hexdigest()[:12]
         for name, benchmark in stage.benchmark.items()
@@ -216,12 +216,12 @@ def _prove_packed_parts(
     """
     config, tokenizer = stage.injection, folder / "tokenizer"
     natural = config.decontamination == "flag"
-    check = Check.prepare(
+    corpus_check = Check.prepare(
         *(examples, ledger, Tokenizer(str(tokenizer)), config.window_tokens),
         natural=natural,
         folder=tokenizer.resolve(),
     )
-    proof = packing_module.prove_parts(runner, check, [folder / name for name in part_names])
+    proof = packing_module.prove_parts(runner, corpus_check, [folder / name for name in part_names])
     if proof.failures:
         for kind in ("pack", "verify"):
             shutil.rmtree(runner.folder / kind, ignore_errors=True)
@@ -400,16 +400,18 @@ def prove_finished_corpus(
         DataError: workers ended without a result.
     """
     corpus = open_corpus(folder)
-    check = Check.prepare(
+    corpus_check = Check.prepare(
         *(corpus.examples, corpus.ledger, corpus.tokenizer, corpus.window_tokens),
         natural=corpus.config["injection"]["decontamination"] == "flag",
         folder=corpus.tokenizer_folder.resolve(),
     )
     cluster = cluster or TasksConfig()
     if cluster.kind == "local" and num_proc == 1:  # writes nothing, so the folder may be read-only
-        proof = check.combine_parts([check.read_part(corpus.iter_blocks())])
+        proof = corpus_check.combine_parts([corpus_check.read_part(corpus.iter_blocks())])
     else:
-        proof = _prove_by_tasks(check, corpus.artifact.path, corpus.part_paths, cluster, num_proc)
+        proof = _prove_by_tasks(
+            corpus_check, corpus.artifact.path, corpus.part_paths, cluster, num_proc
+        )
     counts, copies = corpus.artifact.counts, corpus.ledger.drop_duplicates(["example_id", "copy"])
     for name, count in (("tokens", proof.tokens), ("copies", len(copies))):
         if count != counts[name]:
@@ -418,13 +420,13 @@ def prove_finished_corpus(
 
 
 def _prove_by_tasks(
-    check: Check, corpus: Path, paths: Sequence[Path], cluster: TasksConfig, num_proc: int
+    corpus_check: Check, corpus: Path, paths: Sequence[Path], cluster: TasksConfig, num_proc: int
 ) -> Proof:
     """Run the proof in tasks; if they fail, their folder beside the corpus is kept for its logs."""
     folder = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
     runner = Runner(folder / TOKENS / "tasks", cluster, num_proc)  # jobs are named after the folder
     try:
-        proof = packing_module.prove_parts(runner, check, paths)
+        proof = packing_module.prove_parts(runner, corpus_check, paths)
     except DataError:
         raise
     except BaseException:

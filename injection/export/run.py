@@ -97,14 +97,17 @@ def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> 
     Raises:
         ArtifactError: the export is missing, unfinished or damaged, or names another class.
     """
-    export = open_export(folder)
-    node, where = export.config.get("format"), str(export.artifact.path / artifacts.CONFIG)
+    opened_export = open_export(folder)
+    node, where = (
+        opened_export.config.get("format"),
+        str(opened_export.artifact.path / artifacts.CONFIG),
+    )
     export_format = stored_object("format", node, Format, where, formats)
     try:
-        proof = _prove_export(export_format, export)
+        proof = _prove_export(export_format, opened_export)
     except DataError as error:
         return Proof(failures=[str(error)])
-    recorded = export.artifact.counts["elsewhere"]
+    recorded = opened_export.artifact.counts["elsewhere"]
     if proof.natural_count != recorded:
         proof.failures.append(
             f"{proof.natural_count} texts of the pool besides the ledger's, {recorded} were "
@@ -113,11 +116,11 @@ def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> 
     return proof
 
 
-def _prove_export(export_format: Format, export: ContaminatedFolder) -> Proof:
+def _prove_export(export_format: Format, opened_export: ContaminatedFolder) -> Proof:
     """Run the format's proof, and check that as much was read as was written."""
-    proof = export_format.prove(export)
+    proof = export_format.prove(opened_export)
     units = f"{proof.units.unit}s"
-    written = export.artifact.counts[units]
+    written = opened_export.artifact.counts[units]
     if proof.tokens != written:
         proof.failures.append(f"{proof.tokens} {units}, {written} were written")
     return proof
