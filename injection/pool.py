@@ -185,8 +185,8 @@ def _read_benchmark(stage: InjectionStage, benchmark: str, config: BenchmarkConf
         skipped = f" ({describe_skipped(counts.skipped)})" if counts.skipped else ""
         raise ConfigError(
             f"benchmark {benchmark} ({benchmark_source}) has {len(examples)} distinct "
-            f"examples{skipped}, but injection.members={stage.injection.members} and injection.nonmembers="
-            f"{stage.injection.nonmembers} ask for {pool_size}: lower them or choose a larger "
+            f"examples{skipped}, but injection.members={stage.injection.members} and "
+            f"injection.nonmembers={stage.injection.nonmembers} ask for {pool_size}: lower them or choose a larger "
             "source."
         )
     rng = _random_generator(stage.injection.pool_seed, "pool", benchmark)
