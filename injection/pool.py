@@ -186,8 +186,8 @@ def _read_benchmark(stage: InjectionStage, benchmark: str, config: BenchmarkConf
         raise ConfigError(
             f"benchmark {benchmark} ({benchmark_source}) has {len(examples)} distinct "
             f"examples{skipped}, but injection.members={stage.injection.members} and "
-            f"injection.nonmembers={stage.injection.nonmembers} ask for {pool_size}: lower them or choose a larger "
-            "source."
+            f"injection.nonmembers={stage.injection.nonmembers} ask for {pool_size}: lower "
+            "them or choose a larger source."
         )
     rng = _random_generator(stage.injection.pool_seed, "pool", benchmark)
     examples.sort(key=lambda e: e.example_id)  # the source's order must not matter
