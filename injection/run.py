@@ -45,15 +45,15 @@ TOKENS = "tokens"  # folder of the clean corpus's tokens while it is being packe
 TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", CONTAMINATION)
 
 
-def check(stage: InjectionStage) -> list[Candidates]:
+def check_and_read_candidates(stage: InjectionStage) -> list[Candidates]:
     """Check the stage before a token is written, and return the benchmarks' candidates."""
-    check_nodes(stage)
+    check_config_nodes(stage)
     budget_tokens = stage.injection.budget_tokens
     check_budget("injection.budget_tokens", budget_tokens, create("corpus", stage.corpus))
     return read_candidates(stage)
 
 
-def check_nodes(stage: InjectionStage) -> None:
+def check_config_nodes(stage: InjectionStage) -> None:
     """Check the configuration nodes, before a benchmark's rows are read."""
     source = create("corpus", stage.corpus)
     missing = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
@@ -87,9 +87,9 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
         on_checked: called with the tokenizer before a document is tokenised.
     """
     stage = stage.resolved()
-    candidates = check(stage)
+    candidates = check_and_read_candidates(stage)
     source = create("corpus", stage.corpus)
-    inputs = inputs_of(stage, source, candidates)
+    inputs = input_digests(stage, source, candidates)
     for name, corpus in corpus_search.open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
     named = stage.naming_stage()
@@ -109,7 +109,7 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
     return artifact
 
 
-def inputs_of(
+def input_digests(
     stage: InjectionStage, source: Corpus, candidates: Sequence[Candidates]
 ) -> dict[str, str]:
     """Return the digests of the corpus's inputs, by the field that names each."""

@@ -138,13 +138,13 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
         check_second_stage(stages.second, training.deepspeed, stages.injection, read=read)
     training.wandb.check_login()
     if not read:
-        contamination.injection.run.check_nodes(stages.injection)
+        contamination.injection.run.check_config_nodes(stages.injection)
         return stages
     if stages.pretraining:
         budget = stages.pretraining.budget_tokens
         source = create("base_corpus", stages.base_corpus)
         contamination.injection.run.check_budget("model.pretraining.budget_tokens", budget, source)
-    candidates = contamination.injection.run.check(stages.injection)
+    candidates = contamination.injection.run.check_and_read_candidates(stages.injection)
     return replace(stages, benchmarks={f"benchmark.{c.name}": c.digest for c in candidates})
 
 
@@ -158,7 +158,7 @@ def input_digests(plan: CellPlan) -> dict[str, str]:
 
     injection, detection = plan.injection, plan.detection
     corpus = create("corpus", injection.corpus)
-    inputs = contamination.injection.run.inputs_of(injection, corpus, ())
+    inputs = contamination.injection.run.input_digests(injection, corpus, ())
     digests: dict[str, str] = {**inputs, **plan.benchmarks}
     if plan.pretraining:
         digests["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
