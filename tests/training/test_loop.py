@@ -100,7 +100,7 @@ def test_two_parts_of_a_step_are_their_weighted_sum(processes, micro):
 
 def test_a_steps_loss_is_summed_in_float64_on_the_processs_device(monkeypatch):
     sums = iter(torch.tensor([2.0**24, 1, 1, 1], requires_grad=True))
-    monkeypatch.setattr(Likelihood, "sum", lambda *_: next(sums))
+    monkeypatch.setattr(Likelihood, "loss_sum", lambda *_: next(sums))
     config, engine = TrainingConfig(batch_sequences=4, micro_batch_sequences=1), PlainEngine(4, [0])
     engine.step = lambda: None
     with torch.device("meta"):  # where tensors are made that are not told where

@@ -103,7 +103,7 @@ def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
 
 def test_the_objectives_are_named_once_and_difference_is_ascent_with_retained_text():
     assert tuple(CLASSES) == OBJECTIVES
-    assert CLASSES["difference"].sum is CLASSES["ascent"].sum
+    assert CLASSES["difference"].loss_sum is CLASSES["ascent"].loss_sum
     assert {n: c.retains for n, c in CLASSES.items()} == {
         "likelihood": "never", "ascent": "never", "difference": "always", "npo": "maybe",
         "relabel": "maybe",
@@ -122,7 +122,7 @@ def test_a_corpuss_texts_are_its_sequences(models, corpus_folder):
     ratios = [float(said(now, text).sum() - said(start, text).sum()) for text in texts]
     expected = sum(4 * math.log1p(math.exp(0.5 * ratio)) for ratio in ratios)
     # of a loss near 0 the relative error is half of the ratios' own, in nats of float32
-    assert float(npo.sum(now, read_batch(own, rows))) == pytest.approx(expected, rel=1e-3)
+    assert float(npo.loss_sum(now, read_batch(own, rows))) == pytest.approx(expected, rel=1e-3)
     assert npo.count_terms(own, rows) == 2
 
 

@@ -77,7 +77,7 @@ def test_batches_that_begin_anew_with_each_epoch_are_filled_up(corpus, tmp_path)
     """Stated as the training here goes, the order gives the training's own record."""
     order = SequenceOrder(len(corpus.sequences), 7, seed=3, epochs=3)
     assert order.sequences % 7
-    np.save(tmp_path / "order.npy", np.concatenate([*map(order.rows, range(order.steps))]))
+    np.save(tmp_path / "order.npy", np.concatenate([*map(order.rows_of_step, range(order.steps))]))
     place = {"corpus_folder": str(corpus.artifact.path), "order": str(tmp_path / "order.npy")}
     rows = table(**place, batch=7, example_id="a")
     record = make_exposure_table(corpus.ledger, order).query("example_id == 'a'")
