@@ -16,7 +16,7 @@ from contamination.injection.copies import make_copies
 from contamination.injection.corpus_search import texts_by_example
 from contamination.injection.decontamination import PoolSearch
 from contamination.injection.pool import draw_pool
-from contamination.injection.run import check_and_read_candidates, documents_of_part
+from contamination.injection.run import check, documents_of_part
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.tokenization import TokenizationSettings, check_no_whole_text
 
@@ -39,7 +39,7 @@ def refuse_whole_texts(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     exact = stage.rewording.get("_target_", EXACT) == EXACT
     if config.decontamination != "off" or not exact or stage.cluster.kind != "local":
         return
-    examples = draw_pool(stage, check_and_read_candidates(stage), tokenizer).examples
+    examples = draw_pool(stage, check(stage), tokenizer).examples
     wanted_tokens = config.packed_tokens - make_copies(stage, examples, tokenizer).total_tokens
     pool = texts_by_example(examples)
     search = PoolSearch(pool, tokenizer.apply_normalizer, parts=False)

@@ -45,7 +45,7 @@ TOKENS = "tokens"  # folder of the clean corpus's tokens while it is being packe
 TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", CONTAMINATION)
 
 
-def check_and_read_candidates(stage: InjectionStage) -> list[Candidates]:
+def check(stage: InjectionStage) -> list[Candidates]:
     """Check the stage before a token is written, and return the benchmarks' candidates."""
     check_config_nodes(stage)
     budget_tokens = stage.injection.budget_tokens
@@ -87,7 +87,7 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
         on_checked: called with the tokenizer before a document is tokenised.
     """
     stage = stage.resolved()
-    candidates = check_and_read_candidates(stage)
+    candidates = check(stage)
     source = create("corpus", stage.corpus)
     inputs = input_digests(stage, source, candidates)
     for name, corpus in corpus_search.open_corpora(stage.compared).items():

@@ -165,7 +165,7 @@ def name(monkeypatch):
         return SimpleNamespace(artifact=artifact, digest=str(path), slug="slug")
 
     source = SimpleNamespace(documents=None, skipped={}, fingerprint=lambda: "source")
-    monkeypatch.setattr(contamination.injection.run, "check_and_read_candidates", lambda _: [])
+    monkeypatch.setattr(contamination.injection.run, "check", lambda _: [])
     monkeypatch.setattr(contamination.injection.run, "create", lambda *_: source)
     monkeypatch.setattr(contamination.injection.run, "Tokenizer", opened)
     for module in (contamination.injection.export.run, contamination.injection.corpus_search):

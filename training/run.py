@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from contamination.core import artifacts
-from contamination.core.artifacts import Artifact, Built
+from contamination.core.artifacts import Artifact, Built, run_folder
 from contamination.core.config import identity
 from contamination.core.config_diff import say_nearest
 from contamination.core.distributed import World, launched_processes
@@ -67,7 +67,7 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     objective = [] if stage.training.objective == LIKELIHOOD else [stage.training.objective]
     rate = f"lr{stage.training.learning_rate:g}"
     slug = "-".join([stage.model.name, *objective, rate, corpus.slug])
-    folder = artifacts.run_folder(Path(stage.runs), trained_model.KIND, slug, stage, inputs)
+    folder = run_folder(Path(stage.runs), trained_model.KIND, slug, stage, inputs)
     if not artifacts.is_complete(folder):
         _check_stage(stage, corpus, launched_processes() if start is None else None)
     if start is None:

@@ -17,7 +17,7 @@ from typing import Any
 from hydra.utils import get_class
 
 from contamination.core import artifacts
-from contamination.core.artifacts import Artifact, Built
+from contamination.core.artifacts import Artifact, Built, run_folder
 from contamination.core.config import create, runtime
 from contamination.core.errors import DataError, require
 from contamination.core.integrity import naming_folders, read_manifest
@@ -60,7 +60,7 @@ def export(stage: ExportStage) -> Artifact:
     inputs = {"corpus": corpus.artifact.digest}
     with naming_folders(stage.corpus_folder):
         slug = f"{type(export_format).__name__.lower()}-{corpus.slug}"
-    folder = artifacts.run_folder(Path(stage.runs), KIND, slug, stage, inputs)
+    folder = run_folder(Path(stage.runs), KIND, slug, stage, inputs)
     artifact = artifacts.build(folder, stage, inputs, partial(_make_export, export_format, corpus))
     for loss, times in artifact.counts["lost"].items():
         log.warning("export: differs from the corpus: %d × %s", times, loss)

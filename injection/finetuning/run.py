@@ -25,6 +25,7 @@ from contamination.injection.corpus_search import open_corpora, search_corpus, t
 from contamination.injection.decontamination import PoolSearch, warn_of_shared_passages
 from contamination.injection.finetuning import layout, prompts, sources
 from contamination.injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
+from contamination.injection.finetuning.sources import read_instructions, read_members
 from contamination.injection.packing import LEDGER_COLUMNS, PATTERN
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.tokenization import match_table
@@ -48,17 +49,17 @@ def run(stage: FinetuningStage) -> Artifact:
         DataError: a row can't be used.
     """
     stage = stage.resolved()
-    members = sources.read_members(stage)
+    members = read_members(stage)
     stage = sources.with_sequence_tokens(stage, members)
     clean = [
-        sources.read_instructions(name, config, stage.injection.pool_seed)
+        read_instructions(name, config, stage.injection.pool_seed)
         for name, config in stage.instructions.items()
     ]
     inputs = {
-        **members.input_digests,
+        **members.inputs,
         **{f"instructions.{rows.name}": rows.digest for rows in clean},
     }
-    named = {**identity(stage), "answers": members.answer_fields}
+    named = {**identity(stage), "answers": members.answers}
     if stage.finetuning.format == CHAT:
         named["special"] = (
             "once"  # older sets of chats had no other special tokens than the template's

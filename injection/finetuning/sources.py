@@ -133,7 +133,7 @@ class Members:
     chats: bool = False  # whether the tokenizer's chat template formats the texts
 
     @property
-    def input_digests(self) -> dict[str, str]:
+    def inputs(self) -> dict[str, str]:
         """The digests of the pool's inputs, by name."""
         benchmarks = {f"benchmark.{c.name}": c.digest for c in self.candidates}
         corpus = {"corpus": self.corpus.artifact.digest} if self.corpus else {}
@@ -141,7 +141,7 @@ class Members:
         return {**benchmarks, **corpus, **chat, "tokenizer": self.tokenizer.digest}
 
     @property
-    def answer_fields(self) -> dict[str, str | None]:
+    def answers(self) -> dict[str, str | None]:
         """The answer field of each benchmark, at which the output begins."""
         return {name: config.answer_field for name, config in self.benchmark.items() if self.parts}
 
