@@ -178,7 +178,7 @@ class RowTemplate:
         """
         if re.fullmatch(r"\w+", template):
             return cls._of_benchmark(template, columns)
-        named = (FIELD, template)
+        named = _parse_format_fields(FIELD, template)
         require(bool(named), FIELD, template, "it names no column: all texts would be equal.")
         for name, spec, conversion in named:
             require(not spec and not conversion, FIELD, template, f"write {{{name}}} alone.")
@@ -196,7 +196,7 @@ class RowTemplate:
         for source in sources:
             if not _missing_columns(source["fields"], columns):
                 return cls(template, source["fields"], source.get("values") or {})
-        fields = {key: f"{{{key}}}" for key, _, _ in (FIELD, template)}
+        fields = {key: f"{{{key}}}" for key, _, _ in _parse_format_fields(FIELD, template)}
         _check_columns(template, fields, columns)
         return cls(template, fields)
 
@@ -217,7 +217,7 @@ class RowTemplate:
 
 
 def _missing_columns(forms: Mapping[str, str], columns: Sequence[str]) -> list[str]:
-    named = {name for key, form in forms.items() for name, _, _ in (key, form)}
+    named = {name for key, form in forms.items() for name, _, _ in _parse_format_fields(key, form)}
     return sorted(name for name in named if re.split(r"[.\[]", name)[0] not in columns)
 
 

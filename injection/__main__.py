@@ -21,14 +21,14 @@ USAGE = """usage: python -m injection [overrides]
        python -m injection show runs/corpus/<folder> example_id=<id>"""
 
 
-def inject(config: DictConfig) -> None:
+def make_corpus(config: DictConfig) -> None:
     """Make a contaminated corpus."""
     from contamination.injection.run import run
 
     run(convert(config, InjectionStage))
 
 
-def finetuning(config: DictConfig) -> None:
+def make_finetuning_set(config: DictConfig) -> None:
     """Make a fine-tuning set."""
     from contamination.injection.finetuning.run import run
 
@@ -42,7 +42,7 @@ def export(config: DictConfig) -> None:
     export(convert(config, ExportStage))
 
 
-def show(folder: str, example_id: str) -> None:
+def print_copies(folder: str, example_id: str) -> None:
     """Print an example and its copies in context."""
     from contamination.injection.corpus import show
 
@@ -55,20 +55,20 @@ def verify_command(folder: str, words: list[str]) -> int:
     An export by a user's class is proved if `words` name the class: format._target_=….
     """
     from contamination.injection.corpus import FinetuningSet, open_corpus
-    from contamination.injection.export.run import is_export, reprove
+    from contamination.injection.export.run import is_export, prove_finished_export
     from contamination.injection.finetuning import run as finetuning_run
-    from contamination.injection.run import reverify
+    from contamination.injection.run import prove_finished_corpus
 
     formats = [word.removeprefix(FORMAT) for word in words if word.startswith(FORMAT)]
     overrides = [word for word in words if not word.startswith(FORMAT)]
     stage = compose_stage("injection", overrides, InjectionStage)
     with naming_folders(folder):
         if is_export(folder):
-            proof = reprove(folder, formats)
+            proof = prove_finished_export(folder, formats)
         elif isinstance(open_corpus(folder), FinetuningSet):
-            proof = finetuning_run.reverify(folder)
+            proof = finetuning_run.prove_finished_set(folder)
         else:
-            proof = reverify(folder, stage.cluster, stage.injection.num_proc)
+            proof = prove_finished_corpus(folder, stage.cluster, stage.injection.num_proc)
     print(proof)
     return 1 if proof.failures else 0
 
@@ -81,15 +81,15 @@ def main() -> int:
             return command("export", export)
         case ["finetuning", *_]:
             del sys.argv[1]
-            return command("finetuning", finetuning)
+            return command("finetuning", make_finetuning_set)
         case ["verify", folder, *words] if folder not in ("-h", "--help"):
             return run_tool(lambda: verify_command(folder, words))
         case ["show", folder, example] if example.startswith("example_id="):
-            return run_tool(lambda: show(folder, example.removeprefix("example_id=")))
+            return run_tool(lambda: print_copies(folder, example.removeprefix("example_id=")))
         case ["verify" | "show", *_]:
             print(USAGE, file=sys.stderr)
             return 2
-    return command("injection", inject)
+    return command("injection", make_corpus)
 
 
 if __name__ == "__main__":

@@ -126,14 +126,14 @@ class InjectionConfig(Ranged, node="injection"):
         self.require(balanced, "swap_members", "it needs as many members as nonmembers.")
 
     @property
-    def sequences(self) -> int:
+    def n_sequences(self) -> int:
         """Number of packed sequences of the corpus."""
         return self.budget_tokens // self.sequence_tokens
 
     @property
     def packed_tokens(self) -> int:
         """Tokens of the packed corpus: the budget in whole sequences."""
-        return self.sequences * self.sequence_tokens
+        return self.n_sequences * self.sequence_tokens
 
     @property
     def window_tokens(self) -> tuple[int, int]:
@@ -174,7 +174,7 @@ class InjectionStage:
         purposes = ("membership", "occurrence", "position")
         return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
 
-    def named(self) -> InjectionStage:
+    def naming_stage(self) -> InjectionStage:
         """Return the stage that names the corpus: near_duplicates=keep and flag share one."""
         if self.injection.near_duplicates != "keep":
             return self

@@ -1,15 +1,4 @@
-"""The table of contamination and the examples' flags that are made of it.
-
-`contamination.parquet` has one row per document and example that share text:
-
-- `corpus`: `corpus` (the contaminated one), the name of another corpus that was compared (`base`:
-  that of the clean model), or `copies` (the document is an example of the pool whose copies contain
-  this one's whole text).
-- `document_id`: for another corpus, the packed sequence in which its document begins; empty if only
-  the proof found the text, among the packed tokens.
-- `example_id`, `rule`, `evidence`: see `injection.decontamination`.
-- `occurrences`: how often the example's whole text stands in the document.
-"""
+"""The table `contamination.parquet`, and the examples' flags that are made of it."""
 
 from __future__ import annotations
 
@@ -28,7 +17,17 @@ log = logging.getLogger(__name__)
 
 
 def join_matches(by_corpus: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Join the tables of several corpora into one, with the column `corpus`."""
+    """Join the tables of several corpora into one row per document and example that share text.
+
+    Columns:
+        corpus: `corpus` (the contaminated one), the name of a compared corpus (`base`: that of the
+            clean model), or `copies` (the document is another example of the pool, whose copies
+            contain this one's whole text).
+        document_id: for a compared corpus, the packed sequence in which its document begins; empty
+            if only the proof found the text, among the packed tokens.
+        example_id, rule, evidence: see `injection.decontamination`.
+        occurrences: how often the example's whole text stands in the document.
+    """
     tables = [table.assign(corpus=name) for name, table in by_corpus.items()]
     return pd.concat(tables, ignore_index=True)
 
@@ -36,7 +35,7 @@ def join_matches(by_corpus: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def with_flags(
     examples: pd.DataFrame, matches: pd.DataFrame, *, dropped: bool = False
 ) -> pd.DataFrame:
-    """Return the examples with their flags added to the column COLUMN: see `flags_of_examples`."""
+    """Return the examples with the column CONTAMINATION_COLUMN: see `flags_of_examples`."""
     new_flags = flags_of_examples(examples, matches, dropped=dropped)
     old_flags = examples.get(CONTAMINATION_COLUMN, [""] * len(examples))
     flags = [merge_flags(*pair) for pair in zip(old_flags, new_flags, strict=True)]
@@ -75,7 +74,7 @@ def flags_of_examples(examples: pd.DataFrame, matches: pd.DataFrame, *, dropped:
     return [flag_by_example.get(example_id, "") for example_id in examples["example_id"]]
 
 
-def flagged_counts(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
+def count_flagged(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
     """Count the flagged members and non-members of each benchmark that has flagged examples."""
     flagged = examples[examples[CONTAMINATION_COLUMN] != ""]
     members = flagged["member"].astype(bool)
@@ -87,7 +86,7 @@ def flagged_counts(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 
 def describe_flagged_counts(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Describe the counts of `flagged_counts`, such as "boolq (1 member, 3 non-members)"."""
+    """Describe the counts of `count_flagged`, such as "boolq (1 member, 3 non-members)"."""
     singular = {"members": "member", "nonmembers": "non-member"}
     descriptions = []
     for benchmark, by_side in counts.items():

@@ -32,7 +32,7 @@ class Insertions:
     ids: list[Ids]
 
     @property
-    def tokens(self) -> int:
+    def total_tokens(self) -> int:
         """Number of tokens of all copies with their separators."""
         return sum(s.tokens for s in self.segments)
 
@@ -47,36 +47,49 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         stage, int(examples["occurrences"].sum())
     )  # a copy has at least one token
     counts = enumerate(examples["occurrences"])
-    owners = [(index, copy) for index, count in counts for copy in range(count)]
-    texts = _reworded(stage, examples, owners)
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    example_and_copy_numbers = [
+        (index, copy_number) for index, count in counts for copy_number in range(count)
+    ]
+    texts = _texts_of_copies(stage, examples, example_and_copy_numbers)
+    number_by_text = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     separator = tokenizer.encode(stage.injection.separator)
     ids = [
-        np.array([*separator, *tokenizer.encode(text), *separator], np.int32) for text in numbers
+        np.array([*separator, *tokenizer.encode(text), *separator], np.int32)
+        for text in number_by_text
     ]
-    _check_lengths(stage, list(numbers), ids)
-    room = _document_tokens_in_window(stage, sum(len(ids[numbers[text]]) for text in texts))
-    positions = [p for i in range(len(examples)) for p in _positions(stage, examples.iloc[i], room)]
+    _check_reworded_lengths(stage, list(number_by_text), ids)
+    document_tokens = _document_tokens_in_window(
+        stage, sum(len(ids[number_by_text[text]]) for text in texts)
+    )
+    positions = [
+        p
+        for i in range(len(examples))
+        for p in _draw_positions(stage, examples.iloc[i], document_tokens)
+    ]
     segments = [
-        Segment(index, copy, numbers[text], len(ids[numbers[text]]), position)
-        for (index, copy), text, position in zip(owners, texts, positions, strict=True)
+        Segment(index, copy_number, number_by_text[text], len(ids[number_by_text[text]]), position)
+        for (index, copy_number), text, position in zip(
+            example_and_copy_numbers, texts, positions, strict=True
+        )
     ]
-    return Insertions(segments, list(numbers), ids)
+    return Insertions(segments, list(number_by_text), ids)
 
 
-def _reworded(
-    stage: InjectionStage, examples: pd.DataFrame, owners: list[tuple[int, int]]
+def _texts_of_copies(
+    stage: InjectionStage, examples: pd.DataFrame, example_and_copy_numbers: list[tuple[int, int]]
 ) -> list[str]:
-    texts = [str(examples["text"].iloc[index]) for index, _ in owners]
+    texts = [str(examples["text"].iloc[index]) for index, _ in example_and_copy_numbers]
     if not stage.rewording:
         return texts
-    keys = [f"{examples['example_id'].iloc[index]}/{copy}" for index, copy in owners]
+    keys = [
+        f"{examples['example_id'].iloc[index]}/{copy}" for index, copy in example_and_copy_numbers
+    ]
     seed = derive(stage.injection.position_seed or 0, "rewording")
     reworded: list[str] = create("rewording", stage.rewording).reword(texts, keys, seed)
     return reworded
 
 
-def _check_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> None:
+def _check_reworded_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> None:
     """Raise a ConfigError if a reworded copy, unlike its example, is longer than a sequence."""
     longest = max(range(len(ids)), key=lambda i: len(ids[i]), default=0)
     width = stage.injection.sequence_tokens
@@ -89,7 +102,6 @@ def _check_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> N
 
 
 def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> int:
-    """Return how many tokens of documents are in the window of the copies."""
     start, stop = stage.injection.window_tokens
     if inserted_tokens >= stop - start:
         raise ConfigError(
@@ -101,19 +113,19 @@ def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> i
     return stop - start - inserted_tokens
 
 
-def _positions(stage: InjectionStage, example: pd.Series, room: int) -> list[float]:
-    """Draw the positions of an example's copies, uniform in [0, 1): shares of `room` tokens."""
+def _draw_positions(stage: InjectionStage, example: pd.Series, document_tokens: int) -> list[float]:
+    """Draw the positions of an example's copies, uniform in [0, 1): shares of the tokens."""
     config = stage.injection
     rng = np.random.default_rng(derive(config.position_seed or 0, example["example_id"]))
     min_distance = 0.0
     if config.copy_distance_tokens:  # a copy may move by less than two sequences when it is placed
-        min_distance = (config.copy_distance_tokens + 2 * config.sequence_tokens) / room
+        min_distance = (config.copy_distance_tokens + 2 * config.sequence_tokens) / document_tokens
     for _ in range(TRIES):
         positions = rng.random(int(example["occurrences"]))
         if len(positions) < 2 or np.diff(np.sort(positions)).min() >= min_distance:
             return [float(p) for p in positions]
     raise ConfigError(
         f"injection.copy_distance_tokens is {config.copy_distance_tokens}, but {len(positions)} "
-        f"copies of {example['example_id']} can't be so far apart in {room:,} tokens of documents: "
-        "lower it, widen injection.window, or raise injection.budget_tokens."
+        f"copies of {example['example_id']} can't be so far apart in {document_tokens:,} tokens of "
+        "documents: lower it, widen injection.window, or raise injection.budget_tokens."
     )

@@ -1,17 +1,4 @@
-"""Opens finished corpora and fine-tuning sets, and shows an example's copies.
-
-::
-
-    runs/corpus/<slug>-<hash>/
-    ├── config.yaml       the resolved config
-    ├── sequences/        packed sequences, datasets Arrow: part-00000.arrow, part-00001.arrow, …
-    ├── examples.parquet  one row per example: members and non-members
-    ├── held_out.parquet  more examples of each benchmark, neither inserted nor evaluated
-    ├── ledger.parquet    one row per inserted copy
-    ├── contamination.parquet  documents that share text with an example of the pool
-    ├── tokenizer/        the tokenizer of the packed tokens, a Hugging Face folder
-    └── manifest.json
-"""
+"""Opens finished corpora and fine-tuning sets, and shows an example's copies."""
 
 from __future__ import annotations
 
@@ -38,7 +25,7 @@ SEQUENCES = "sequences/"
 
 
 @dataclass(frozen=True)
-class Contaminated:
+class ContaminatedFolder:
     """A finished folder with examples, the ledger of their copies, and a tokenizer."""
 
     artifact: Artifact
@@ -62,7 +49,7 @@ class Contaminated:
         """One row per inserted copy: example_id, copy, document_id, sequence and more."""
         return self.artifact.table("ledger.parquet")
 
-    def example(self, example_id: str) -> Any:
+    def example_row(self, example_id: str) -> Any:
         """Return the example's row.
 
         Raises:
@@ -88,17 +75,17 @@ class Contaminated:
 
 
 @dataclass(frozen=True)
-class PackedCorpus(Contaminated):
+class PackedCorpus(ContaminatedFolder):
     """A finished corpus folder."""
 
     @property
     def slug(self) -> str:
         """The beginning of the folder's original name, even if the folder was renamed."""
-        return slug(self.config)
+        return corpus_slug(self.config)
 
     @cached_property
     def examples(self) -> pd.DataFrame:
-        """See `Contaminated`; an older folder without flags has them made of its matches."""
+        """See `ContaminatedFolder`; an older folder without flags has them made of its matches."""
         examples = super().examples
         if CONTAMINATION_COLUMN in examples or CONTAMINATION not in self.artifact.files:
             return examples
@@ -125,19 +112,19 @@ class PackedCorpus(Contaminated):
         from contamination.injection.packing import open_sequences
 
         with naming_folders(self.artifact.path):
-            return open_sequences(*self.parts)
+            return open_sequences(*self.part_paths)
 
     @property
-    def parts(self) -> list[Path]:
+    def part_paths(self) -> list[Path]:
         """The files of the packed sequences, in order."""
         names = sorted(name for name in self.artifact.files if name.startswith(SEQUENCES))
         return [self.artifact.path / name for name in names]
 
-    def blocks(self) -> Iterator[Ids]:
+    def iter_blocks(self) -> Iterator[Ids]:
         """The packed sequences in blocks of shape (n, sequence_tokens), read and not mapped."""
         from contamination.injection.packing import read_blocks
 
-        return read_blocks(*self.parts)
+        return read_blocks(*self.part_paths)
 
     @property
     def sequence_tokens(self) -> int:
@@ -152,12 +139,12 @@ class PackedCorpus(Contaminated):
             return InjectionConfig(**self.config["injection"]).window_tokens
 
     @property
-    def vocabulary(self) -> int:
+    def vocabulary_size(self) -> int:
         """Entries that a model needs for the tokens: some tokenizers skip numbers."""
         return int(max(self.tokenizer.hf.get_vocab().values())) + 1
 
 
-def slug(config: Mapping[str, Any]) -> str:
+def corpus_slug(config: Mapping[str, Any]) -> str:
     """Describe a corpus by its source, part and tokens, from the resolved config."""
     injection = config["injection"]
     source = config["corpus"].get("name", "corpus")
@@ -187,16 +174,16 @@ def show(folder: Path | str, example_id: str) -> str:
     """
     corpus = open_corpus(folder)
     with naming_folders(folder):
-        example = corpus.example(example_id)
-        kind = "member" if example["member"] else "non-member"
+        example = corpus.example_row(example_id)
+        side = "member" if example["member"] else "non-member"
         head = (
-            f"{example_id}: {kind} of {example['benchmark']}, {example['occurrences']} "
+            f"{example_id}: {side} of {example['benchmark']}, {example['occurrences']} "
             f"occurrences, {example['n_tokens']} tokens"
         )
-        return "\n\n".join([head, str(example["text"]), *_copies(corpus, example_id)])
+        return "\n\n".join([head, str(example["text"]), *_format_copies(corpus, example_id)])
 
 
-def _copies(corpus: PackedCorpus, example_id: str) -> Iterator[str]:
+def _format_copies(corpus: PackedCorpus, example_id: str) -> Iterator[str]:
     decode = corpus.tokenizer.decode
     for row in corpus.ledger[corpus.ledger["example_id"] == example_id].itertuples():
         ids = np.asarray(corpus.sequences[int(row.sequence)]["input_ids"])
@@ -247,7 +234,7 @@ class FinetuningSet(PackedCorpus):
         from contamination.injection.packing import open_sequences
 
         with naming_folders(self.artifact.path):
-            return open_sequences(*self.parts).with_format("numpy")
+            return open_sequences(*self.part_paths).with_format("numpy")
 
     @property
     def window_tokens(self) -> tuple[int, int]:
@@ -264,7 +251,7 @@ def finetuning_slug(config: Any) -> str:
     return "-".join([*config["instructions"], *members, *layout])
 
 
-def refuse_finetuning(field: str, corpus: PackedCorpus) -> None:
+def check_not_finetuning_set(field: str, corpus: PackedCorpus) -> None:
     """Raise a ConfigError if the folder is a fine-tuning set, not a corpus."""
     if isinstance(corpus, FinetuningSet):
         raise ConfigError(

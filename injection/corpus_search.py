@@ -1,9 +1,4 @@
-"""Searches finished corpora, and the copies of a pool, for the pool's examples.
-
-Each search gives a `match_table`: a row per document and example that share text. Documents of a
-packed corpus are read from its sequences, each from its BOS on. If the tokenizer adds no BOS, they
-are stretches of tokens that overlap, and a text within an overlap is found in two of them.
-"""
+"""Searches finished corpora, and the copies of a pool, for the pool's examples: `match_table`s."""
 
 from __future__ import annotations
 
@@ -50,7 +45,7 @@ def matches_within_copies(
         (row.example_id, row.reworded or texts[row.example_id]) for row in copies.itertuples()
     )
     pool = {name: (text,) for name, text in texts.items()}
-    search = PoolSearch(pool, tokenizer.spelled, parts=False)
+    search = PoolSearch(pool, tokenizer.apply_normalizer, parts=False)
     matches_by_copy = search([text for _, text in inserted])
     rows = [
         (owner, *match._replace(occurrences=match.occurrences * n_copies))
@@ -61,7 +56,7 @@ def matches_within_copies(
     return match_table(rows)
 
 
-def matches_from_proof(
+def matches_only_in_proof(
     examples: pd.DataFrame, natural: Mapping[str, int], matches: pd.DataFrame
 ) -> pd.DataFrame:
     """Return the natural occurrences that only the proof found: a `match_table`.
@@ -125,16 +120,18 @@ class CorpusSearchTask:
             begins.
         """
         tokenizer = Tokenizer(str(self.tokenizer))
-        search = PoolSearch(self.pool, tokenizer.spelled, parts=not self.whole)
+        search = PoolSearch(self.pool, tokenizer.apply_normalizer, parts=not self.whole)
         longest_text = max(
             (len(tokenizer.encode(text)) for text, *_ in self.pool.values()), default=0
         )
         first = self.starts[piece] * self.sequence_tokens
         stop = first + packing.count_sequences(self.paths[piece]) * self.sequence_tokens
         blocks = (b.reshape(-1) for path in self.paths[piece:] for b in packing.read_blocks(path))
-        documents = split_documents(blocks, tokenizer.document_start, 2 * longest_text)
-        if piece and tokenizer.document_start is not None:  # the part before reads on up to a BOS
-            documents = (d for d in documents if d[1][0] == tokenizer.document_start)
+        documents = split_documents(blocks, tokenizer.document_start_id, 2 * longest_text)
+        if (
+            piece and tokenizer.document_start_id is not None
+        ):  # the part before reads on up to a BOS
+            documents = (d for d in documents if d[1][0] == tokenizer.document_start_id)
         begin_here = takewhile(lambda document: first + document[0] < stop, documents)
         rows: list[list[Any]] = []
         for group in group_by_size(begin_here, lambda _: 1, DOCUMENTS_AT_ONCE):
@@ -150,6 +147,9 @@ def search_corpus(
 ) -> pd.DataFrame:
     """Find what the corpus's documents share with the pool: a `match_table`.
 
+    Documents are read from the sequences, each from its BOS on. If the tokenizer adds no BOS, they
+    are overlapping stretches of tokens, and a text within an overlap is found in two of them.
+
     Args:
         corpus: the packed corpus, or a fine-tuning set; inserted copies are found as well.
         pool: the texts to search for.
@@ -159,12 +159,12 @@ def search_corpus(
     """
     if isinstance(corpus, FinetuningSet):
         return _search_finetuning_set(
-            corpus, PoolSearch(pool, corpus.tokenizer.spelled, parts=not whole)
+            corpus, PoolSearch(pool, corpus.tokenizer.apply_normalizer, parts=not whole)
         )
-    counts = [packing.count_sequences(path) for path in corpus.parts]
+    counts = [packing.count_sequences(path) for path in corpus.part_paths]
     starts = [sum(counts[:n]) for n in range(len(counts))]
     folder, width = str(corpus.tokenizer_folder.resolve()), corpus.sequence_tokens
-    parts = [path.resolve() for path in corpus.parts]
+    parts = [path.resolve() for path in corpus.part_paths]
     task = CorpusSearchTask(folder, parts, starts, width, pool, whole)
     results = runner.run(f"compare-{file_name(name)}", task)
     return match_table([match for result in results for match in result["matches"]])
@@ -180,13 +180,13 @@ def _search_finetuning_set(corpus: FinetuningSet, search: PoolSearch) -> pd.Data
 
 
 def split_documents(
-    blocks: Iterable[Ids], document_start: int | None, overlap: int
+    blocks: Iterable[Ids], document_start_id: int | None, overlap: int
 ) -> Iterator[tuple[int, Ids]]:
     """Divide a stream of tokens into its documents.
 
     Args:
         blocks: the stream, in blocks of shape (tokens,).
-        document_start: the token that begins each document; None: the stream is divided into
+        document_start_id: the token that begins each document; None: the stream is divided into
             stretches of STRETCH_TOKENS and `overlap` tokens instead.
         overlap: tokens by which a stretch reaches into the next one.
 
@@ -196,13 +196,13 @@ def split_documents(
     start, buffer = 0, np.empty(0, np.int32)
     for block in blocks:
         buffer = np.concatenate([buffer, block])
-        if document_start is None:
+        if document_start_id is None:
             while len(buffer) >= STRETCH_TOKENS + overlap:
                 yield start, buffer[: STRETCH_TOKENS + overlap]
                 start, buffer = start + STRETCH_TOKENS, buffer[STRETCH_TOKENS:]
             continue
         done = 0
-        for stop in (1 + np.flatnonzero(buffer[1:] == document_start)).tolist():
+        for stop in (1 + np.flatnonzero(buffer[1:] == document_start_id)).tolist():
             yield start + done, buffer[done:stop]
             done = stop
         start, buffer = start + done, buffer[done:]

@@ -1,30 +1,8 @@
 """Finds documents that share text with the examples of a pool.
 
-An example is searched for in pieces: its formatted text; each of its template's fields that has 5
-words or more; and its fields joined, as another template may write them. A field whose words
-another example has as well ("Yes", "Which of the following is true?") identifies no example and is
-no piece. Words of a template that many examples share are not compared (`without_templates`): they
-divide a piece, and do not count as its words in what follows. There are four rules over words
-(in lower case, without punctuation, split at white space):
-
-- `13-gram`: document and piece share 13 words in a row (Brown et al. 2020, appendix C).
-- `8-gram share`: at least 70% of the piece's distinct 8-grams are in the document (Chowdhery et
-  al. 2022, section 8, who count over the whole corpus; here one document at a time, since one
-  document is what is dropped). It adds pieces of 8 to 12 words, and longer ones whose parts lie
-  apart.
-- `shared words`: more than 75% of the piece's words, and 5 or more, are in runs of 3 or more
-  within one stretch of the document, at most twice as long as the piece. Llama 2's authors count
-  in this way (Touvron et al. 2023, appendix A.6), with runs of over 10 tokens. It adds pieces of 5
-  to 7 words, and copies in which some words were changed, removed or inserted.
-- `whole text`: a text of under 8 words has no 8-gram; it matches if the document has all its words
-  in a row. So a text of one word matches each document with this word. A text without words matches
-  nothing.
-
-Whole formatted texts are also counted by their characters (`data.ngrams.Verbatim`). If none of the
-rules above finds such an occurrence, since it begins or ends within a word, its rule is `verbatim`.
-
-A tokenizer may rewrite text first (Unicode's NFKC, lower case), so that different texts have equal
-tokens. So examples and documents are also compared in the form to which it rewrites them.
+An example is searched for in pieces: its text; each of its fields of 5 words or more, unless
+another example has it as well; and its fields joined. `mask_templates` divides pieces at the words
+of templates, and `MatchRules` says what counts as a match (docs/injection.md explains both).
 """
 
 from __future__ import annotations
@@ -64,55 +42,68 @@ class SharedPassage:
 
 
 def mask_templates(
-    pieces: Sequence[Words], example: Places, benchmarks: Sequence[str], n: int
+    pieces: Sequence[Words],
+    example_of_piece: Places,
+    benchmark_by_example: Sequence[str],
+    ngram: int,
 ) -> tuple[list[Words], list[tuple[str, Words, int]]]:
     """Put a GAP in place of each word of a template.
 
     Args:
         pieces: the examples' texts and fields, as numbers of words.
-        example: the number of each piece's example, shape (pieces,).
-        benchmarks: each example's benchmark.
-        n: the least number of words in a row that make a template.
+        example_of_piece: the number of each piece's example, shape (pieces,).
+        benchmark_by_example: each example's benchmark.
+        ngram: the least number of words in a row that make a template.
 
     Returns:
-        The pieces, and the templates: the benchmark, the first n words, and how many examples share
-        them.
+        The pieces, and the templates: the benchmark, the first `ngram` words, and how many
+        examples share them.
     """
-    names, group = np.unique(np.array(benchmarks, str), return_inverse=True)
-    index = Index(list(pieces), n)
-    counts = _count_shared(index, example, group)
+    benchmark_names, benchmark_of_example = np.unique(
+        np.array(benchmark_by_example, str), return_inverse=True
+    )
+    index = Index(list(pieces), ngram)
+    counts = _count_template_examples(index, example_of_piece, benchmark_of_example)
     if not counts:
         return list(pieces), []
-    is_template = np.zeros((len(names), len(index.grams)), bool)
+    is_template = np.zeros((len(benchmark_names), len(index.grams)), bool)
     is_template[tuple(np.array([*counts]).T)] = True
     cut_pieces: list[Words] = []
     first_grams: dict[tuple[int, int], None] = {}
-    for piece, benchmark in zip(pieces, group[example].tolist(), strict=True):
+    for piece, benchmark in zip(
+        pieces, benchmark_of_example[example_of_piece].tolist(), strict=True
+    ):
         places, grams = index.places(piece)
         shared = is_template[benchmark, grams]
         begins = shared & ~np.append(False, shared[:-1] & (np.diff(places) == 1))[: len(shared)]
         first_grams |= dict.fromkeys((benchmark, gram) for gram in grams[begins].tolist())
         cut_piece = piece.copy()
-        cut_piece[(places[shared, None] + np.arange(n)).ravel()] = GAP
+        cut_piece[(places[shared, None] + np.arange(ngram)).ravel()] = GAP
         cut_pieces.append(cut_piece)
     return cut_pieces, [
-        (str(names[benchmark]), index.grams[gram], counts[benchmark, gram])
+        (str(benchmark_names[benchmark]), index.grams[gram], counts[benchmark, gram])
         for benchmark, gram in first_grams
     ]
 
 
-def _count_shared(index: Index, example: Places, group: Places) -> dict[tuple[int, int], int]:
+def _count_template_examples(
+    index: Index, example_of_piece: Places, benchmark_of_example: Places
+) -> dict[tuple[int, int], int]:
     """For each n-gram of a template (benchmark, n-gram), count the examples that have it."""
     grams, owners = index.all_owners(np.arange(len(index.grams)))
-    pairs = np.unique(np.stack([grams, example[owners]]), axis=1)  # an example has several pieces
-    keys, counts = np.unique(np.stack([group[pairs[1]], pairs[0]]), axis=1, return_counts=True)
-    examples = np.bincount(group)
-    limits = np.maximum(
-        2, np.minimum(examples / 2, np.maximum(TEMPLATE_EXAMPLES, TEMPLATE_SHARE * examples))
+    pairs = np.unique(
+        np.stack([grams, example_of_piece[owners]]), axis=1
+    )  # an example has several pieces
+    keys, counts = np.unique(
+        np.stack([benchmark_of_example[pairs[1]], pairs[0]]), axis=1, return_counts=True
     )
-    above = counts > limits[keys[0]] if keys.size else np.zeros(0, bool)
-    benchmark_and_gram = zip(*keys[:, above].tolist(), strict=True)
-    return dict(zip(benchmark_and_gram, counts[above].tolist(), strict=True))
+    n_examples = np.bincount(benchmark_of_example)
+    max_counts = np.maximum(
+        2, np.minimum(n_examples / 2, np.maximum(TEMPLATE_EXAMPLES, TEMPLATE_SHARE * n_examples))
+    )
+    is_template = counts > max_counts[keys[0]] if keys.size else np.zeros(0, bool)
+    benchmark_and_gram = zip(*keys[:, is_template].tolist(), strict=True)
+    return dict(zip(benchmark_and_gram, counts[is_template].tolist(), strict=True))
 
 
 VERBATIM = "verbatim"
@@ -121,18 +112,24 @@ STRETCH = 2  # length of the stretch of a document that a copy may take, in leng
 
 @dataclass(frozen=True)
 class MatchRules:
-    """The lengths (run ≤ part_ngram ≤ ngram) and the shares of the rules."""
+    """The lengths (run ≤ part_ngram ≤ ngram) and the shares of the rules.
+
+    Words are in lower case, without punctuation, and split at white space. A text of fewer than
+    `part_ngram` words matches as a whole (`whole text`).
+    """
 
     ngram: int = 13
-    """This many shared words in a row are a match."""
+    """This many shared words in a row are a match (Brown et al. 2020, appendix C)."""
     part_ngram: int = 8
     """Length of the shorter n-grams, a share of which is a match."""
     part_share: float = 0.7
-    """This share of a piece's distinct shorter n-grams is a match."""
+    """This share of a piece's distinct shorter n-grams is a match (Chowdhery et al. 2022, section
+    8, who count over the whole corpus; here in one document, since a document is dropped)."""
     run: int = 3
     """This many words in a row count as shared words."""
     run_share: float = 0.75
-    """More than this share of a piece's words, in such runs, is a match."""
+    """More than this share of a piece's words, in such runs within a stretch of the document, is a
+    match (as Touvron et al. 2023, appendix A.6, count runs of over 10 tokens)."""
     run_words: int = 5
     """The least number of these words; a field of fewer words is no piece."""
 
@@ -182,9 +179,13 @@ def warn_of_shared_passages(shared_passages: Iterable[SharedPassage]) -> None:
 class PoolSearch:
     """Finds what documents share with a pool's examples.
 
+    A tokenizer may rewrite text first (Unicode's NFKC, lower case), so that different texts have
+    equal tokens. So examples and documents are also compared in the form that it gives them. An
+    occurrence of a whole text that no rule finds has the rule `verbatim`.
+
     Args:
         pool: each example's text, followed by the fields of which the text was made.
-        spelled: `Tokenizer.spelled` of the tokenizer that reads the documents.
+        spelled: `Tokenizer.apply_normalizer` of the tokenizer that reads the documents.
         parts: whether parts of examples are searched for, by the rules; otherwise only whole texts.
     """
 
@@ -196,14 +197,16 @@ class PoolSearch:
         parts: bool = True,
     ) -> None:
         self._spelled = spelled
-        self._as_written = _Search(pool, parts=parts)
+        self._as_written = _TextSearch(pool, parts=parts)
         respelled = {name: [spelled(text) for text in texts] for name, texts in pool.items()}
         self._differs = any(
-            _differ(*pair)
+            _differ_normalised(*pair)
             for name in pool
             for pair in zip(pool[name], respelled[name], strict=True)
         )
-        self._as_spelled = _Search(respelled, parts=parts) if self._differs else self._as_written
+        self._as_spelled = (
+            _TextSearch(respelled, parts=parts) if self._differs else self._as_written
+        )
 
     @property
     def shared_passages(self) -> Sequence[SharedPassage]:
@@ -215,14 +218,14 @@ class PoolSearch:
         matches = self._as_written(documents)
         respelled = [self._spelled(document) for document in documents]
         pairs = enumerate(zip(documents, respelled, strict=True))
-        numbers = [n for n, pair in pairs if self._differs or _differ(*pair)]
+        numbers = [n for n, pair in pairs if self._differs or _differ_normalised(*pair)]
         respelled_matches = self._as_spelled([respelled[n] for n in numbers])
         for n, more_matches in zip(numbers, respelled_matches, strict=True):
             matches[n] = _merge_matches(matches[n], more_matches)
         return matches
 
 
-def _differ(text: str, respelled: str) -> bool:
+def _differ_normalised(text: str, respelled: str) -> bool:
     return text != respelled and normalised(text) != normalised(respelled)
 
 
@@ -241,7 +244,7 @@ def _merge_matches(
     return list(by_example.values())
 
 
-class _Search:
+class _TextSearch:
     """Finds what documents share with a pool's examples, both as they are given."""
 
     def __init__(self, pool: Mapping[str, Sequence[str]], *, parts: bool) -> None:
@@ -257,12 +260,16 @@ class _Search:
     def __call__(self, documents: Sequence[str]) -> list[list[DocumentMatch]]:
         """For each document, return one match for each example with which it shares text."""
         counts = self._verbatim.count_each(documents)
-        return [self._matches(*pair) for pair in zip(documents, counts, strict=True)]
+        return [self._matches_in_document(*pair) for pair in zip(documents, counts, strict=True)]
 
-    def _matches(self, document: str, counts: Mapping[str, int]) -> list[DocumentMatch]:
-        occurrences = {name: n for text, n in counts.items() for name in self._names[text]}
-        texts = {name: text for text in counts for name in self._names[text]}
-        matches = self._matcher.matches(document) if self._matcher else ()
+    def _matches_in_document(
+        self, document: str, n_by_verbatim_text: Mapping[str, int]
+    ) -> list[DocumentMatch]:
+        occurrences = {
+            name: n for text, n in n_by_verbatim_text.items() for name in self._names[text]
+        }
+        texts = {name: text for text in n_by_verbatim_text for name in self._names[text]}
+        matches = self._matcher.iter_matches(document) if self._matcher else ()
         by_rules = [
             DocumentMatch(m.example_id, m.rule, m.evidence, occurrences.pop(m.example_id, 0))
             for m in matches
@@ -303,7 +310,7 @@ class Matcher:
         self._texts, self._fields = dict(texts), dict(fields or {})
         self._names = list(texts)
         spelled = [words_of(text) for text in texts.values()]
-        pieces = self._pieces(spelled)
+        pieces = self._pieces_of_examples(spelled)
         self._vocabulary = list(dict.fromkeys(word for _, words in pieces for word in words))
         self._numbers = Numbers({w: i for i, w in enumerate(self._vocabulary, 1)})
         numbered = [np.array([self._numbers.known[w] for w in ws], np.int32) for _, ws in pieces]
@@ -319,50 +326,49 @@ class Matcher:
         ]
         self._long = Index(cut_pieces, rules.ngram)
         self._parts = Index(cut_pieces, rules.part_ngram)
-        self._runs = _Runs(cut_pieces, rules)
+        self._runs = _ShortRuns(cut_pieces, rules)
         short = {len(e) for e in whole_texts if 0 < len(e) < rules.part_ngram}
         self._short = [Index(whole_texts, n, exact=True) for n in sorted(short)]
 
     def __reduce__(self) -> tuple[type[Matcher], tuple[object, ...]]:
         return Matcher, (self._texts, self._fields, self.rules)
 
-    def _pieces(self, texts: list[list[str]]) -> list[tuple[int, list[str]]]:
+    def _pieces_of_examples(self, text_words: list[list[str]]) -> list[tuple[int, list[str]]]:
         """Return each piece's example and words: all texts in order, then what the fields add."""
-        fields = [[words_of(f) for f in self._fields.get(name, ())] for name in self._names]
+        field_words = [[words_of(f) for f in self._fields.get(name, ())] for name in self._names]
         n_examples = Counter(
-            words for of_example in fields for words in {tuple(f) for f in of_example}
+            words for example_fields in field_words for words in {tuple(f) for f in example_fields}
         )
-        pieces = list(enumerate(texts))
-        for example, of_example in enumerate(fields):
-            distinct = [f for f in of_example if n_examples[tuple(f)] == 1]
+        pieces = list(enumerate(text_words))
+        for example, example_fields in enumerate(field_words):
+            distinct = [f for f in example_fields if n_examples[tuple(f)] == 1]
             joined = [word for field in distinct for word in field]
             added = {tuple(f) for f in [joined, *distinct] if len(f) >= self.rules.run_words}
-            pieces += [(example, list(f)) for f in sorted(added - {tuple(texts[example])})]
+            pieces += [(example, list(f)) for f in sorted(added - {tuple(text_words[example])})]
         return pieces
 
-    def match(self, document: str) -> Match | None:
+    def first_match(self, document: str) -> Match | None:
         """Return the first match by rule (in their order) and place, or None."""
-        return next(self.matches(document), None)
+        return next(self.iter_matches(document), None)
 
-    def matches(self, document: str) -> Iterator[Match]:
+    def iter_matches(self, document: str) -> Iterator[Match]:
         """Return one match for each example with which the document shares text."""
         seen: set[int] = set()
-        for words in self._readings(document):
-            for piece, rule, shared in self._matching_pieces(words):
+        for words in self._iter_word_variants(document):
+            for piece, rule, shared in self._iter_matching_pieces(words):
                 example = int(self._example[piece])
                 if example not in seen:
                     seen.add(example)
                     evidence = " ".join(self._vocabulary[i - 1] for i in shared)
                     yield Match(self._names[example], rule, evidence)
 
-    def _readings(self, document: str) -> Iterator[Words]:
+    def _iter_word_variants(self, document: str) -> Iterator[Words]:
         """The document's words: without zero-width spaces, and with blanks in their place."""
         yield self._numbers.of(document)
         if ZERO_WIDTH_SPACE in document:
             yield self._numbers.of(document.replace(ZERO_WIDTH_SPACE, " "))
 
-    def _matching_pieces(self, words: Words) -> Iterator[tuple[int, str, Words]]:
-        """Yield each piece that matches, the rule, and the shared words."""
+    def _iter_matching_pieces(self, words: Words) -> Iterator[tuple[int, str, Words]]:
         rules = self.rules
         hits = self._parts.find(words)
         if len(hits):  # every 13-gram contains 8-grams, so without an 8-gram nothing matches
@@ -382,7 +388,7 @@ class Matcher:
                     yield int(piece), "whole text", index.grams[gram]
 
 
-class _Runs:
+class _ShortRuns:
     """Finds pieces most of whose words are in short runs in one stretch of a document."""
 
     def __init__(self, pieces: list[Words], rules: MatchRules) -> None:
@@ -397,16 +403,18 @@ class _Runs:
     def find(self, words: Words) -> Iterator[tuple[int, Words]]:
         """Yield each piece that is found, and the words of it that are."""
         places, grams = self._index.places(words)
-        of, slots = self._index.all_owners(grams)
+        run_numbers, slots = self._index.all_owners(grams)
         owners = self._piece[slots]
         upper_bounds = self._index.n * np.bincount(owners, minlength=len(self._lengths))
         for piece in np.flatnonzero(upper_bounds >= self._enough):
             of_piece = owners == piece
-            for covered in self._stretches(places[of[of_piece]], slots[of_piece], int(piece)):
+            for covered in self._iter_covered_slots(
+                places[run_numbers[of_piece]], slots[of_piece], int(piece)
+            ):
                 yield int(piece), self._words[covered]
                 break
 
-    def _stretches(self, places: Places, slots: Places, piece: int) -> Iterator[Places]:
+    def _iter_covered_slots(self, places: Places, slots: Places, piece: int) -> Iterator[Places]:
         """Yield the slots of a piece that runs cover, for each stretch in which they are enough.
 
         If a piece repeats itself, a run of the document is counted once.

@@ -1,8 +1,7 @@
 """Searches a corpus's first documents before it is made, with decontamination=off.
 
-A document that contains a whole text of the pool is then an error. It is found when the documents
-are tokenised (`injection.tokenization.check_whole`), but this search finds it earlier, before other
-work of the cell, such as making the base corpus. Tokenising finds what this search misses.
+A document that contains a whole text of the pool is then an error, which this search finds before
+other work of the cell, such as making the base corpus. Tokenising finds what this search misses.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from contamination.injection.decontamination import PoolSearch
 from contamination.injection.pool import draw_pool
 from contamination.injection.run import check, documents_of_part
 from contamination.injection.token_stream import Tokenizer
-from contamination.injection.tokenization import TokenizationSettings, check_whole
+from contamination.injection.tokenization import TokenizationSettings, check_no_whole_text
 
 EXACT = "contamination.data.perturbation.word_edits.Exact"
 MAX_CHARACTERS = 20_000_000
@@ -41,34 +40,33 @@ def refuse_whole_texts(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     if config.decontamination != "off" or not exact or stage.cluster.kind != "local":
         return
     examples = draw_pool(stage, check(stage), tokenizer).examples
-    wanted_tokens = config.packed_tokens - make_copies(stage, examples, tokenizer).tokens
+    wanted_tokens = config.packed_tokens - make_copies(stage, examples, tokenizer).total_tokens
     pool = texts_by_example(examples)
-    search = PoolSearch(pool, tokenizer.spelled, parts=False)
-    work = TokenizationSettings(Path(), Path(), pool, whole=True)
-    characters, before = 0, list[str]()
+    search = PoolSearch(pool, tokenizer.apply_normalizer, parts=False)
+    settings = TokenizationSettings(Path(), Path(), pool, whole=True)
+    characters, earlier_texts = 0, list[str]()
     documents = documents_of_part(stage, create("corpus", stage.corpus))
-    for group in group_by_size(documents, _size, config.shard_characters):
+    for group in group_by_size(documents, _count_characters, config.shard_characters):
         matches_by_document = search([document.text for document in group])
         for document, matches in zip(group, matches_by_document, strict=True):
-            if matches and _count_tokens(before, tokenizer, wanted_tokens) < wanted_tokens:
-                check_whole([[document.document_id, *match] for match in matches], work)
+            if matches and _count_tokens(earlier_texts, tokenizer, wanted_tokens) < wanted_tokens:
+                check_no_whole_text([[document.document_id, *match] for match in matches], settings)
             if matches:  # this document is beyond the budget, and so are all later ones
                 return
-            before.append(document.text)
-            characters += _size(document)
+            earlier_texts.append(document.text)
+            characters += _count_characters(document)
         if characters > min(MAX_CHARACTERS, CHARACTERS_PER_TOKEN * wanted_tokens):
             return
 
 
-def _size(document: Document) -> int:
+def _count_characters(document: Document) -> int:
     return len(document.text)
 
 
-def _count_tokens(texts: list[str], tokenizer: Tokenizer, enough: int) -> int:
-    """Count the documents' tokens, until there are `enough`."""
+def _count_tokens(texts: list[str], tokenizer: Tokenizer, stop_at: int) -> int:
     tokens = 0
     for group in group_by_size(iter(texts), len, 1_000_000):
         tokens += sum(map(len, tokenizer.encode_documents(group)))
-        if tokens >= enough:
+        if tokens >= stop_at:
             break
     return tokens

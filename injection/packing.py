@@ -30,7 +30,7 @@ def write_sequences(
     placed: list[PlacedSegment],
     segments: list[Ids],
     sequence_tokens: int,
-    part: tuple[int, int] | None = None,
+    token_range: tuple[int, int] | None = None,
 ) -> int:
     """Insert the segments into the first `clean_tokens` of the stream and write whole sequences.
 
@@ -41,24 +41,26 @@ def write_sequences(
         placed: the places of the segments, in order.
         segments: the tokens of each inserted text with its separators.
         sequence_tokens: tokens of a sequence.
-        part: first and last token (exclusive) of the packed corpus to write; None: all.
+        token_range: first and last token (exclusive) of the packed corpus to write; None: all.
 
     Returns:
         The number of sequences.
     """
     schema = pa.schema([("input_ids", pa.list_(pa.int32(), sequence_tokens))])
-    written, rest = 0, np.empty(0, dtype=np.int32)
+    written, leftover = 0, np.empty(0, dtype=np.int32)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        pieces = _packed_pieces(stream, clean_tokens, placed, segments, part or (0, NO_LIMIT))
+        pieces = _iter_packed_pieces(
+            stream, clean_tokens, placed, segments, token_range or (0, NO_LIMIT)
+        )
         for block in group_by_size(pieces, len, BLOCK_TOKENS):  # a record batch each
-            ids = np.concatenate([rest, *block])
+            ids = np.concatenate([leftover, *block])
             sequences = len(ids) // sequence_tokens
             end = sequences * sequence_tokens
             column = pa.FixedSizeListArray.from_arrays(pa.array(ids[:end]), sequence_tokens)
             writer.write_batch(pa.record_batch([column], schema=schema))
-            written, rest = written + sequences, ids[end:]
-    assert len(rest) == 0, "the budget is a whole number of sequences"
+            written, leftover = written + sequences, ids[end:]
+    assert len(leftover) == 0, "the budget is a whole number of sequences"
     return written
 
 
@@ -71,26 +73,26 @@ def read_blocks(*paths: Path) -> Iterator[Ids]:
                 yield batch.column(0).flatten().to_numpy().reshape(-1, width)
 
 
-def read_tail(paths: Sequence[Path], tokens: int) -> Ids:
-    """Read the last tokens of these parts, at least `tokens` if there are so many; shape (n,)."""
+def read_last_tokens(paths: Sequence[Path], min_tokens: int) -> Ids:
+    """Read the last tokens of these parts, `min_tokens` or more if there are so many."""
     tails: list[Ids] = []
     for path in reversed(paths):
-        missing = tokens - sum(map(len, tails))
+        missing = min_tokens - sum(map(len, tails))
         if missing <= 0:
             break
-        column = _map_part(path).column(0)
-        rows = -(-missing // column.type.list_size)
-        last = column.slice(max(0, len(column) - rows)).combine_chunks()
+        column = _map_table(path).column(0)
+        n_rows = -(-missing // column.type.list_size)
+        last = column.slice(max(0, len(column) - n_rows)).combine_chunks()
         tails.append(last.flatten().to_numpy())
     return np.concatenate([np.empty(0, np.int32), *reversed(tails)])
 
 
 def count_sequences(path: Path) -> int:
     """Return the number of sequences of a part."""
-    return int(_map_part(path).num_rows)
+    return int(_map_table(path).num_rows)
 
 
-def _map_part(path: Path) -> Any:
+def _map_table(path: Path) -> Any:
     """Map a part's table into memory: only what is used is read."""
     return pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
 
@@ -109,11 +111,11 @@ def prefix_hashes(stream: TokenStream) -> dict[str, str]:
     Two corpora with the same seed and different budgets agree in each n for which both have a hash.
     """
     digest, hashes, done = hashlib.sha256(), {}, 0
-    marks = [1 << power for power in range(16, len(stream).bit_length())]
-    for mark in [*marks, len(stream)]:
-        for part in _clean_slices(stream, done, mark):
+    prefix_lengths = [1 << power for power in range(16, len(stream).bit_length())]
+    for length in [*prefix_lengths, len(stream)]:
+        for part in _iter_clean_slices(stream, done, length):
             digest.update(part.tobytes())
-        hashes[str(mark)], done = digest.hexdigest(), mark
+        hashes[str(length)], done = digest.hexdigest(), length
     return hashes
 
 
@@ -139,7 +141,7 @@ def make_ledger(
         example = examples.iloc[item.segment.example]
         document_id, start = stream.document_before(item.clean)
         text = texts[item.segment.text]
-        common = {
+        copy_columns = {
             "example_id": example["example_id"],
             "copy": item.segment.copy,
             "document_id": document_id,
@@ -148,10 +150,10 @@ def make_ledger(
             "template_sha256": templates[example["benchmark"]],
         }
         tokens = item.segment.tokens - 2 * separator_tokens
-        pieces = list(
-            _split_over_sequences(item.packed + separator_tokens, tokens, sequence_tokens)
+        spans = list(
+            _iter_spans_in_sequences(item.packed + separator_tokens, tokens, sequence_tokens)
         )
-        rows += [{**common, **p, "truncated": len(pieces) > 1} for p in pieces]
+        rows += [{**copy_columns, **p, "truncated": len(spans) > 1} for p in spans]
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS)).astype({"reworded": object})
 
 
@@ -161,7 +163,7 @@ LEDGER_COLUMNS = (
 )
 
 
-def _split_over_sequences(
+def _iter_spans_in_sequences(
     first: int, tokens: int, sequence_tokens: int
 ) -> Iterator[dict[str, int]]:
     done = 0
@@ -173,31 +175,30 @@ def _split_over_sequences(
         done += end - start
 
 
-def _packed_pieces(
+def _iter_packed_pieces(
     stream: TokenStream,
     clean_tokens: int,
     placed: list[PlacedSegment],
     segments: list[Ids],
-    part: tuple[int, int],
+    token_range: tuple[int, int],
 ) -> Iterator[Ids]:
-    """Yield a part of the packed stream: clean slices and segments in turn."""
-    first, stop = part
-    n_begun = bisect_right(placed, first, key=lambda item: item.packed)
+    first, stop = token_range
+    n_segments_begun = bisect_right(placed, first, key=lambda item: item.packed)
     clean = packed = 0
-    for item in placed[max(0, n_begun - 1) :]:  # earlier segments end before the part
-        yield from _clean_slices(
+    for item in placed[max(0, n_segments_begun - 1) :]:  # earlier segments end before the part
+        yield from _iter_clean_slices(
             stream, clean + max(0, first - packed), min(item.clean, clean + stop - packed)
         )
         if item.packed >= stop:
             return
         yield segments[item.segment.text][max(0, first - item.packed) : stop - item.packed]
         clean, packed = item.clean, item.packed + item.segment.tokens
-    yield from _clean_slices(
+    yield from _iter_clean_slices(
         stream, clean + max(0, first - packed), min(clean_tokens, clean + stop - packed)
     )
 
 
-def _clean_slices(stream: TokenStream, start: int, stop: int) -> Iterator[Ids]:
+def _iter_clean_slices(stream: TokenStream, start: int, stop: int) -> Iterator[Ids]:
     for first in range(start, stop, BLOCK_TOKENS):
         yield stream.read(first, min(stop, first + BLOCK_TOKENS))
 
@@ -212,7 +213,7 @@ def sequences_per_part(sequence_tokens: int) -> int:
     return max(1, PART_TOKENS // sequence_tokens)
 
 
-def place_in_parts(sequence: int, sequence_tokens: int) -> tuple[str, int]:
+def locate_in_part(sequence: int, sequence_tokens: int) -> tuple[str, int]:
     """Return the name of the part that contains a sequence, and the sequence's number in it."""
     part, number = divmod(sequence, sequences_per_part(sequence_tokens))
     return PATTERN.format(part), number
@@ -231,30 +232,29 @@ class PackingTask:
     part_sequences: int
 
     @property
-    def parts(self) -> list[str]:
+    def part_names(self) -> list[str]:
         """Names of the parts' files."""
         tokens = len(self.stream) + sum(item.segment.tokens for item in self.placed)
-        return [PATTERN.format(n) for n in range(-(-tokens // self._size))]
+        return [PATTERN.format(n) for n in range(-(-tokens // self._part_tokens))]
 
     @property
-    def _size(self) -> int:
-        """Tokens of a part."""
+    def _part_tokens(self) -> int:
         return self.part_sequences * self.sequence_tokens
 
     def __len__(self) -> int:
         """Return the number of parts, plus one for the hashes."""
-        return len(self.parts) + 1
+        return len(self.part_names) + 1
 
     def files(self, piece: int) -> list[Path]:
         """Return the files that a piece writes."""
-        return [self.folder / name for name in self.parts[max(0, piece - 1) : piece]]
+        return [self.folder / name for name in self.part_names[max(0, piece - 1) : piece]]
 
     def make(self, piece: int) -> dict[str, Any]:
         """Write a part and count its sequences, or hash the clean stream."""
         if piece == 0:
             return {"clean_sha256": prefix_hashes(self.stream)}
         (path,) = self.files(piece)
-        part = (piece - 1) * self._size, piece * self._size
+        part = (piece - 1) * self._part_tokens, piece * self._part_tokens
         layout = (self.placed, self.segments, self.sequence_tokens)
         return {"sequences": write_sequences(path, self.stream, len(self.stream), *layout, part)}
 
@@ -279,14 +279,14 @@ class ProofTask:
 
     def make(self, piece: int) -> dict[str, Any]:
         """Check a part; the last tokens of earlier parts complete the copies that begin there."""
-        before = read_tail(self.paths[:piece], self.check.tail)
+        before = read_last_tokens(self.paths[:piece], self.check.tail_tokens)
         blocks = read_blocks(self.paths[piece])
-        return asdict(self.check.read(blocks, self.starts[piece], before))
+        return asdict(self.check.read_part(blocks, self.starts[piece], before))
 
 
-def prove(runner: Runner, check: Check, paths: Sequence[Path]) -> Proof:
+def prove_parts(runner: Runner, check: Check, paths: Sequence[Path]) -> Proof:
     """Prove a packed corpus part by part."""
     counts = [count_sequences(path) for path in paths]
     starts = [sum(counts[:n]) for n in range(len(counts))]
     results = runner.run("verify", ProofTask(check, paths, starts))
-    return check.proof([PartResult(**result) for result in results])
+    return check.combine_parts([PartResult(**result) for result in results])

@@ -3,7 +3,7 @@
 The packed corpus is the clean stream in its own order with segments (separator, example,
 separator) between its tokens. A segment at clean position c, with s tokens inserted before it,
 starts at packed position c + s. `lay_out` places copies at tokens, words or sentences,
-`between_documents` at the starts of documents.
+`place_between_documents` at the starts of documents.
 """
 
 from __future__ import annotations
@@ -43,26 +43,30 @@ class PlacedSegment:
     packed: int
 
 
-def boundary_finder(stream: TokenStream, kind: str, tokenizer: Tokenizer) -> Callable[[int], int]:
+def boundary_finder(
+    stream: TokenStream, boundary: str, tokenizer: Tokenizer
+) -> Callable[[int], int]:
     """Return a function that moves a clean position forward to the next token, word or sentence.
 
     If no sentence starts within SEARCH_TOKENS, the next word is taken; if no word does either, the
     position stays.
     """
 
-    def word(position: int) -> int:
+    def next_word(position: int) -> int:
         ids = stream.read(position, position + SEARCH_TOKENS)
-        return _first_flagged(tokenizer.starts_word[ids], position)
+        return _move_to_first_flag(tokenizer.is_word_start[ids], position)
 
-    def sentence(position: int) -> int:
+    def next_sentence(position: int) -> int:
         ids = stream.read(max(0, position - 1), position + SEARCH_TOKENS)
-        opens = tokenizer.ends_sentence[ids[:-1]] & tokenizer.starts_word[ids[1:]]
-        return _first_flagged(opens, max(1, position)) if opens.any() else word(position)
+        opens = tokenizer.is_sentence_end[ids[:-1]] & tokenizer.is_word_start[ids[1:]]
+        return _move_to_first_flag(opens, max(1, position)) if opens.any() else next_word(position)
 
-    return {"token": lambda position: position, "word": word, "sentence": sentence}[kind]
+    return {"token": lambda position: position, "word": next_word, "sentence": next_sentence}[
+        boundary
+    ]
 
 
-def _first_flagged(flags: Flags, position: int) -> int:
+def _move_to_first_flag(flags: Flags, position: int) -> int:
     hits = np.flatnonzero(flags)
     return position + (int(hits[0]) if len(hits) else 0)
 
@@ -92,7 +96,7 @@ def lay_out(
         ConfigError: a segment is longer than a sequence, or not all can be placed whole.
     """
     if not split and any(s.tokens > sequence_tokens for s in segments):
-        raise _no_room(window, sequence_tokens)
+        raise _no_room_error(window, sequence_tokens)
     start, stop = window
     room = stop - start - sum(segment.tokens for segment in segments)
     order = sorted(segments, key=lambda s: (s.position, s.example, s.copy))
@@ -100,17 +104,19 @@ def lay_out(
     for segment in order:
         clean = boundary(max(clean, start + 1 + int(segment.position * room)))
         if not split:
-            clean = _unsplit(clean, inserted, segment.tokens, sequence_tokens, boundary)
+            clean = _first_unsplit_position(
+                clean, inserted, segment.tokens, sequence_tokens, boundary
+            )
         placed.append(PlacedSegment(segment, clean, clean + inserted))
         inserted += segment.tokens
-    return _pull_back(placed, window, sequence_tokens, split=split)
+    return _pull_back_into_window(placed, window, sequence_tokens, split=split)
 
 
-def _straddles(packed: int, tokens: int, sequence_tokens: int) -> bool:
+def _straddles_two_sequences(packed: int, tokens: int, sequence_tokens: int) -> bool:
     return packed // sequence_tokens != (packed + tokens - 1) // sequence_tokens
 
 
-def _unsplit(
+def _first_unsplit_position(
     clean: int, inserted: int, tokens: int, sequence_tokens: int, boundary: Callable[[int], int]
 ) -> int:
     """Return the first position from `clean` on at which the segment fits into one sequence.
@@ -119,17 +125,17 @@ def _unsplit(
     """
     position = clean
     for _ in range(TRIES):
-        if not _straddles(position + inserted, tokens, sequence_tokens):
+        if not _straddles_two_sequences(position + inserted, tokens, sequence_tokens):
             return position
-        position = boundary(_next_sequence(position + inserted, sequence_tokens) - inserted)
-    return _next_sequence(clean + inserted, sequence_tokens) - inserted
+        position = boundary(_round_up_to_sequence(position + inserted, sequence_tokens) - inserted)
+    return _round_up_to_sequence(clean + inserted, sequence_tokens) - inserted
 
 
-def _next_sequence(packed: int, sequence_tokens: int) -> int:
+def _round_up_to_sequence(packed: int, sequence_tokens: int) -> int:
     return -(-packed // sequence_tokens) * sequence_tokens
 
 
-def _pull_back(
+def _pull_back_into_window(
     placed: list[PlacedSegment], window: tuple[int, int], sequence_tokens: int, *, split: bool
 ) -> list[PlacedSegment]:
     """Move segments that run past the end of the window back, the last one first."""
@@ -140,17 +146,17 @@ def _pull_back(
         if end <= limit:
             break  # all before it end earlier still
         start = limit - tokens
-        if not split and _straddles(start, tokens, sequence_tokens):
+        if not split and _straddles_two_sequences(start, tokens, sequence_tokens):
             start = limit // sequence_tokens * sequence_tokens - tokens
         clean = item.clean + start - item.packed
         if start < first:
-            raise _no_room(window, sequence_tokens)
+            raise _no_room_error(window, sequence_tokens)
         placed[index] = PlacedSegment(item.segment, clean, start)
         limit = start
     return placed
 
 
-def _no_room(window: tuple[int, int], sequence_tokens: int) -> ConfigError:
+def _no_room_error(window: tuple[int, int], sequence_tokens: int) -> ConfigError:
     return ConfigError(
         f"The insertions can't be placed whole into tokens {window[0]:,} to {window[1]:,} of the "
         f"corpus in sequences of {sequence_tokens}: raise injection.budget_tokens or "
@@ -159,7 +165,7 @@ def _no_room(window: tuple[int, int], sequence_tokens: int) -> ConfigError:
     )
 
 
-def check_distance(placed: list[PlacedSegment], min_tokens: int) -> None:
+def check_copy_distance(placed: list[PlacedSegment], min_tokens: int) -> None:
     """Raise a ConfigError if two copies of an example start closer than `min_tokens` tokens."""
     last: dict[int, int] = {}
     for item in placed:
@@ -190,7 +196,7 @@ class PlacementRules:
     """Least number of tokens between the starts of two copies of one example."""
 
 
-def between_documents(
+def place_between_documents(
     segments: Sequence[Segment], document_starts: Places, rules: PlacementRules
 ) -> list[PlacedSegment]:
     """Place every segment at the start of a different document, within the window.
@@ -208,56 +214,65 @@ def between_documents(
     """
     first, stop = rules.window
     last = stop - sum(segment.tokens for segment in segments)  # with all segments before it
-    inside = (document_starts >= max(1, first)) & (document_starts <= last)
-    starts = np.unique(document_starts[inside])
-    carried: set[Segment] = (
+    is_inside = (document_starts >= max(1, first)) & (document_starts <= last)
+    starts = np.unique(document_starts[is_inside])
+    carried_over: set[Segment] = (
         set()
     )  # they passed the last start, so they begin again at the first one
     if len(segments) <= len(starts):
         for _ in range(ROUNDS):
-            placed, left = _place_in_one_pass(segments, carried, starts, rules)
-            if not left:
+            placed, unplaced = _place_in_one_pass(segments, carried_over, starts, rules)
+            if not unplaced:
                 return placed
-            if not left - carried:
+            if not unplaced - carried_over:
                 break
-            carried |= left
-    raise _too_few_starts(segments, len(starts), rules)
+            carried_over |= unplaced
+    raise _too_few_starts_error(segments, len(starts), rules)
 
 
 def _place_in_one_pass(
-    segments: Sequence[Segment], carried: Collection[Segment], starts: Places, rules: PlacementRules
+    segments: Sequence[Segment],
+    carried_over: Collection[Segment],
+    starts: Places,
+    rules: PlacementRules,
 ) -> tuple[list[PlacedSegment], set[Segment]]:
     """Go over the starts once; return the segments that were placed, and those that were not.
 
     Of the segments that wait for a place, the longest that fits goes first, since it fits in the
     fewest places.
     """
-    drawn = {s: -1 if s in carried else int(s.position * len(starts)) for s in segments}
-    coming = sorted(segments, key=lambda s: (-drawn[s], -s.position, s.example, s.copy))
+    start_number_by_segment = {
+        s: -1 if s in carried_over else int(s.position * len(starts)) for s in segments
+    }
+    upcoming = sorted(
+        segments, key=lambda s: (-start_number_by_segment[s], -s.position, s.example, s.copy)
+    )
     waiting: list[tuple[int, int, Segment]] = []  # by length, then the latest first
     placed: list[PlacedSegment] = []
-    before: dict[int, int] = {}  # example → the position of its last copy
-    number, inserted = 0, 0
-    while number < len(starts) and (waiting or coming):
+    last_position_by_example: dict[int, int] = {}  # example → the position of its last copy
+    start_number, inserted = 0, 0
+    while start_number < len(starts) and (waiting or upcoming):
         if not waiting:
-            number = max(number, drawn[coming[-1]])
-        while coming and drawn[coming[-1]] <= number:
-            insort(waiting, (coming[-1].tokens, len(coming), coming.pop()), key=lambda w: w[:2])
-        packed = int(starts[number]) + inserted
-        chosen = _longest_that_fits(waiting, packed, before, rules)
+            start_number = max(start_number, start_number_by_segment[upcoming[-1]])
+        while upcoming and start_number_by_segment[upcoming[-1]] <= start_number:
+            insort(
+                waiting, (upcoming[-1].tokens, len(upcoming), upcoming.pop()), key=lambda w: w[:2]
+            )
+        packed = int(starts[start_number]) + inserted
+        chosen = _longest_that_fits(waiting, packed, last_position_by_example, rules)
         if chosen is not None:
             segment = waiting.pop(chosen)[-1]
             placed.append(PlacedSegment(segment, packed - inserted, packed))
-            before[segment.example] = packed
+            last_position_by_example[segment.example] = packed
             inserted += segment.tokens
-        number += 1
-    return placed, {*coming, *(segment for *_, segment in waiting)}
+        start_number += 1
+    return placed, {*upcoming, *(segment for *_, segment in waiting)}
 
 
 def _longest_that_fits(
     waiting: Sequence[tuple[int, int, Segment]],
     packed: int,
-    before: dict[int, int],
+    last_position_by_example: dict[int, int],
     rules: PlacementRules,
 ) -> int | None:
     """Return the index of the longest waiting segment that may go to `packed`, or None."""
@@ -266,18 +281,23 @@ def _longest_that_fits(
     fit = len(waiting) if rules.split else bisect_right(waiting, room, key=lambda w: w[0])
     for index in range(fit - 1, -1, -1):
         example = waiting[index][-1].example
-        if packed - before.get(example, packed - rules.distance) >= rules.distance:
+        if (
+            packed - last_position_by_example.get(example, packed - rules.distance)
+            >= rules.distance
+        ):
             return index
     return None
 
 
-def _too_few_starts(segments: Sequence[Segment], starts: int, rules: PlacementRules) -> ConfigError:
+def _too_few_starts_error(
+    segments: Sequence[Segment], n_starts: int, rules: PlacementRules
+) -> ConfigError:
     first, stop = rules.window
     in_sequences = "" if rules.split else f" whole in sequences of {rules.sequence_tokens}"
     or_distance = " or injection.copy_distance_tokens" if rules.distance else ""
     return ConfigError(
         f"injection.boundary is 'document', so each of the {len(segments):,} copies needs a "
-        f"document's start of its own where it fits{in_sequences}. Too few of the {starts:,} "
+        f"document's start of its own where it fits{in_sequences}. Too few of the {n_starts:,} "
         f"starts in tokens {first:,} to {stop:,} of the corpus are suitable: raise "
         "injection.budget_tokens or injection.sequence_tokens, widen injection.window or "
         f"injection.last_tokens, lower the occurrences{or_distance}, set "

@@ -86,7 +86,7 @@ def read_candidates(stage: InjectionStage) -> list[Candidates]:
         ConfigError: a source or a field of a template is unknown, or there are too few examples.
         DataError: a row can't be used and `on_error` is stop.
     """
-    return [_candidates(stage, name, config) for name, config in stage.benchmark.items()]
+    return [_read_benchmark(stage, name, config) for name, config in stage.benchmark.items()]
 
 
 def draw_pool(
@@ -99,17 +99,19 @@ def draw_pool(
         occurrences, n_tokens (without special tokens), shortened, fields (JSON), text_sha256,
         near_duplicate_of (an example of the other side, or an empty string).
     """
-    drop = stage.injection.near_duplicates == "drop"
-    keys = near_duplicate_keys(stage, candidates, tokenizer) if drop else None
+    drops_duplicates = stage.injection.near_duplicates == "drop"
+    keys = near_duplicate_keys(stage, candidates, tokenizer) if drops_duplicates else None
     apart = Apart(keys) if keys else None
     counts = {c.name: DrawCounts() for c in candidates}
-    parts = [_draw_benchmark(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
-    pool = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
-    items = pool_items(stage, pool)
-    near = across(items, pool["member"].astype(bool).tolist(), keys or Keys(items))
+    tables = [_draw_examples(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
+    pool = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
+    items = near_duplicate_items(stage, pool)
+    duplicate_by_index = across(items, pool["member"].astype(bool).tolist(), keys or Keys(items))
     ids = pool["example_id"]
-    duplicates = {ids[example]: ids[duplicate] for example, duplicate in near.items()}
-    return Pool(pool.assign(near_duplicate_of=[duplicates.get(i, "") for i in ids]), counts)
+    duplicate_by_id = {
+        ids[example]: ids[duplicate] for example, duplicate in duplicate_by_index.items()
+    }
+    return Pool(pool.assign(near_duplicate_of=[duplicate_by_id.get(i, "") for i in ids]), counts)
 
 
 COLUMNS = (
@@ -118,7 +120,7 @@ COLUMNS = (
 )
 
 
-def pool_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
+def near_duplicate_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
     """Return the items that are searched for near-duplicates, one per example."""
     return [
         _near_duplicate_item(
@@ -132,11 +134,11 @@ def near_duplicate_keys(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
 ) -> Keys:
     """Return the keys of near-duplicates; templates are those of the pool of the other policies."""
-    limit, pool_size = max_example_tokens(stage, tokenizer), _pool_size_per_benchmark(stage)
+    max_tokens, pool_size = max_example_tokens(stage, tokenizer), _pool_size_per_benchmark(stage)
     return Keys(
         _near_duplicate_item(c.name, c.config, json.loads(row["fields"]), row["text"])
         for c in candidates
-        for row in fitting(c, tokenizer, limit, pool_size)
+        for row in iter_fitting_rows(c, tokenizer, max_tokens, pool_size)
     )
 
 
@@ -149,7 +151,6 @@ def _near_duplicate_item(
 
 
 def _pool_size_per_benchmark(stage: InjectionStage) -> int:
-    """Return how many examples of each benchmark are in the pool."""
     return stage.injection.members + stage.injection.nonmembers
 
 
@@ -166,34 +167,36 @@ def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
     return limit
 
 
-def _candidates(stage: InjectionStage, name: str, config: BenchmarkConfig) -> Candidates:
-    chosen_source = source_name(stage, name, config)
-    source = config.sources[chosen_source]
-    tally = Tally(config.on_error, f"benchmark.{name}.on_error")
-    node = f"benchmark.{name}.sources.{chosen_source}"
+def _read_benchmark(stage: InjectionStage, benchmark: str, config: BenchmarkConfig) -> Candidates:
+    benchmark_source = source_name(stage, benchmark, config)
+    source = config.sources[benchmark_source]
+    tally = Tally(config.on_error, f"benchmark.{benchmark}.on_error")
+    node = f"benchmark.{benchmark}.sources.{benchmark_source}"
     remedy = "give a mapping, as conf/benchmark/user.yaml does."
     for key in ("rows", "fields"):
         value = source.get(key)
         require(isinstance(value, Mapping), f"{node}.{key}", value, remedy)
     rows = create(f"{node}.rows", source["rows"]).rows(tally)
     counts = ReadCounts()
-    examples = list(_format_all(name, config, source, rows, tally, counts))
+    examples = list(_format_all(benchmark, config, source, rows, tally, counts))
     counts.skipped = dict(tally.skipped)
     pool_size = _pool_size_per_benchmark(stage)
     if len(examples) < pool_size:
         skipped = f" ({describe_skipped(counts.skipped)})" if counts.skipped else ""
         raise ConfigError(
-            f"benchmark {name} ({chosen_source}) has {len(examples)} distinct examples{skipped}, "
-            f"but injection.members={stage.injection.members} and injection.nonmembers="
-            f"{stage.injection.nonmembers} ask for {pool_size}: lower them or choose a larger "
-            "source."
+            f"benchmark {benchmark} ({benchmark_source}) has {len(examples)} distinct "
+            f"examples{skipped}, but injection.members={stage.injection.members} and "
+            f"injection.nonmembers={stage.injection.nonmembers} ask for {pool_size}: lower "
+            "them or choose a larger source."
         )
-    rng = _random_generator(stage.injection.pool_seed, "pool", name)
+    rng = _random_generator(stage.injection.pool_seed, "pool", benchmark)
     examples.sort(key=lambda e: e.example_id)  # the source's order must not matter
-    return Candidates(name, config, [examples[i] for i in rng.permutation(len(examples))], counts)
+    return Candidates(
+        benchmark, config, [examples[i] for i in rng.permutation(len(examples))], counts
+    )
 
 
-def source_name(stage: InjectionStage, name: str, config: BenchmarkConfig) -> str:
+def source_name(stage: InjectionStage, benchmark: str, config: BenchmarkConfig) -> str:
     """Return the name of the benchmark's source that is read.
 
     Raises:
@@ -204,8 +207,8 @@ def source_name(stage: InjectionStage, name: str, config: BenchmarkConfig) -> st
     configured = stage.injection.benchmark_source
     if configured not in config.sources:
         raise ConfigError(
-            f"injection.benchmark_source is {configured!r}, which benchmark {name} does not have. "
-            f"{near_names(configured, config.sources)}"
+            f"injection.benchmark_source is {configured!r}, which benchmark {benchmark} does not "
+            f"have. {near_names(configured, config.sources)}"
         )
     return configured
 
@@ -242,7 +245,7 @@ def _format_example(
     )
 
 
-def _draw_benchmark(
+def _draw_examples(
     stage: InjectionStage,
     candidates: Candidates,
     tokenizer: Tokenizer,
@@ -251,25 +254,31 @@ def _draw_benchmark(
 ) -> pd.DataFrame:
     config, name = stage.injection, candidates.name
     pool_size = _pool_size_per_benchmark(stage)
-    limit = max_example_tokens(stage, tokenizer)
-    pool = pd.DataFrame(fitting(candidates, tokenizer, limit, pool_size, apart, counts))
+    max_tokens = max_example_tokens(stage, tokenizer)
+    pool = pd.DataFrame(
+        iter_fitting_rows(candidates, tokenizer, max_tokens, pool_size, apart, counts)
+    )
     if len(pool) < pool_size:
-        near = counts.near_duplicates
-        condition = f" and are near-duplicates of no other ({near} are)" if near else ""
+        n_near_duplicates = counts.near_duplicates
+        condition = (
+            f" and are near-duplicates of no other ({n_near_duplicates} are)"
+            if n_near_duplicates
+            else ""
+        )
         raise ConfigError(
             f"benchmark {name}: only {len(pool)} of {len(candidates.examples)} examples have at "
-            f"most {limit} tokens{condition}, but {pool_size} are asked for: raise "
+            f"most {max_tokens} tokens{condition}, but {pool_size} are asked for: raise "
             "injection.example_max_tokens or injection.sequence_tokens, or lower "
             "injection.members and injection.nonmembers."
         )
     rng = _random_generator(config.membership_seed, "membership", name)
     pool["member"] = (rng.permutation(pool_size) < config.members) ^ config.swap_members
     pool["occurrences"] = 0
-    pool.loc[pool["member"], "occurrences"] = _occurrences(stage, candidates, pool, tokenizer)
+    pool.loc[pool["member"], "occurrences"] = _draw_occurrences(stage, candidates, pool, tokenizer)
     return pool[list(COLUMNS)]
 
 
-def _occurrences(
+def _draw_occurrences(
     stage: InjectionStage, candidates: Candidates, pool: pd.DataFrame, tokenizer: Tokenizer
 ) -> Counts:
     """Draw the number of copies of each member, in the pool's order."""
@@ -287,26 +296,26 @@ def _random_generator(seed: int | None, purpose: str, benchmark: str) -> np.rand
     return np.random.default_rng(derive(seed, purpose, benchmark))
 
 
-def fitting(
+def iter_fitting_rows(
     candidates: Candidates,
     tokenizer: Tokenizer,
-    limit: int,
-    number: int,
+    max_tokens: int,
+    max_rows: int,
     apart: Apart | None = None,
     counts: DrawCounts | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the first `number` examples that fit, shortened if the benchmark allows it.
+    """Yield the first `max_rows` examples that fit, shortened if the benchmark allows it.
 
     With `apart`, near-duplicates of the examples that it took before are left out. `counts` gets
     the numbers of examples that were drawn, shortened or left out.
     """
     counts = counts or DrawCounts()
     for example in candidates.examples:
-        if counts.drawn == number:
+        if counts.drawn == max_rows:
             return
         fitted: FormattedExample | None = example
-        if len(tokenizer.encode(example.text)) > limit:
-            fitted = _shorten_example(candidates, example, tokenizer, limit)
+        if len(tokenizer.encode(example.text)) > max_tokens:
+            fitted = _shorten_example(candidates, example, tokenizer, max_tokens)
             counts.shortened += fitted is not None
             counts.too_long += fitted is None
         if fitted is None:
@@ -328,25 +337,25 @@ def fitting(
 
 
 def _shorten_example(
-    candidates: Candidates, example: FormattedExample, tokenizer: Tokenizer, limit: int
+    candidates: Candidates, example: FormattedExample, tokenizer: Tokenizer, max_tokens: int
 ) -> FormattedExample | None:
     """Cut words off the end of the field `shorten` until the example fits; None if it can't."""
-    key = candidates.config.shorten
-    if key is None:
+    field_name = candidates.config.shorten
+    if field_name is None:
         return None
-    words = example.fields[key].split(" ")
+    words = example.fields[field_name].split(" ")
     low, high = 0, len(words)  # invariant: `low` words fit (once checked), `high` do not
 
-    def cut(n: int) -> FormattedExample:
-        fields = {**example.fields, key: " ".join(words[:n])}
+    def keep_words(n: int) -> FormattedExample:
+        fields = {**example.fields, field_name: " ".join(words[:n])}
         return _format_example(candidates.name, candidates.config, fields)
 
     while high - low > 1:
         middle = (low + high) // 2
-        fits = len(tokenizer.encode(cut(middle).text)) <= limit
+        fits = len(tokenizer.encode(keep_words(middle).text)) <= max_tokens
         low, high = (middle, high) if fits else (low, middle)
-    short = cut(low)
-    return None if is_blank(short.fields[key]) else short
+    short = keep_words(low)
+    return None if is_blank(short.fields[field_name]) else short
 
 
 log = logging.getLogger(__name__)
@@ -368,30 +377,31 @@ def draw_held_out(
     Returns:
         One row per example: the pool's columns without member and occurrences.
     """
-    number = stage.injection.held_out
+    wanted = stage.injection.held_out
     apart = None
     if stage.injection.near_duplicates == "drop":
         keys = near_duplicate_keys(stage, candidates, tokenizer)
-        apart = Apart(keys, pool_items(stage, pool))
-    limit, drawn = max_example_tokens(stage, tokenizer), set(pool["example_id"])
+        apart = Apart(keys, near_duplicate_items(stage, pool))
+    max_tokens, drawn_ids = max_example_tokens(stage, tokenizer), set(pool["example_id"])
     rows: list[dict[str, Any]] = []
     for benchmark in candidates:
-        rest = [example for example in benchmark.examples if example.example_id not in drawn]
-        fit = fitting(replace(benchmark, examples=rest), tokenizer, limit, len(rest), apart)
-        held_out = list(islice(_sharing_no_text(fit, pool), number))
-        if len(held_out) < number:
+        undrawn = [example for example in benchmark.examples if example.example_id not in drawn_ids]
+        fitting_rows = iter_fitting_rows(
+            replace(benchmark, examples=undrawn), tokenizer, max_tokens, len(undrawn), apart
+        )
+        held_out = list(islice(_iter_rows_sharing_no_text(fitting_rows, pool), wanted))
+        if len(held_out) < wanted:
             log.warning(
                 "held out: %s: %d of the %d examples asked for: its source has no more that fit.",
-                *(benchmark.name, len(held_out), number),
+                *(benchmark.name, len(held_out), wanted),
             )
         rows += held_out
     return pd.DataFrame(rows, columns=HELD_OUT_COLUMNS)
 
 
-def _sharing_no_text(
+def _iter_rows_sharing_no_text(
     rows: Iterator[dict[str, Any]], pool: pd.DataFrame
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows that share no text with the pool or with one another."""
     taken = [normalised(text) for text in pool["text"]]
     for row in rows:
         text = normalised(row["text"])

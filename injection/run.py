@@ -22,39 +22,20 @@ from contamination.core.seeds import unit_hash
 from contamination.core.tasks import Runner, TasksConfig
 from contamination.data.readers import ByFile, Corpus, Document
 from contamination.data.readers.rows import describe_skipped
+from contamination.injection import (
+    contamination_table,
+    corpus_search,
+    decontamination,
+    placement,
+    tokenization,
+)
 from contamination.injection import packing as packing_module
-from contamination.injection import placement
 from contamination.injection.config import COPIES, OWN, InjectionConfig, InjectionStage
-from contamination.injection.contamination_table import (
-    flagged_counts,
-    join_matches,
-    warn_of_flags,
-    with_flags,
-)
 from contamination.injection.copies import Insertions, make_copies
-from contamination.injection.corpus import CONTAMINATION, HELD_OUT, KIND, open_corpus, slug
-from contamination.injection.corpus_search import (
-    matches_from_proof,
-    matches_within_copies,
-    open_corpora,
-    search_corpus,
-    texts_by_example,
-)
-from contamination.injection.decontamination import (
-    PoolSearch,
-    SharedPassage,
-    warn_of_shared_passages,
-)
-from contamination.injection.placement import PlacedSegment, PlacementRules, between_documents
+from contamination.injection.corpus import CONTAMINATION, HELD_OUT, KIND, corpus_slug, open_corpus
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
-from contamination.injection.tokenization import (
-    TokenisedCorpus,
-    TokenizationSettings,
-    check_whole,
-    tokenize,
-    with_skip_counts,
-)
+from contamination.injection.tokenization import TokenisedCorpus, TokenizationSettings
 from contamination.injection.tokenize_by_file import Files, tokenize_files
 from contamination.injection.verification import NATURAL, Check, Proof
 
@@ -66,13 +47,13 @@ TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", CONTAMINATION)
 
 def check(stage: InjectionStage) -> list[Candidates]:
     """Check the stage before a token is written, and return the benchmarks' candidates."""
-    check_nodes(stage)
+    check_config_nodes(stage)
     budget_tokens = stage.injection.budget_tokens
     check_budget("injection.budget_tokens", budget_tokens, create("corpus", stage.corpus))
     return read_candidates(stage)
 
 
-def check_nodes(stage: InjectionStage) -> None:
+def check_config_nodes(stage: InjectionStage) -> None:
     """Check the configuration nodes, before a benchmark's rows are read."""
     source = create("corpus", stage.corpus)
     missing = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
@@ -93,41 +74,42 @@ def check_budget(field: str, budget_tokens: int, source: Any) -> None:
     This is only checked if the source's size is known. A byte gives at most one token, unless the
     tokenizer rewrites its text first.
     """
-    size = getattr(source, "max_text_bytes", lambda: None)()
-    remedy = f"the corpus has {size or 0:,} bytes: lower it, or take a larger corpus."
-    require(size is None or budget_tokens <= 2 * size, field, budget_tokens, remedy)
+    corpus_bytes = getattr(source, "max_text_bytes", lambda: None)()
+    remedy = f"the corpus has {corpus_bytes or 0:,} bytes: lower it, or take a larger corpus."
+    require(corpus_bytes is None or budget_tokens <= 2 * corpus_bytes, field, budget_tokens, remedy)
 
 
-def run(stage: InjectionStage, checked: Callable[[Tokenizer], None] | None = None) -> Artifact:
+def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = None) -> Artifact:
     """Make the contaminated corpus, or reuse it if it exists.
 
     Args:
         stage: the configuration.
-        checked: called with the tokenizer before a document is tokenised.
+        on_checked: called with the tokenizer before a document is tokenised.
     """
     stage = stage.resolved()
     candidates = check(stage)
     source = create("corpus", stage.corpus)
-    inputs = inputs_of(stage, source, candidates)
-    for name, corpus in open_corpora(stage.compared).items():
+    inputs = input_digests(stage, source, candidates)
+    for name, corpus in corpus_search.open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
-    named = stage.named()
-    folder = run_folder(Path(stage.runs), KIND, slug(as_data(named)), named, inputs)
-    make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, checked)
+    named = stage.naming_stage()
+    folder = run_folder(Path(stage.runs), KIND, corpus_slug(as_data(named)), named, inputs)
+    make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, on_checked)
     artifact = build(folder, named, inputs, make)
     shutil.rmtree(folder / TOKENS, ignore_errors=True)  # needed until the manifest is written
     read_ids.cache_clear()  # a deleted file takes up disk space while it is mapped
     if stage.injection.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
-    warn_of_shared_passages(
-        SharedPassage(**passage) for passage in artifact.counts.get("shared_passages", [])
+    decontamination.warn_of_shared_passages(
+        decontamination.SharedPassage(**passage)
+        for passage in artifact.counts.get("shared_passages", [])
     )
-    warn_of_flags(artifact)
+    contamination_table.warn_of_flags(artifact)
     log.info("corpus: %s", artifact.path)
     return artifact
 
 
-def inputs_of(
+def input_digests(
     stage: InjectionStage, source: Corpus, candidates: Sequence[Candidates]
 ) -> dict[str, str]:
     """Return the digests of the corpus's inputs, by the field that names each."""
@@ -142,50 +124,67 @@ def inputs_of(
 def _make_corpus(
     stage: InjectionStage,
     source: Corpus,
-    content: str,
+    fingerprint: str,
     candidates: list[Candidates],
-    checked: Callable[[Tokenizer], None] | None,
+    on_checked: Callable[[Tokenizer], None] | None,
     folder: Path,
 ) -> Built:
     config, width = stage.injection, stage.injection.sequence_tokens
-    tokenizer = _save_tokenizer(stage, source, folder / "tokenizer")
-    if checked:
-        checked(tokenizer)
+    tokenizer = _train_or_copy_tokenizer(stage, source, folder / "tokenizer")
+    if on_checked:
+        on_checked(tokenizer)
     pool = draw_pool(stage, candidates, tokenizer)
     examples = pool.examples
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
-    clean_tokens = config.packed_tokens - copies.tokens  # whole sequences with the copies
+    clean_tokens = config.packed_tokens - copies.total_tokens  # whole sequences with the copies
     runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
-    work = _tokenization_settings(stage, examples, folder)
-    shared_passages = PoolSearch(work.pool, tokenizer.spelled, parts=not work.whole).shared_passages
-    tokenised = _tokenise(stage, source, work, clean_tokens, runner)
-    _check_unchanged(source, content, folder)
-    compared_matches = _search_compared_corpora(stage, work, runner)
+    settings = TokenizationSettings(
+        folder / TOKENS,
+        folder / "tokenizer",
+        corpus_search.texts_by_example(examples),
+        drop=config.decontamination == "drop",
+        whole=config.decontamination == "off",
+    )
+    shared_passages = decontamination.PoolSearch(
+        settings.pool, tokenizer.apply_normalizer, parts=not settings.whole
+    ).shared_passages
+    tokenised = _tokenise_corpus(stage, source, settings, clean_tokens, runner)
+    _check_source_unchanged(source, fingerprint, folder)
+    compared_matches = _search_compared_corpora(stage, settings, runner)
     stream = tokenised.stream
     placed = _place_copies(config, copies, stream, tokenizer)
-    size = packing_module.sequences_per_part(width)
-    packing = packing_module.PackingTask(folder, replace(stream), placed, copies.ids, width, size)
-    hashes, *packed = runner.run("pack", packing)
+    part_sequences = packing_module.sequences_per_part(width)
+    packing = packing_module.PackingTask(
+        folder, replace(stream), placed, copies.ids, width, part_sequences
+    )
+    hashes = runner.run("pack", packing)[0]
     templates = {
         name: hashlib.sha256(benchmark.template.encode()).hexdigest()[:12]
         for name, benchmark in stage.benchmark.items()
     }
-    separator = len(tokenizer.encode(config.separator))
+    separator_tokens = len(tokenizer.encode(config.separator))
     ledger = packing_module.make_ledger(
-        stream, placed, examples, copies.texts, templates, tokenizer, separator, width
+        stream, placed, examples, copies.texts, templates, tokenizer, separator_tokens, width
     )
-    proof = _prove(stage, examples, ledger, folder, packing.parts, runner)
-    across_documents = matches_from_proof(examples, proof.natural, tokenised.matches)
+    proof = _prove_packed_parts(stage, examples, ledger, folder, packing.part_names, runner)
+    across_documents = corpus_search.matches_only_in_proof(
+        examples, proof.natural, tokenised.matches
+    )
     corpus_matches = pd.concat([tokenised.matches, across_documents], ignore_index=True)
-    copy_matches = matches_within_copies(examples, ledger, tokenizer)
-    matches = join_matches({OWN: corpus_matches, **compared_matches, COPIES: copy_matches})
+    copy_matches = corpus_search.matches_within_copies(examples, ledger, tokenizer)
+    matches = contamination_table.join_matches(
+        {OWN: corpus_matches, **compared_matches, COPIES: copy_matches}
+    )
     natural = examples["text"].map(proof.natural).fillna(0).astype(int)
-    examples = with_flags(examples.assign(**{NATURAL: natural}), matches, dropped=work.drop)
+    examples = contamination_table.with_flags(
+        examples.assign(**{NATURAL: natural}), matches, dropped=settings.drop
+    )
     tables = (examples, held_out, ledger, matches)
     for name, table in zip(TABLES, tables, strict=True):
         table.to_parquet(folder / name, index=False)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
+    _log_draws(pool, candidates, tokenised.skipped)
     counts = {
         **_manifest_counts(pool, copies, candidates, tokenised.skipped),
         "sequences": proof.tokens // width,
@@ -193,21 +192,21 @@ def _make_corpus(
         "held_out": len(held_out),
         "near_duplicates": {"members": int(near.sum()), "nonmembers": int((~near).sum())},
         "matching_documents": tokenised.matches["document_id"].nunique(),
-        "flagged": flagged_counts(examples),
+        "flagged": contamination_table.count_flagged(examples),
         "shared_passages": [asdict(passage) for passage in shared_passages],
-        "natural_occurrences": proof.elsewhere,
+        "natural_occurrences": proof.natural_count,
         "clean_sha256": hashes["clean_sha256"],
     }
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
-    return Built([*packing.parts, *TABLES, *tokenizer_files], counts)
+    return Built([*packing.part_names, *TABLES, *tokenizer_files], counts)
 
 
-def _prove(
+def _prove_packed_parts(
     stage: InjectionStage,
     examples: pd.DataFrame,
     ledger: pd.DataFrame,
     folder: Path,
-    names: Sequence[str],
+    part_names: Sequence[str],
     runner: Runner,
 ) -> Proof:
     """Prove the packed parts.
@@ -217,12 +216,12 @@ def _prove(
     """
     config, tokenizer = stage.injection, folder / "tokenizer"
     natural = config.decontamination == "flag"
-    check = Check.of(
+    corpus_check = Check.prepare(
         *(examples, ledger, Tokenizer(str(tokenizer)), config.window_tokens),
         natural=natural,
         folder=tokenizer.resolve(),
     )
-    proof = packing_module.prove(runner, check, [folder / name for name in names])
+    proof = packing_module.prove_parts(runner, corpus_check, [folder / name for name in part_names])
     if proof.failures:
         for kind in ("pack", "verify"):
             shutil.rmtree(runner.folder / kind, ignore_errors=True)
@@ -237,9 +236,8 @@ def _prove(
     return proof
 
 
-def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
-    """Raise a DataError if the source's files changed while they were read."""
-    if source.fingerprint() != content:
+def _check_source_unchanged(source: Corpus, fingerprint: str, folder: Path) -> None:
+    if source.fingerprint() != fingerprint:
         shutil.rmtree(folder / TOKENS)
         raise DataError(
             "corpus: its files changed while they were read, so the result was discarded: run the "
@@ -249,22 +247,18 @@ def _check_unchanged(source: Corpus, content: str, folder: Path) -> None:
 
 def _place_copies(
     config: InjectionConfig, copies: Insertions, stream: TokenStream, tokenizer: Tokenizer
-) -> list[PlacedSegment]:
+) -> list[placement.PlacedSegment]:
     window, width, split = config.window_tokens, config.sequence_tokens, config.split_copies
     if config.boundary == "document":
-        rules = PlacementRules(window, width, split, config.copy_distance_tokens)
-        return between_documents(copies.segments, stream.document_starts, rules)
+        rules = placement.PlacementRules(window, width, split, config.copy_distance_tokens)
+        return placement.place_between_documents(copies.segments, stream.document_starts, rules)
     boundary = placement.boundary_finder(stream, config.boundary, tokenizer)
     placed = placement.lay_out(copies.segments, window, width, boundary, split=split)
-    placement.check_distance(placed, config.copy_distance_tokens)
+    placement.check_copy_distance(placed, config.copy_distance_tokens)
     return placed
 
 
-def _manifest_counts(
-    pool: Pool, copies: Insertions, candidates: list[Candidates], skipped: dict[str, int]
-) -> dict[str, Any]:
-    examples = pool.examples
-    members = examples["member"].astype(bool)
+def _log_draws(pool: Pool, candidates: list[Candidates], skipped: dict[str, int]) -> None:
     for c in candidates:
         drawn = pool.counts[c.name]
         left_out = c.counts.duplicates, drawn.near_duplicates, drawn.too_long
@@ -277,8 +271,15 @@ def _manifest_counts(
             log.warning("pool: %s: %s", c.name, describe_skipped(c.counts.skipped))
     if skipped:
         log.warning("corpus: %s", describe_skipped(skipped))
+
+
+def _manifest_counts(
+    pool: Pool, copies: Insertions, candidates: list[Candidates], skipped: dict[str, int]
+) -> dict[str, Any]:
+    examples = pool.examples
+    members = examples["member"].astype(bool)
     return {
-        "inserted_tokens": copies.tokens,
+        "inserted_tokens": copies.total_tokens,
         "copies": len(copies.segments),
         "members": int(members.sum()),
         "nonmembers": int((~members).sum()),
@@ -300,7 +301,7 @@ def _warn_of_near_duplicates(artifact: Artifact) -> None:
         )
 
 
-def _save_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
+def _train_or_copy_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
     """Save the tokenizer, trained first if none is given, in the corpus's folder."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
@@ -312,14 +313,13 @@ def _save_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Toke
 
 def documents_of_part(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
     """Yield the documents of the chosen part of the corpus; a document's hash decides its part."""
-    low, high = _hash_range(stage)
+    low, high = _hash_range_of_part(stage)
     for document in source.documents():
         if low <= unit_hash(document.document_id) < high:
             yield document
 
 
-def _hash_range(stage: InjectionStage) -> tuple[float, float]:
-    """Return the range of hashes of the documents in the chosen part."""
+def _hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
     config = stage.injection
     return {
         "base": (0.0, config.base_fraction),
@@ -329,41 +329,43 @@ def _hash_range(stage: InjectionStage) -> tuple[float, float]:
     }[config.part]
 
 
-def _tokenization_settings(
-    stage: InjectionStage, examples: pd.DataFrame, folder: Path
-) -> TokenizationSettings:
-    policy = stage.injection.decontamination
-    pool = texts_by_example(examples)
-    return TokenizationSettings(
-        folder / TOKENS, folder / "tokenizer", pool, policy == "drop", policy == "off"
-    )
-
-
 def _search_compared_corpora(
-    stage: InjectionStage, work: TokenizationSettings, runner: Runner
+    stage: InjectionStage, settings: TokenizationSettings, runner: Runner
 ) -> dict[str, pd.DataFrame]:
-    """Search the corpora of `compared` for the pool; raises a DataError as `check_whole` does."""
-    if not work.pool:
+    """Search the corpora of `compared` for the pool.
+
+    Raises:
+        DataError: see `check_no_whole_text`.
+    """
+    if not settings.pool:
         return {}
     matches_by_corpus = {}
-    for name, corpus in open_corpora(stage.compared).items():
-        matches = search_corpus(corpus, work.pool, runner, name, whole=work.whole)
-        check_whole(matches.to_numpy().tolist(), work, f"compared.{name}")
+    for name, corpus in corpus_search.open_corpora(stage.compared).items():
+        matches = corpus_search.search_corpus(
+            corpus, settings.pool, runner, name, whole=settings.whole
+        )
+        tokenization.check_no_whole_text(matches.to_numpy().tolist(), settings, f"compared.{name}")
         matches_by_corpus[name] = matches
     return matches_by_corpus
 
 
-def _tokenise(
+def _tokenise_corpus(
     stage: InjectionStage,
     source: Corpus,
-    work: TokenizationSettings,
+    settings: TokenizationSettings,
     clean_tokens: int,
     runner: Runner,
 ) -> TokenisedCorpus:
-    size = stage.injection.shard_characters
+    shard_characters = stage.injection.shard_characters
     if stage.cluster.kind == "datatrove" and hasattr(source, "documents_in"):
-        file_work = replace(work, folder=work.folder / "searched-files")
-        files = Files(file_work, cast(ByFile, source), _hash_range(stage), clean_tokens, size)
+        file_work = replace(settings, folder=settings.folder / "searched-files")
+        files = Files(
+            file_work,
+            cast(ByFile, source),
+            _hash_range_of_part(stage),
+            clean_tokens,
+            shard_characters,
+        )
         return tokenize_files(files, runner)
     processes = stage.injection.num_proc
     if stage.cluster.kind == "datatrove":
@@ -373,9 +375,9 @@ def _tokenise(
             *(type(source).__name__, processes),
         )
     # shards of another size contain other documents
-    shard_work = replace(work, folder=work.folder / f"searched-{size}")
-    documents = with_skip_counts(documents_of_part(stage, source), source)
-    return tokenize(documents, shard_work, clean_tokens, processes, size)
+    shard_work = replace(settings, folder=settings.folder / f"searched-{shard_characters}")
+    documents = tokenization.with_skip_counts(documents_of_part(stage, source), source)
+    return tokenization.tokenize(documents, shard_work, clean_tokens, processes, shard_characters)
 
 
 def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Insertions:
@@ -389,23 +391,27 @@ def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Inser
     return make_copies(exact, draw_pool(exact, candidates, tokenizer).examples, tokenizer)
 
 
-def reverify(folder: Path | str, cluster: TasksConfig | None = None, num_proc: int = 1) -> Proof:
+def prove_finished_corpus(
+    folder: Path | str, cluster: TasksConfig | None = None, num_proc: int = 1
+) -> Proof:
     """Prove a finished corpus again from its files, and compare its totals with the manifest's.
 
     Raises:
         DataError: workers ended without a result.
     """
     corpus = open_corpus(folder)
-    check = Check.of(
+    corpus_check = Check.prepare(
         *(corpus.examples, corpus.ledger, corpus.tokenizer, corpus.window_tokens),
         natural=corpus.config["injection"]["decontamination"] == "flag",
         folder=corpus.tokenizer_folder.resolve(),
     )
     cluster = cluster or TasksConfig()
     if cluster.kind == "local" and num_proc == 1:  # writes nothing, so the folder may be read-only
-        proof = check.proof([check.read(corpus.blocks())])
+        proof = corpus_check.combine_parts([corpus_check.read_part(corpus.iter_blocks())])
     else:
-        proof = _prove_by_tasks(check, corpus.artifact.path, corpus.parts, cluster, num_proc)
+        proof = _prove_by_tasks(
+            corpus_check, corpus.artifact.path, corpus.part_paths, cluster, num_proc
+        )
     counts, copies = corpus.artifact.counts, corpus.ledger.drop_duplicates(["example_id", "copy"])
     for name, count in (("tokens", proof.tokens), ("copies", len(copies))):
         if count != counts[name]:
@@ -414,13 +420,13 @@ def reverify(folder: Path | str, cluster: TasksConfig | None = None, num_proc: i
 
 
 def _prove_by_tasks(
-    check: Check, corpus: Path, paths: Sequence[Path], cluster: TasksConfig, num_proc: int
+    corpus_check: Check, corpus: Path, paths: Sequence[Path], cluster: TasksConfig, num_proc: int
 ) -> Proof:
     """Run the proof in tasks; if they fail, their folder beside the corpus is kept for its logs."""
     folder = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
     runner = Runner(folder / TOKENS / "tasks", cluster, num_proc)  # jobs are named after the folder
     try:
-        proof = packing_module.prove(runner, check, paths)
+        proof = packing_module.prove_parts(runner, corpus_check, paths)
     except DataError:
         raise
     except BaseException:

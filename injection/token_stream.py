@@ -53,7 +53,7 @@ class Tokenizer:
         return load_tokenizer("tokenizer.path", self._requested_path)
 
     @cached_property
-    def _fast(self) -> Any:
+    def _backend(self) -> Any:
         fast = self.hf.backend_tokenizer
         fast.no_truncation()
         fast.no_padding()
@@ -61,54 +61,56 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return a text's token ids, without special tokens."""
-        return list(self._fast.encode(text, add_special_tokens=False).ids)
+        return list(self._backend.encode(text, add_special_tokens=False).ids)
 
     def encode_documents(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of documents, with the special tokens that are added (BOS)."""
-        return [e.ids for e in self._fast.encode_batch_fast(list(texts), add_special_tokens=True)]
+        return [
+            e.ids for e in self._backend.encode_batch_fast(list(texts), add_special_tokens=True)
+        ]
 
     def encode_spans(self, text: str, *, special: bool) -> Spans:
         """Return a text's token ids and their ends; `special` adds the tokens of a document."""
-        encoding = self._fast.encode(text, add_special_tokens=special)
+        encoding = self._backend.encode(text, add_special_tokens=special)
         text_tokens = np.flatnonzero(np.array(encoding.special_tokens_mask, bool) == 0)
         first, stop = (text_tokens[0], text_tokens[-1] + 1) if len(text_tokens) else (0, 0)
         ends = np.array([end for _, end in encoding.offsets], np.int64)
         return Spans(np.array(encoding.ids, np.int32), ends, int(first), int(stop))
 
-    def spelled(self, text: str) -> str:
+    def apply_normalizer(self, text: str) -> str:
         """Return the text as the tokenizer's normalizer writes it, such as in lower case.
 
         Texts that are equal in this form have equal tokens. SentencePiece's ▁ becomes a blank.
         """
-        normalizer = self._fast.normalizer
+        normalizer = self._backend.normalizer
         return text if normalizer is None else normalizer.normalize_str(text).replace("▁", " ")
 
     def decode(self, ids: Iterable[int]) -> str:
         """Decode token ids, without special tokens."""
-        return str(self._fast.decode([int(i) for i in ids], skip_special_tokens=True))
+        return str(self._backend.decode([int(i) for i in ids], skip_special_tokens=True))
 
-    def decode_all(self, ids: Ids) -> str:
+    def decode_with_special_tokens(self, ids: Ids) -> str:
         """Decode token ids, with special tokens written out."""
-        return str(self._fast.decode(ids.tolist(), skip_special_tokens=False))
+        return str(self._backend.decode(ids.tolist(), skip_special_tokens=False))
 
     @cached_property
-    def document_start(self) -> int | None:
+    def document_start_id(self) -> int | None:
         """The id that begins every document (BOS); None: documents begin with no such token."""
         added = self.encode_documents([""])[0]
         return added[0] if added[:1] == [self.hf.bos_token_id] else None
 
     @cached_property
-    def starts_word(self) -> Flags:
+    def is_word_start(self) -> Flags:
         """Whether a word, a line or a document can start with each id, shape (vocabulary,)."""
-        return self._table(lambda token: token[0] in WORD_STARTS)
+        return self._flag_vocabulary(lambda token: token[0] in WORD_STARTS)
 
     @cached_property
-    def ends_sentence(self) -> Flags:
+    def is_sentence_end(self) -> Flags:
         """Whether a sentence or a line can end with each id, shape (vocabulary,)."""
-        return self._table(lambda token: SENTENCE_END.search(token) is not None)
+        return self._flag_vocabulary(lambda token: SENTENCE_END.search(token) is not None)
 
     @cached_property
-    def fallback_bytes(self) -> dict[int, int]:
+    def byte_by_token_id(self) -> dict[int, int]:
         """The byte of each id that stands for one, if the decoder joins bytes to characters."""
         vocabulary = self.hf.get_vocab()
         names = {f"<0x{byte:02X}>": byte for byte in range(256)}
@@ -120,15 +122,15 @@ class Tokenizer:
         """SHA-256 of the tokenizer's files; from the hub or a GGUF file, of its definition."""
         if self._path.is_dir():
             return tokenizer_digest(self._path)
-        definition = [self._fast.to_str(), self.hf.special_tokens_map]
+        definition = [self._backend.to_str(), self.hf.special_tokens_map]
         return hashlib.sha256(json.dumps(definition).encode()).hexdigest()
 
     @property
-    def chat_digest(self) -> str:
+    def chat_template_digest(self) -> str:
         """SHA-256 of the tokenizer's chat template or templates."""
         return hashlib.sha256(json.dumps(self.hf.chat_template).encode()).hexdigest()
 
-    def _table(self, condition: Callable[[str], bool]) -> Flags:
+    def _flag_vocabulary(self, condition: Callable[[str], bool]) -> Flags:
         """Evaluate a condition for each token; special tokens always meet it."""
         table = np.zeros(len(self.hf), dtype=bool)
         for token, index in self.hf.get_vocab().items():
@@ -153,16 +155,16 @@ class TokenShard:
 
     def document_starts(self) -> Places:
         """Return the first token of each of the shard's documents, shape (documents,)."""
-        starts: Places = self._documents["start"].to_numpy()
+        starts: Places = self._document_table["start"].to_numpy()
         return starts
 
     def document_id(self, row: int) -> str:
         """Return the id of the document in this row."""
-        return str(self._documents["document_id"].iloc[row])
+        return str(self._document_table["document_id"].iloc[row])
 
     @property
-    def _documents(self) -> pd.DataFrame:
-        return read_documents(self.folder / f"{self.number:05d}.parquet")
+    def _document_table(self) -> pd.DataFrame:
+        return read_kept_documents(self.folder / f"{self.number:05d}.parquet")
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ class TokenStream:
         return starts[starts < self.tokens]
 
     @cached_property
-    def _starts(self) -> Places:
+    def _shard_starts(self) -> Places:
         return np.array([s.start for s in self.shards], dtype=np.int64)
 
     def read(self, start: int, stop: int) -> Ids:
@@ -218,7 +220,7 @@ class TokenStream:
         return shard.document_id(row), shard.start + int(starts[row])
 
     def _shard_at(self, position: int) -> TokenShard:
-        return self.shards[int(np.searchsorted(self._starts, position, side="right")) - 1]
+        return self.shards[int(np.searchsorted(self._shard_starts, position, side="right")) - 1]
 
 
 @lru_cache(maxsize=64)  # one file for each subset of a mixture
@@ -228,7 +230,7 @@ def read_ids(path: Path) -> Ids:
 
 
 @lru_cache(maxsize=4)  # files are read in order, so a few tables are enough
-def read_documents(path: Path) -> pd.DataFrame:
+def read_kept_documents(path: Path) -> pd.DataFrame:
     """Read the document_id and start of a shard's documents, without those that were left out."""
     table = pd.read_parquet(path, columns=["document_id", "start", "kept"])
     return table[table["kept"]]
@@ -251,7 +253,7 @@ def train_tokenizer(config: TokenizerConfig, documents: Iterator[Document], fold
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator(_texts(documents, config.train_characters), trainer)
+    bpe.train_from_iterator(_iter_texts(documents, config.train_characters), trainer)
     bpe.post_processor = processors.TemplateProcessing(
         single=f"{BOS} $A", special_tokens=[(BOS, bpe.token_to_id(BOS))]
     )
@@ -261,10 +263,10 @@ def train_tokenizer(config: TokenizerConfig, documents: Iterator[Document], fold
     hf.save_pretrained(folder)
 
 
-def _texts(documents: Iterator[Document], characters: int) -> Iterator[str]:
-    read = 0
+def _iter_texts(documents: Iterator[Document], max_characters: int) -> Iterator[str]:
+    n_read = 0
     for document in documents:
-        if read >= characters:
+        if n_read >= max_characters:
             return
         yield document.text
-        read += len(document.text)
+        n_read += len(document.text)

@@ -70,7 +70,7 @@ def with_skip_counts(documents: Iterable[Document], source: Corpus) -> Iterator[
 
 def tokenize(
     documents: Iterator[SourceDocument],
-    work: TokenizationSettings,
+    settings: TokenizationSettings,
     wanted_tokens: int,
     num_proc: int,
     shard_characters: int,
@@ -82,44 +82,46 @@ def tokenize(
 
     Raises:
         ConfigError: the corpus has fewer tokens.
-        DataError: see `check_whole`, as soon as the shard is tokenised.
+        DataError: see `check_no_whole_text`, as soon as the shard is tokenised.
     """
-    work.folder.mkdir(parents=True, exist_ok=True)
+    settings.folder.mkdir(parents=True, exist_ok=True)
     shards: list[TokenShard] = []
-    matches, total = [], 0
-    finished = {path.name for path in work.folder.iterdir()}
+    matches, total_tokens = [], 0
+    finished = {path.name for path in settings.folder.iterdir()}
     chunks = group_by_size(documents, count_characters, shard_characters)
-    units = {"unit": "tok", "unit_scale": True}
-    bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **units)
+    bar_units = {"unit": "tok", "unit_scale": True}
+    bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **bar_units)
     with ExitStack() as stack, bar:
-        for number, result in enumerate(_tokenized_shards(chunks, work, num_proc, stack)):
-            shard = TokenShard(work.folder, number, total, result["tokens"])
+        for number, result in enumerate(_iter_shard_results(chunks, settings, num_proc, stack)):
+            shard = TokenShard(settings.folder, number, total_tokens, result["tokens"])
             shards.append(shard)
-            used = min(shard.tokens, wanted_tokens - total)  # the last shard is cut
-            total += shard.tokens
+            used_tokens = min(shard.tokens, wanted_tokens - total_tokens)  # the last shard is cut
+            total_tokens += shard.tokens
             if f"{number:05d}.json" in finished:  # by an earlier run
-                bar.initial += used
-            bar.update(used)
-            if total >= wanted_tokens:
-                last = last_used(shard, used)
+                bar.initial += used_tokens
+            bar.update(used_tokens)
+            if total_tokens >= wanted_tokens:
+                last = last_used_document(shard, used_tokens)
                 matches += [match for match in result["matches"] if match[-1] <= last.row]
                 break
             matches += result["matches"]
-            check_whole(matches, work)
-    check_whole(matches, work)
-    check_enough(total, wanted_tokens, matches if work.drop else ())
+            check_no_whole_text(matches, settings)
+    check_no_whole_text(matches, settings)
+    check_enough_tokens(total_tokens, wanted_tokens, matches if settings.drop else ())
     return TokenisedCorpus(TokenStream(shards, wanted_tokens), match_table(matches), last.skipped)
 
 
-def check_enough(total: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]] = ()) -> None:
+def check_enough_tokens(
+    available_tokens: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]] = ()
+) -> None:
     """Raise a ConfigError if the corpus has fewer tokens than are wanted.
 
     Args:
-        total: tokens of the documents.
+        available_tokens: tokens of the documents.
         wanted_tokens: tokens that are needed.
         dropped: the matches of documents that were left out, which the error then explains.
     """
-    if total >= wanted_tokens:
+    if available_tokens >= wanted_tokens:
         return
     reason = ""
     if dropped:
@@ -133,27 +135,28 @@ def check_enough(total: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]
         )
     raise ConfigError(
         f"injection.budget_tokens asks for {wanted_tokens:,} tokens of documents, but the "
-        f"corpus has {total:,} in this part: lower the budget or choose a larger corpus.{reason}"
+        f"corpus has {available_tokens:,} in this part: lower the budget or choose a larger "
+        f"corpus.{reason}"
     )
 
 
-def check_whole(
-    matches: Sequence[Sequence[Any]], work: TokenizationSettings, corpus: str = "corpus"
+def check_no_whole_text(
+    matches: Sequence[Sequence[Any]], settings: TokenizationSettings, corpus: str = "corpus"
 ) -> None:
     """Raise a DataError if only whole texts are searched for and a document contains one.
 
     Finished shards are kept. `corpus` is the field that names the searched corpus.
     """
-    if not (work.whole and matches):
+    if not (settings.whole and matches):
         return
-    document, example, *_, times = matches[0][: len(MATCH_COLUMNS)]
+    document, example, *_, n_times = matches[0][: len(MATCH_COLUMNS)]
     n_more = len({match[1] for match in matches} - {example})
     examples = f"{example}{f' (and {n_more} more)' * (n_more > 0)}"
     raise DataError(
         f"injection.decontamination is 'off', but {corpus} contains the whole text of {examples} "
-        f"besides the copies: document {document} has it {times} time{'s' * (times > 1)}. Choose "
-        "flag (such documents are kept, and the examples flagged in all results) or drop (such "
-        "documents of `corpus` are left out)."
+        f"besides the copies: document {document} has it {n_times} time{'s' * (n_times > 1)}. "
+        "Choose flag (such documents are kept, and the examples flagged in all results) or drop "
+        "(such documents of `corpus` are left out)."
     )
 
 
@@ -167,15 +170,15 @@ class LastDocument:
     """Input that was left out before it: reason → number."""
 
 
-def last_used(shard: TokenShard, tokens: int) -> LastDocument:
+def last_used_document(shard: TokenShard, tokens: int) -> LastDocument:
     """Return the document of the last token if `tokens` tokens of the shard are used."""
     path = shard_files(shard.folder, shard.number)[2]
-    table = read_table(path, ["kept", "start", "skipped"])
+    table = read_document_table(path, ["kept", "start", "skipped"])
     row = int(np.flatnonzero(table["kept"] & (table["start"] < tokens))[-1])
     return LastDocument(row, json.loads(table["skipped"].iloc[row]))
 
 
-def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+def read_document_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     """Read a shard's table: one row per document, including those that were left out."""
     return pd.read_parquet(path, columns=list(columns))
 
@@ -194,22 +197,22 @@ def count_characters(document: SourceDocument) -> int:
     return len(document.document.text)
 
 
-def _tokenized_shards(
+def _iter_shard_results(
     chunks: Iterator[list[SourceDocument]],
-    work: TokenizationSettings,
+    settings: TokenizationSettings,
     num_proc: int,
     stack: ExitStack,
 ) -> Iterator[dict[str, Any]]:
     """Yield the result of each chunk, in order; with several processes, work a few chunks ahead."""
     numbered = enumerate(chunks)
     if num_proc == 1:
-        yield from (tokenize_shard(work, number, chunk) for number, chunk in numbered)
+        yield from (tokenize_shard(settings, number, chunk) for number, chunk in numbered)
         return
     pool = ProcessPoolExecutor(num_proc, get_context("spawn"), initializer=one_thread)
     stack.callback(pool.shutdown, wait=True, cancel_futures=True)
     ahead: deque[Future[dict[str, Any]]] = deque()
     for number, chunk in numbered:
-        ahead.append(pool.submit(tokenize_shard, work, number, chunk))
+        ahead.append(pool.submit(tokenize_shard, settings, number, chunk))
         if len(ahead) > 2 * num_proc:
             yield ahead.popleft().result()
     while ahead:
@@ -217,11 +220,11 @@ def _tokenized_shards(
 
 
 def tokenize_shard(
-    work: TokenizationSettings, number: int, documents: list[SourceDocument]
+    settings: TokenizationSettings, number: int, documents: list[SourceDocument]
 ) -> dict[str, Any]:
     """Write a shard, or reuse it; `<number>.json` is written last and marks it complete."""
-    done, *files = shard_files(work.folder, number)
-    return run_once(done, files, partial(write_shard, work, files, [documents]))
+    done, *files = shard_files(settings.folder, number)
+    return run_once(done, files, partial(write_shard, settings, files, [documents]))
 
 
 def shard_files(folder: Path, number: int) -> list[Path]:
@@ -230,47 +233,53 @@ def shard_files(folder: Path, number: int) -> list[Path]:
 
 
 def write_shard(
-    work: TokenizationSettings,
+    settings: TokenizationSettings,
     files: Sequence[Path],
     groups: Iterable[list[SourceDocument]],
-    enough: Callable[[Counter[str]], bool] = lambda _: False,
+    is_enough: Callable[[Counter[str]], bool] = lambda _: False,
 ) -> dict[str, Any]:
-    """Tokenise documents into one shard, a group at a time, until there are `enough`.
+    """Tokenise documents into one shard, a group at a time, until there are enough.
 
     Args:
-        work: what to do with each document.
+        settings: what to do with each document.
         files: the files for the tokens and for the table of documents.
         groups: the documents.
-        enough: called with the tokens of each subset so far; True ends the shard.
+        is_enough: called with the tokens of each subset so far; True ends the shard.
 
     Returns:
         `tokens`, the shard's number of tokens; and `matches`, one row per document and example that
         share text: MATCH_COLUMNS, and the document's row in the shard's table.
     """
-    tables, matches, rows, tokens = [_document_table([], [], [], 0)], [], 0, Counter[str]()
+    tables, matches, n_rows, tokens_by_subset = (
+        [_make_document_table([], [], [], 0)],
+        [],
+        0,
+        Counter[str](),
+    )
     with files[0].open("wb") as sink:
         for group in groups:
-            shared = _search_documents(work, group)
-            kept = [r.used and not (work.drop and s) for r, s in zip(group, shared, strict=True)]
-            encoded = _encode_kept(work, group, kept)
+            shared = _search_documents(settings, group)
+            kept = [
+                r.used and not (settings.drop and s) for r, s in zip(group, shared, strict=True)
+            ]
+            encoded = _encode_kept(settings, group, kept)
             sink.writelines(ids.tobytes() for ids in encoded)
             lengths = [len(ids) for ids in encoded]
-            tables.append(_document_table(group, kept, lengths, tokens.total()))
-            for row, (read, examples) in enumerate(zip(group, shared, strict=True), rows):
+            tables.append(_make_document_table(group, kept, lengths, tokens_by_subset.total()))
+            for row, (read, examples) in enumerate(zip(group, shared, strict=True), n_rows):
                 matches += [[read.document.document_id, *example, row] for example in examples]
-            rows += len(group)
+            n_rows += len(group)
             for read, length in zip(group, lengths, strict=True):
-                tokens[read.document.subset] += length
-            if enough(tokens):
+                tokens_by_subset[read.document.subset] += length
+            if is_enough(tokens_by_subset):
                 break
     pd.concat(tables, ignore_index=True).to_parquet(files[1])
-    return {"tokens": tokens.total(), "matches": matches}
+    return {"tokens": tokens_by_subset.total(), "matches": matches}
 
 
-def _document_table(
+def _make_document_table(
     group: list[SourceDocument], kept: list[bool], lengths: list[int], start: int
 ) -> pd.DataFrame:
-    """Return one row per document; those that are left out have no tokens."""
     names = [r.document.document_id if r.used else "" for r in group]
     ends = start + np.cumsum(np.array(lengths, np.int64))
     columns = {
@@ -285,31 +294,30 @@ def _document_table(
 
 
 def _encode_kept(
-    work: TokenizationSettings, group: list[SourceDocument], kept: list[bool]
+    settings: TokenizationSettings, group: list[SourceDocument], kept: list[bool]
 ) -> list[Ids]:
     """Return each document's tokens, an empty array for one that is left out."""
     texts = [read.document.text for read, keep in zip(group, kept, strict=True) if keep]
-    encoded = iter(_tokenizer(work.tokenizer).encode_documents(texts))
+    encoded = iter(_cached_tokenizer(settings.tokenizer).encode_documents(texts))
     return [np.asarray(next(encoded) if keep else (), np.int32) for keep in kept]
 
 
 def _search_documents(
-    work: TokenizationSettings, group: list[SourceDocument]
+    settings: TokenizationSettings, group: list[SourceDocument]
 ) -> list[list[DocumentMatch]]:
-    """Return what each document shares with the pool."""
-    if not work.pool:
+    if not settings.pool:
         return [[] for _ in group]
-    search = _search(tuple(work.pool.items()), work.tokenizer, not work.whole)
+    search = _cached_search(tuple(settings.pool.items()), settings.tokenizer, not settings.whole)
     return search([read.document.text if read.used else "" for read in group])
 
 
 @lru_cache(maxsize=1)  # one process may make several corpora, one after the other
-def _tokenizer(path: Path) -> Tokenizer:
+def _cached_tokenizer(path: Path) -> Tokenizer:
     return Tokenizer(str(path))
 
 
 @lru_cache(maxsize=1)
-def _search(
+def _cached_search(
     pool: tuple[tuple[str, tuple[str, ...]], ...], tokenizer: Path, parts: bool
 ) -> PoolSearch:
-    return PoolSearch(dict(pool), _tokenizer(tokenizer).spelled, parts=parts)
+    return PoolSearch(dict(pool), _cached_tokenizer(tokenizer).apply_normalizer, parts=parts)

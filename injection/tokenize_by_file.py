@@ -1,10 +1,8 @@
 """Tokenises a corpus by file, and puts its documents in the order in which one reader has them.
 
-With weights, the reader takes a document of the subset that is furthest behind
-(`mixture.interleave_by_weight`). So the order is a merge of the subsets by key: the characters
-of a document's subset before it, divided by the subset's weight, and then the subset's name.
-Without weights there is one subset. No token is moved: a shard of the stream is a table of places
-in the files' tokens.
+With weights, the order is a merge of the subsets (`data.readers.mixture.interleave_by_weight`) by
+the characters of a subset before a document, divided by its weight, and then by the subset's name.
+No token is moved: a shard of the stream is a table of places in the files' tokens.
 """
 
 from __future__ import annotations
@@ -28,25 +26,12 @@ from contamination.data.readers import ByFile
 from contamination.data.readers.mixture import no_documents, warn_of_end
 from contamination.data.readers.rows import Shard as File
 from contamination.data.readers.rows import group_by_size
-from contamination.injection.token_stream import (
-    Ids,
-    Places,
-    TokenShard,
-    TokenStream,
-    read_documents,
-    read_ids,
-)
+from contamination.injection import token_stream, tokenization
+from contamination.injection.token_stream import Ids, Places, TokenShard, TokenStream, read_ids
 from contamination.injection.tokenization import (
     SourceDocument,
     TokenisedCorpus,
     TokenizationSettings,
-    check_enough,
-    check_whole,
-    count_characters,
-    match_table,
-    read_table,
-    shard_files,
-    write_shard,
 )
 
 Results = Mapping[int, Mapping[str, Any]]
@@ -72,29 +57,36 @@ class Lane:
     weight: float
     files: Sequence[int]
 
-    def characters(self, results: Results) -> int:
+    def count_read_characters(self, results: Results) -> int:
         """Count the characters of its files that have results."""
-        by_file = [results[file]["characters"] for file in self.files if file in results]
+        by_file = [
+            results[file_number]["characters"]
+            for file_number in self.files
+            if file_number in results
+        ]
         if self.name is None:
             return sum(sum(by_subset.values()) for by_subset in by_file)
         return sum(by_subset.get(self.name, 0) for by_subset in by_file)
 
-    def places(self, folder: Path, results: Results) -> Iterator[Place]:
+    def iter_places(self, folder: Path, results: Results) -> Iterator[Place]:
         """Yield its documents, each file's end and its own end, up to the first unknown file."""
         before = 0
-        for file in self.files:
-            if file not in results:
-                yield before / self.weight, self.number, file, UNKNOWN, False, 0, 0
+        for file_number in self.files:
+            if file_number not in results:
+                yield before / self.weight, self.number, file_number, UNKNOWN, False, 0, 0
                 return
-            table = read_table(shard_files(folder, file)[2], ("subset", "start", "kept", "before"))
-            table["tokens"] = np.diff(table["start"], append=results[file]["tokens"])
+            table = tokenization.read_document_table(
+                tokenization.shard_files(folder, file_number)[2],
+                ("subset", "start", "kept", "before"),
+            )
+            table["tokens"] = np.diff(table["start"], append=results[file_number]["tokens"])
             documents = table if self.name is None else table[table["subset"] == self.name]
             keys = (before + documents["before"]) / self.weight
-            location = repeat(self.number), repeat(file), documents.index.tolist()
+            location = repeat(self.number), repeat(file_number), documents.index.tolist()
             columns = (documents[name].tolist() for name in ("kept", "start", "tokens"))
             yield from zip(keys.tolist(), *location, *columns, strict=False)
-            before += self.characters({file: results[file]})
-            yield before / self.weight, self.number, file, FILE_END, False, 0, 0
+            before += self.count_read_characters({file_number: results[file_number]})
+            yield before / self.weight, self.number, file_number, FILE_END, False, 0, 0
         if self.name is not None and not before:
             raise no_documents(self.name)
         yield before / self.weight, self.number, self.files[-1], LANE_END, False, 0, 0
@@ -121,7 +113,7 @@ class DocumentOrder:
     """The last row of each file that was reached, or FILE_END."""
     _ended: list[Lane] = field(default_factory=list)
 
-    def fill(self, results: Results, wanted_tokens: int) -> None:
+    def extend_order(self, results: Results, wanted_tokens: int) -> None:
         """Order documents until there are `wanted_tokens`, or the next document is unknown.
 
         Raises:
@@ -134,54 +126,58 @@ class DocumentOrder:
             for match in result["matches"]:
                 matches.setdefault((number, match[-1]), []).append(match)
         waiting: list[tuple[int, ...]] = []
-        lanes = [lane.places(self.sources, results) for lane in self.lanes]
-        for key, lane, file, row, kept, start, tokens in merge(*lanes):
+        lanes = [lane.iter_places(self.sources, results) for lane in self.lanes]
+        for key, lane, file_number, row, kept, start, tokens in merge(*lanes):
             if row == UNKNOWN:
                 self.behind = self.lanes[lane], key
                 return
             if row == LANE_END:
                 self._ended.append(self.lanes[lane])
                 continue
-            if row == FILE_END and (stopped := results[file]["stopped"]):
+            if row == FILE_END and (stopped := results[file_number]["stopped"]):
                 raise DataError(stopped)
-            self._reached[file] = max(row, self._reached.get(file, 0))
-            shared = matches.get((file, row), ())
+            self._reached[file_number] = max(row, self._reached.get(file_number, 0))
+            shared = matches.get((file_number, row), ())
             self.matches += shared
             self._dropped += () if kept else shared
             if kept:
-                waiting.append((self.tokens, tokens, start, file, row))
+                waiting.append((self.tokens, tokens, start, file_number, row))
                 self.tokens += tokens
                 if len(waiting) == SHARD_DOCUMENTS or self.tokens >= wanted_tokens:
-                    self._write(waiting)
+                    self._write_shard(waiting)
                     waiting = []
                 if self.tokens >= wanted_tokens:
                     return
-        check_enough(self.tokens, wanted_tokens, self._dropped)
+        tokenization.check_enough_tokens(self.tokens, wanted_tokens, self._dropped)
 
-    def _write(self, documents: Sequence[tuple[int, ...]]) -> None:
-        number, table = len(self.shards), np.array(documents, TABLE)
+    def _write_shard(self, places: Sequence[tuple[int, ...]]) -> None:
+        number, table = len(self.shards), np.array(places, TABLE)
         first = int(table["start"][0])
         table["start"] -= first
         np.save(self.folder / f"{number:05d}.npy", table)
-        self.shards.append(Gathered(self.folder, number, first, self.tokens - first, self.sources))
+        self.shards.append(
+            GatheredShard(self.folder, number, first, self.tokens - first, self.sources)
+        )
 
-    def tokenised(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
+    def tokenised_corpus(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
         """Return the stream, its matches, and what was left out."""
         if self._ended and len(self._ended) < len(self.lanes):  # other subsets went on
-            warn_of_end(str(self._ended[0].name), self._ended[0].characters(results))
+            warn_of_end(str(self._ended[0].name), self._ended[0].count_read_characters(results))
         skipped = Counter[str]()
-        for file, row in self._reached.items():
+        for file_number, row in self._reached.items():
             if row == FILE_END:
-                skipped += Counter(results[file]["skipped"])
+                skipped += Counter(results[file_number]["skipped"])
             else:
-                table = read_table(shard_files(self.sources, file)[2], ["skipped"])
+                table = tokenization.read_document_table(
+                    tokenization.shard_files(self.sources, file_number)[2], ["skipped"]
+                )
                 skipped += Counter(json.loads(table["skipped"].iloc[row]))
         stream = TokenStream(self.shards, wanted_tokens)
-        return TokenisedCorpus(stream, match_table(self.matches), dict(skipped))
+        return TokenisedCorpus(stream, tokenization.match_table(self.matches), dict(skipped))
 
 
 @dataclass(frozen=True)
-class Gathered(TokenShard):
+class GatheredShard(TokenShard):
     """A part of the stream: `<number>.npy` lists the places of its documents in the files."""
 
     sources: Path
@@ -189,33 +185,38 @@ class Gathered(TokenShard):
 
     def read(self, start: int, stop: int) -> Ids:
         """Gather the tokens start..stop from the files."""
-        table = self._table
+        table = self._place_table
         first = int(np.searchsorted(table["start"], start, side="right")) - 1
         rows = table[first : int(np.searchsorted(table["start"], stop, side="left"))]
         low = np.maximum(start - rows["start"], 0) + rows["at"]
         high = np.minimum(stop - rows["start"], rows["tokens"]) + rows["at"]
-        files = {n: read_ids(shard_files(self.sources, n)[1]) for n in {*rows["file"].tolist()}}
+        files = {
+            n: read_ids(tokenization.shard_files(self.sources, n)[1])
+            for n in {*rows["file"].tolist()}
+        }
         spans = zip(rows["file"].tolist(), low.tolist(), high.tolist(), strict=True)
         return np.concatenate([files[n][a:b] for n, a, b in spans])
 
     def document_starts(self) -> Places:
         """Return the first token of each of the shard's documents, shape (documents,)."""
-        starts: Places = self._table["start"]
+        starts: Places = self._place_table["start"]
         return starts
 
     def document_id(self, row: int) -> str:
         """Return the id of the document in this row."""
-        entry = self._table[row]
-        documents = read_documents(shard_files(self.sources, int(entry["file"]))[2])
+        entry = self._place_table[row]
+        documents = token_stream.read_kept_documents(
+            tokenization.shard_files(self.sources, int(entry["file"]))[2]
+        )
         return str(documents.loc[int(entry["row"]), "document_id"])
 
     @property
-    def _table(self) -> Any:
-        return _read_table(self.folder / f"{self.number:05d}.npy")
+    def _place_table(self) -> Any:
+        return _load_place_table(self.folder / f"{self.number:05d}.npy")
 
 
 @lru_cache(maxsize=4)
-def _read_table(path: Path) -> Any:
+def _load_place_table(path: Path) -> Any:
     return np.load(path)
 
 
@@ -241,7 +242,7 @@ class Files:
 
     def files(self, piece: int) -> list[Path]:
         """Return the files of the tokens and of the table of documents."""
-        return shard_files(self.work.folder, self.numbers[piece])[1:]
+        return tokenization.shard_files(self.work.folder, self.numbers[piece])[1:]
 
     def make(self, piece: int) -> dict[str, Any]:
         """Tokenise a file, up to the number of tokens that is wanted of all files together.
@@ -253,15 +254,17 @@ class Files:
         file = self.source.shards[self.numbers[piece]]
         characters, stopped = Counter[str](), list[str]()
         groups = group_by_size(
-            self._reads(file, characters, stopped), count_characters, self.shard_characters
+            self._iter_documents(file, characters, stopped),
+            tokenization.count_characters,
+            self.shard_characters,
         )
         subsets = self.source.subsets_in(file) if self.source.weights else ()
 
-        def enough(tokens: Counter[str]) -> bool:
+        def is_enough(tokens: Counter[str]) -> bool:
             counts = [tokens[name] for name in subsets] or [tokens.total()]
             return min(counts) >= self.wanted_tokens
 
-        result = write_shard(self.work, self.files(piece), groups, enough)
+        result = tokenization.write_shard(self.work, self.files(piece), groups, is_enough)
         return {
             **result,
             "characters": characters,
@@ -269,7 +272,7 @@ class Files:
             "skipped": self.source.skipped,
         }
 
-    def _reads(
+    def _iter_documents(
         self, file: File, characters: Counter[str], stopped: list[str]
     ) -> Iterator[SourceDocument]:
         """Yield all documents of a file: those that are not used count for the order, too."""
@@ -300,42 +303,45 @@ def tokenize_files(task: Files, runner: Runner) -> TokenisedCorpus:
 
     Raises:
         ConfigError: the corpus has fewer tokens than are wanted.
-        DataError: a file has bad input and the corpus stops at it; or see `check_whole`, which is
-            called after each wave of files.
+        DataError: a file has bad input and the corpus stops at it; or see `check_no_whole_text`.
     """
     task.work.folder.mkdir(parents=True, exist_ok=True)
     results: dict[int, dict[str, Any]] = {}
     for wave in count():
         order = DocumentOrder(task.lanes, task.work.folder, task.work.folder.with_name("order"))
-        order.fill(results, task.wanted_tokens)
-        check_whole(order.matches, task.work)
+        order.extend_order(results, task.wanted_tokens)
+        tokenization.check_no_whole_text(order.matches, task.work)
         if order.behind is None:
             break
-        numbers = _next_files(task, results, order.tokens, *order.behind)
+        numbers = _choose_next_files(task, results, order.tokens, *order.behind)
         new_results = runner.run(f"tokenise-{wave}", replace(task, numbers=numbers))
         results |= dict(zip(numbers, new_results, strict=True))
-    return order.tokenised(results, task.wanted_tokens)
+    return order.tokenised_corpus(results, task.wanted_tokens)
 
 
-def _next_files(task: Files, results: Results, tokens: int, behind: Lane, key: float) -> list[int]:
+def _choose_next_files(
+    task: Files, results: Results, tokens: int, behind: Lane, key: float
+) -> list[int]:
     """Choose the files to tokenise next, at least one of the lane that is furthest behind.
 
     It is assumed that the rest of each lane has as many tokens per key as there are up to `key`.
     """
     lanes, chosen = task.lanes, set[int]()
-    aim = key * MARGIN * task.wanted_tokens / tokens if tokens else 2 * key
+    target_key = key * MARGIN * task.wanted_tokens / tokens if tokens else 2 * key
     for lane in lanes:
-        have = [number for number in lane.files if number in results]
-        if read := lane.characters(results):
-            size = _file_bytes(task, have) * aim * lane.weight / read
+        known_files = [number for number in lane.files if number in results]
+        if read := lane.count_read_characters(results):
+            wanted_bytes = _total_file_bytes(task, known_files) * target_key * lane.weight / read
         else:
             share = task.wanted_tokens * lane.weight / sum(x.weight for x in lanes)
-            size = max(share, 2 * _file_bytes(task, have))
-        ends = np.cumsum([_file_bytes(task, [number]) for number in lane.files])
-        n_files = max(len(have) + (lane == behind), 1 + int(np.searchsorted(ends, size)))
+            wanted_bytes = max(share, 2 * _total_file_bytes(task, known_files))
+        ends = np.cumsum([_total_file_bytes(task, [number]) for number in lane.files])
+        n_files = max(
+            len(known_files) + (lane == behind), 1 + int(np.searchsorted(ends, wanted_bytes))
+        )
         chosen |= {*lane.files[:n_files]}
     return sorted(chosen - {*results})
 
 
-def _file_bytes(task: Files, numbers: Sequence[int]) -> int:
+def _total_file_bytes(task: Files, numbers: Sequence[int]) -> int:
     return sum(task.source.shards[number].path.stat().st_size for number in numbers)

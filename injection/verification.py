@@ -1,11 +1,8 @@
 """The proof: reads the packed sequences again and compares them with the ledger, token by token.
 
-Texts of the pool are searched for twice. Among the tokens, an occurrence is found if it has the
-tokens that the text has on its own. In the decoded text (`DecodedTextSearch`), an occurrence is
-found whatever its case, white space and Unicode form, also inside a sentence, where the tokens at
-its edges differ. An occurrence that the ledger lists, or that overlaps a listed copy, is not
-counted: a copy and its neighbours may spell another text of the pool. All others are natural
-occurrences: failures, or only counted (`Check.natural`).
+Texts of the pool are searched for among the tokens, and in the text to which the tokens decode
+(`DecodedTextSearch`). Occurrences that the ledger lists, or that overlap a listed copy, are not
+counted: a copy and its neighbours may spell another text of the pool. All others are natural.
 """
 
 from __future__ import annotations
@@ -59,14 +56,16 @@ class Proof:
     """Each text's occurrences that the ledger does not list, if these are no failures."""
 
     @property
-    def elsewhere(self) -> int:
+    def natural_count(self) -> int:
         """The number of natural occurrences of all texts."""
         return sum(self.natural.values())
 
     def __str__(self) -> str:
         head = f"{self.rows:,} ledger rows proved in {self.tokens:,} {self.units.unit}s"
         if not self.failures:
-            note = f" ({self.elsewhere:,} natural occurrences counted)" * (self.elsewhere > 0)
+            note = f" ({self.natural_count:,} natural occurrences counted)" * (
+                self.natural_count > 0
+            )
             return f"{head}: all right{note}"
         return "\n".join([f"{head}: {len(self.failures)} FAILURES", *self.failures[:20]])
 
@@ -93,8 +92,8 @@ def verify(
         units: what the blocks consist of; None: tokens.
         natural: whether natural occurrences are counted; otherwise each is a failure.
     """
-    check = Check.of(examples, ledger, tokenizer, window, units, natural=natural)
-    return check.proof([check.read(blocks)])
+    check = Check.prepare(examples, ledger, tokenizer, window, units, natural=natural)
+    return check.combine_parts([check.read_part(blocks)])
 
 
 @dataclass(frozen=True)
@@ -114,6 +113,8 @@ class PartResult:
 class DecodedTextSearch:
     """Searches the text that packed tokens decode to, with special tokens written out.
 
+    It finds a text whatever its case, white space and Unicode form, also inside a sentence, where
+    the tokens at its edges differ from those that the text has on its own.
     An occurrence in two blocks may be missed if more than half of its characters are white space.
     """
 
@@ -123,19 +124,21 @@ class DecodedTextSearch:
     """Each text of the pool, encoded, decoded and normalised."""
 
     @classmethod
-    def of(cls, texts: Iterable[str], folder: Path) -> DecodedTextSearch:
+    def for_texts(cls, texts: Iterable[str], folder: Path) -> DecodedTextSearch:
         """Search for these texts, with the tokenizer in `folder`."""
-        tokenizer = _tokenizer(folder)
+        tokenizer = _cached_tokenizer(folder)
         ids = {text: np.array(tokenizer.encode(text), np.int32) for text in texts}
-        decoded = {text: normalised(tokenizer.decode_all(ids[text])) for text in ids}
+        decoded = {
+            text: normalised(tokenizer.decode_with_special_tokens(ids[text])) for text in ids
+        }
         return cls(folder, decoded)
 
     @property
-    def tail(self) -> int:
+    def tail_tokens(self) -> int:
         """How many tokens before a block an occurrence may begin: at most one per byte."""
         return 2 * max((len(text.encode()) for text in self.decoded.values()), default=0)
 
-    def count(self, new: Ids, before: Ids, covered: Covered) -> Counter[str]:
+    def count_new(self, new: Ids, before: Ids, covered: Covered) -> Counter[str]:
         """Count how often each decoded text ends in the `new` tokens, which follow `before`.
 
         Listed copies are left out; `covered` says which of `before` and `new` they cover.
@@ -148,7 +151,7 @@ class DecodedTextSearch:
         pieces = np.split(ids, borders)
         if len(covered):
             pieces = pieces[int(covered[0]) :: 2]
-        decode = _tokenizer(self.folder).decode_all
+        decode = _cached_tokenizer(self.folder).decode_with_special_tokens
         verbatim = _cached_verbatim(tuple(self.decoded.values()))
         return sum(verbatim.count_each([decode(piece) for piece in pieces]), Counter[str]())
 
@@ -165,7 +168,7 @@ class CopySpans:
     """The first token and the text of each copy."""
 
     @classmethod
-    def of(cls, copies: pd.DataFrame, sequence_tokens: int) -> CopySpans:
+    def from_ledger(cls, copies: pd.DataFrame, sequence_tokens: int) -> CopySpans:
         """Locate the rows of a ledger that has the column `text`."""
         before = copies["sequence"].to_numpy(np.int64) * sequence_tokens
         starts = before + copies["token_start"].to_numpy(np.int64)
@@ -174,7 +177,7 @@ class CopySpans:
         texts = copies["text"].to_numpy(object)[first_rows]
         return cls(starts, stops, frozenset(zip(starts[first_rows].tolist(), texts, strict=True)))
 
-    def covered(self, start: int, stop: int) -> Covered:
+    def coverage_mask(self, start: int, stop: int) -> Covered:
         """Return whether a listed copy covers each token from `start` to `stop` (exclusive)."""
         covered = np.zeros(stop - start, bool)
         rows = np.flatnonzero((self.starts < stop) & (self.stops > start))
@@ -184,7 +187,7 @@ class CopySpans:
 
 
 @lru_cache(maxsize=1)
-def _tokenizer(folder: Path) -> Tokenizer:
+def _cached_tokenizer(folder: Path) -> Tokenizer:
     return Tokenizer(str(folder))
 
 
@@ -211,7 +214,7 @@ class Check:
     """None: only tokens are searched."""
 
     @classmethod
-    def of(
+    def prepare(
         cls,
         examples: pd.DataFrame,
         ledger: pd.DataFrame,
@@ -227,7 +230,7 @@ class Check:
         copies = ledger.assign(text=ledger["reworded"].fillna(ledger["example_id"].map(texts)))
         searched = dict.fromkeys([*texts.values(), *copies["text"]])
         ids = {text: np.array(tokenizer.encode(text), np.int32) for text in searched}
-        text_search = DecodedTextSearch.of(searched, folder) if folder and searched else None
+        text_search = DecodedTextSearch.for_texts(searched, folder) if folder and searched else None
         return cls(examples, copies, ids, window, units or ProofUnits(), natural, text_search)
 
     @property
@@ -238,55 +241,57 @@ class Check:
         return Proof(rows=len(self.copies), units=self.units)
 
     @property
-    def tail(self) -> int:
+    def tail_tokens(self) -> int:
         """How many tokens before a part are needed to read it: those of the longest text."""
         longest = max(map(len, self.ids.values()), default=0)
-        return max(longest, self.text_search.tail if self.text_search else 0)
+        return max(longest, self.text_search.tail_tokens if self.text_search else 0)
 
-    def read(self, blocks: Iterable[Ids], first: int = 0, before: Ids = NO_TOKENS) -> PartResult:
+    def read_part(
+        self, blocks: Iterable[Ids], first: int = 0, before: Ids = NO_TOKENS
+    ) -> PartResult:
         """Check one part of the corpus.
 
         Args:
             blocks: the part's sequences, each block of shape (n, sequence_tokens).
             first: the number of the part's first sequence.
-            before: the tokens before this sequence, at least `tail` of them if there are so many.
+            before: the tokens before this sequence, at least `tail_tokens` of them, or all.
         """
         proof, start = self._empty_proof(), first
         rows, text_counts = self._sorted_copies, Counter[str]()
         sequences = rows["sequence"].to_numpy()
-        before = before[max(0, len(before) - self.tail) :]
+        before = before[max(0, len(before) - self.tail_tokens) :]
         blocks = iter(blocks)
         first_block = next(blocks, np.empty((0, 1), np.int32))
         blocks, width = chain([first_block], blocks), first_block.shape[1]
-        spans = CopySpans.of(self.copies, width) if self.units.exact else None
+        spans = CopySpans.from_ledger(self.copies, width) if self.units.exact else None
         search = _TokenSearch(self.ids, before, spans, first * width)
         for group in group_by_size(blocks, np.size, SEARCHED_AT_ONCE):
             for block in group:
                 low, high = np.searchsorted(sequences, [first, first + len(block)])
                 for row in rows.iloc[low:high].itertuples() if low < high else ():
                     ids = block[row.sequence - first], self.ids[row.text]
-                    _check_row(row, *ids, self.window, proof)
+                    _check_ledger_row(row, *ids, self.window, proof)
                 first += len(block)
             new = np.concatenate([block.reshape(-1) for block in group])
-            search.read(new)
+            search.search_next(new)
             if self.text_search and spans:
                 stop = first * width
-                covered = spans.covered(stop - len(new) - len(before), stop)
-                text_counts += self.text_search.count(new, before, covered)
-                before = np.concatenate([before, new])[-self.text_search.tail :]
+                covered = spans.coverage_mask(stop - len(new) - len(before), stop)
+                text_counts += self.text_search.count_new(new, before, covered)
+                before = np.concatenate([before, new])[-self.text_search.tail_tokens :]
             proof.tokens += len(new)
         counts = dict(search.counts), dict(text_counts)
         return PartResult(proof.tokens, first - start, proof.failures, *counts)
 
-    def proof(self, parts: Sequence[PartResult]) -> Proof:
+    def combine_parts(self, parts: Sequence[PartResult]) -> Proof:
         """Combine the results of all parts."""
         proof = self._empty_proof()
         proof.tokens = sum(part.tokens for part in parts)
-        _check_counts(self.examples, self.copies, self.ids, proof)
+        _check_listed_copies(self.examples, self.copies, self.ids, proof)
         proof.failures += [failure for part in parts for failure in part.failures]
         end, rows = sum(part.sequences for part in parts), self._sorted_copies
         for row in rows[rows["sequence"] >= end].itertuples():
-            _fail(proof, row, " does not exist")
+            _add_failure(proof, row, " does not exist")
         self._check_occurrences(parts, proof)
         return proof
 
@@ -295,7 +300,7 @@ class Check:
         token_counts = sum((Counter(part.token_counts) for part in parts), Counter[str]())
         text_counts = sum((Counter(part.text_counts) for part in parts), Counter[str]())
         listed = Counter(self.copies.drop_duplicates(["example_id", "copy"])["text"])
-        for text, name in self._names.items():
+        for text, name in self._name_by_text.items():
             expected = listed[text]
             unlisted = token_counts[text] - expected
             message = f"found {token_counts[text]} times in the corpus"
@@ -307,17 +312,16 @@ class Check:
                 proof.natural[text] = unlisted
             elif unlisted:
                 proof.failures.append(f"{name}: {message}, {expected} expected")
-        proof.failures += self._wrong_natural_counts(proof)
+        proof.failures += self._natural_count_failures(proof)
 
     @property
-    def _names(self) -> dict[str, str]:
-        """Each text's name in failures."""
+    def _name_by_text(self) -> dict[str, str]:
         kinds = {False: "non-member", True: "member"}
         pool, copies = self.examples.itertuples(), self.copies.itertuples()
         names = {r.text: f"{r.example_id} ({kinds[bool(r.member)]})" for r in pool}
         return names | {r.text: f"{r.example_id} (reworded)" for r in copies if r.reworded}
 
-    def _wrong_natural_counts(self, proof: Proof) -> list[str]:
+    def _natural_count_failures(self, proof: Proof) -> list[str]:
         """Failures of examples whose column of natural occurrences is wrong.
 
         If only tokens are searched, some occurrences are missed, so too few are no failure.
@@ -333,7 +337,9 @@ class Check:
         ]
 
 
-def _check_row(row: Any, tokens: Ids, copy: Ids, window: tuple[int, int], proof: Proof) -> None:
+def _check_ledger_row(
+    row: Any, tokens: Ids, copy: Ids, window: tuple[int, int], proof: Proof
+) -> None:
     """Compare a row's sequence in the corpus, `tokens`, with the tokens of the inserted text."""
     start, stop = window
     before = row.sequence * len(tokens)
@@ -342,19 +348,19 @@ def _check_row(row: Any, tokens: Ids, copy: Ids, window: tuple[int, int], proof:
         problem = (
             f", {unit} {row.token_start} lies outside of the window, {unit}s {start} to {stop}"
         )
-        _fail(proof, row, problem)
+        _add_failure(proof, row, problem)
     end = row.copy_start + row.token_end - row.token_start
     if not np.array_equal(tokens[row.token_start : row.token_end], copy[row.copy_start : end]):
         span = f"{row.token_start}..{row.token_end}"
-        _fail(proof, row, f", {proof.units.unit}s {span} differ from the example")
+        _add_failure(proof, row, f", {proof.units.unit}s {span} differ from the example")
 
 
-def _fail(proof: Proof, row: Any, problem: str) -> None:
+def _add_failure(proof: Proof, row: Any, problem: str) -> None:
     location = f"{row.example_id} copy {row.copy}: {proof.units.container} {row.sequence}"
     proof.failures.append(f"{location}{problem}")
 
 
-def _check_counts(
+def _check_listed_copies(
     examples: pd.DataFrame, copies: pd.DataFrame, ids: dict[str, Ids], proof: Proof
 ) -> None:
     """Check that each example has as many copies as occurrences, each of them listed in full."""
@@ -408,7 +414,7 @@ class _TokenSearch:
                 probe = int(hashes_of(ids[text][start : start + width], width)[0])
                 self._probes.setdefault(width, {}).setdefault(probe, []).append(text)
 
-    def read(self, new: Ids) -> None:
+    def search_next(self, new: Ids) -> None:
         """Search the next tokens of the stream."""
         block = np.concatenate([self._tail, new])
         for width, probes in self._probes.items():
@@ -416,11 +422,11 @@ class _TokenSearch:
             probe_hashes = np.array(sorted(probes), dtype=np.uint64)
             for hit in np.flatnonzero(np.isin(hashes, probe_hashes)):
                 for text in probes[int(hashes[hit])]:
-                    self._compare(block, int(hit), text)
+                    self._count_if_equal(block, int(hit), text)
         self._place += len(new)
         self._tail = block[max(0, len(block) - self._longest) :]
 
-    def _compare(self, block: Ids, hit: int, text: str) -> None:
+    def _count_if_equal(self, block: Ids, hit: int, text: str) -> None:
         tokens = self._ids[text]
         start = hit - self._starts[text]
         end = start + len(tokens)
@@ -430,7 +436,6 @@ class _TokenSearch:
             self.counts[text] += self._is_counted(first, first + len(tokens), text)
 
     def _is_counted(self, start: int, stop: int, text: str) -> bool:
-        """Whether an occurrence at these tokens is a listed copy, or overlaps none."""
         if self._spans is None or (start, text) in self._spans.copies:
             return True
-        return not self._spans.covered(start, stop).any()
+        return not self._spans.coverage_mask(start, stop).any()

@@ -132,7 +132,7 @@ def _new_model(source: Path, runs: Path) -> Artifact:
         _copy(source, copy, files)
         if digests({name: copy / name for name in files}) != files:
             raise DataError(f"{source} changed while it was copied: run the same command again.")
-        counts = {"parameters": parameters, **ancestry_of("path", str(source)).recorded()}
+        counts = {"parameters": parameters, **ancestry_of("path", str(source)).manifest_entries()}
         return Built([f"{trained_model.HF}/{name}" for name in files], counts)
 
     inputs = {"model": combined_digest(files)}

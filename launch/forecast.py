@@ -222,7 +222,7 @@ def _trainings(plan: CellPlan, stages: Stages, tuned: int | None) -> Iterator[Ru
         yield from [study, *finetuning]
         return
     base = base_training(plan.training, pretraining, world)
-    base_size = pretraining.sequences, pretraining.sequence_tokens
+    base_size = pretraining.n_sequences, pretraining.sequence_tokens
     yield _training("base", base, *base_size, world)
     yield from [study, *finetuning]
     if plan.makes_reference:
@@ -297,7 +297,11 @@ def plan_summary(plan: CellPlan) -> list[str]:
         f"insertions: {_insertions(plan)}",
         f"training: {order.steps:,} steps of {order.batch} × {width:,} tokens, learning rate "
         f"{config.learning_rate:g}, {config.schedule}"
-        + (f", warm-up {config.warmup} steps" if config.warmup else ""),
+        + (
+            f", warm-up {config.effective_warmup_steps} steps"
+            if config.effective_warmup_steps
+            else ""
+        ),
     ]
 
 
@@ -316,6 +320,6 @@ def _insertions(plan: CellPlan) -> str:
         return f"not known before the tokenizer of {path} can be read from the hub"
     copies, total = planned_copies(stage, candidates), stage.injection.budget_tokens
     return (
-        f"{len(copies.segments):,} copies, with separators {copies.tokens:,} of {total:,} tokens "
-        f"({copies.tokens / total:.1%})"
+        f"{len(copies.segments):,} copies, with separators {copies.total_tokens:,} of {total:,} "
+        f"tokens ({copies.total_tokens / total:.1%})"
     )

@@ -19,7 +19,6 @@ from contamination.detection.resources import open_prefix
 from contamination.injection.config import InjectionConfig, InjectionStage
 from contamination.launch.config import LaunchSettings, SecondStage
 from contamination.launch.second_stage import check_second_stage
-from contamination.training.check import check_recipe
 from contamination.training.config import (
     PretrainingConfig,
     TrainingConfig,
@@ -28,6 +27,7 @@ from contamination.training.config import (
 )
 from contamination.training.data import SequenceOrder
 from contamination.training.engine import check_dtype, check_warmup
+from contamination.training.loop import check_recipe
 from contamination.training.models import check_architecture, hf_folder, model_digest
 
 BASE = "base"
@@ -80,7 +80,7 @@ class CellPlan:
     @property
     def order(self) -> SequenceOrder:
         """The batches and epochs of the contaminated training, without the seed of its order."""
-        config, sequences = self.training.training, self.injection.injection.sequences
+        config, sequences = self.training.training, self.injection.injection.n_sequences
         return SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
 
 
@@ -138,7 +138,7 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
         check_second_stage(stages.second, training.deepspeed, stages.injection, read=read)
     training.wandb.check_login()
     if not read:
-        contamination.injection.run.check_nodes(stages.injection)
+        contamination.injection.run.check_config_nodes(stages.injection)
         return stages
     if stages.pretraining:
         budget = stages.pretraining.budget_tokens
@@ -158,7 +158,7 @@ def input_digests(plan: CellPlan) -> dict[str, str]:
 
     injection, detection = plan.injection, plan.detection
     corpus = create("corpus", injection.corpus)
-    inputs = contamination.injection.run.inputs_of(injection, corpus, ())
+    inputs = contamination.injection.run.input_digests(injection, corpus, ())
     digests: dict[str, str] = {**inputs, **plan.benchmarks}
     if plan.pretraining:
         digests["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
@@ -206,7 +206,7 @@ def _check_base(plan: CellPlan, *, with_transformers: bool) -> None:
     if with_transformers:
         model = plan.training.model
         check_architecture(model, pretraining.vocab_size, pretraining.sequence_tokens)
-    order = SequenceOrder(pretraining.sequences, pretraining.batch_sequences, None)
+    order = SequenceOrder(pretraining.n_sequences, pretraining.batch_sequences, None)
     check_warmup(pretraining, order.steps)
     check_dtype(pretraining, pretraining.deepspeed)
 

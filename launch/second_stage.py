@@ -25,9 +25,9 @@ from contamination.injection.finetuning.config import (
 from contamination.launch import shared
 from contamination.launch.config import SecondStage
 from contamination.launch.stages import Stages
-from contamination.training.check import check_recipe
 from contamination.training.config import TrainingStage
 from contamination.training.data import SequenceOrder
+from contamination.training.loop import check_recipe
 
 SPECIAL = 4
 """The most special tokens around a text."""
@@ -81,7 +81,7 @@ def max_sequences(second: SecondStage, study: InjectionStage) -> int | None:
             continue
         texts = read_instructions(name, config, study.injection.pool_seed).texts[: config.examples]
         clean_texts += len(texts)
-        tokens += sum(min(width, len(text.own.encode()) + SPECIAL) for text in texts)
+        tokens += sum(min(width, len(text.own_text.encode()) + SPECIAL) for text in texts)
     texts_in_all = member_copies + clean_texts
     return min(texts_in_all, 2 * tokens // width + 1) if bound_by_tokens else texts_in_all
 

@@ -102,7 +102,9 @@ def training_work(
     """
     config, factor = stage.training, recomputation_factor(vars(stage.training))
     order = SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
-    tokens = order.seen(order.steps) * width + planned_retained_tokens(config, order)
+    tokens = order.count_sequences_seen(order.steps) * width + planned_retained_tokens(
+        config, order
+    )
     read = evaluated + CLASSES[config.objective].readings * sequences * width
     return Workload(tokens, (factor * tokens + read / 3) * model.flops if model else None)
 
@@ -172,7 +174,7 @@ def masked_lm_work(plan: CellPlan) -> Workload:
     """Return the workload of training the pipeline's own masked LM, which one process does."""
     pretraining = plan.pretraining
     assert pretraining is not None
-    tokens = pretraining.sequences * pretraining.sequence_tokens
+    tokens = pretraining.n_sequences * pretraining.sequence_tokens
     flops = masked_lm_flops(plan, pretraining.sequence_tokens) or 0.0
     return Workload(tokens, 0.0, tokens * flops)
 
@@ -240,7 +242,7 @@ def _lengths_of_clean_texts(plan: CellPlan) -> list[int]:
     """Return the tokens of each clean text of the second stage."""
     seed, count_tokens = plan.injection.injection.pool_seed, _token_counter(plan)
     return [
-        count_tokens(text.own)
+        count_tokens(text.own_text)
         for name, config in plan.second.clean.items()
         for text in read_instructions(name, config, seed).texts[: config.examples]
     ]

@@ -163,7 +163,7 @@ def time_other_steps(folder: Path, task: Files) -> Iterator[tuple[str, float, st
     """The other rates of one process: what, how much a second, of what."""
     results = {number: result_of_file(task, number) for number in task.numbers}
     order = DocumentOrder(task.lanes, task.work.folder, folder / "of")
-    order.fill(results, sum(result["tokens"] for result in results.values()))
+    order.extend_order(results, sum(result["tokens"] for result in results.values()))
     yield "order of the documents", order_rate(folder / "order"), "tokens"
     tokenizer = Tokenizer(str(task.work.tokenizer))
     ids = [np.array(tokenizer.encode("a copy that is put in here " * 12), np.int32)]
@@ -186,7 +186,7 @@ def time_other_steps(folder: Path, task: Files) -> Iterator[tuple[str, float, st
     check = make_check(tokenizer)
     yield (
         "verify",
-        (clean + inserted) / measure_seconds(lambda: check.read(packing.read_blocks(path))),
+        (clean + inserted) / measure_seconds(lambda: check.read_part(packing.read_blocks(path))),
         "tokens",
     )
     seconds = measure_seconds(lambda: file_digest(path, use_cache=False))
@@ -209,7 +209,7 @@ def order_rate(folder: Path) -> float:
     lanes = [Lane(n, name, 1.0, [n, n + len(SUBSETS)]) for n, name in enumerate(SUBSETS)]
     order = DocumentOrder(lanes, folder, folder / "of")
     tokens = sum(result["tokens"] for result in results.values())
-    return float(tokens / clock_piece(lambda _: order.fill(results, tokens), 0))
+    return float(tokens / clock_piece(lambda _: order.extend_order(results, tokens), 0))
 
 
 def make_check(tokenizer: Tokenizer) -> Check:
@@ -219,7 +219,7 @@ def make_check(tokenizer: Tokenizer) -> Check:
                              "member": False, "occurrences": 0})  # fmt: skip
     columns = ("example_id", "copy", "sequence", "reworded", "token_start", "token_end",
                "copy_start")  # fmt: skip
-    return Check.of(examples, pd.DataFrame(columns=columns), tokenizer, (0, 1 << 60))
+    return Check.prepare(examples, pd.DataFrame(columns=columns), tokenizer, (0, 1 << 60))
 
 
 def measure_seconds(way: Callable[[], object]) -> float:

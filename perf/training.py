@@ -139,7 +139,7 @@ def our_step(model: Any, sequences: Dataset, config: TrainingConfig, settings: d
     clip = clips_itself(config, settings)
 
     def step(number: int) -> float:
-        rows = order.rows(number % order.steps)
+        rows = order.rows_of_step(number % order.steps)
         part = StepPart(sequences, rows, Likelihood(compiled=config.compile))
         return optimizer_step(engine, [part], config, world, clip=clip).loss
 
@@ -185,7 +185,7 @@ def train(model: Any, sequences: Dataset, turns: Turns, world: World) -> None:
             per_device_train_batch_size=CONFIG.batch_sequences,
             max_steps=WARM_UP + STEPS, optim="adamw_torch_fused", max_grad_norm=CONFIG.clip_norm,
             learning_rate=CONFIG.learning_rate, lr_scheduler_type=CONFIG.schedule,
-            warmup_steps=CONFIG.warmup, weight_decay=CONFIG.weight_decay,
+            warmup_steps=CONFIG.effective_warmup_steps, weight_decay=CONFIG.weight_decay,
             adam_beta1=CONFIG.beta1, adam_beta2=CONFIG.beta2, train_sampling_strategy="sequential",
             logging_strategy="no", save_strategy="no", report_to=[], disable_tqdm=True,
         )  # fmt: skip

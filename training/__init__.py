@@ -7,29 +7,11 @@ from typing import TYPE_CHECKING
 from contamination.core.startup import lazy_exports
 
 if TYPE_CHECKING:
-    from contamination.training.trained_model import (
-        Ancestry,
-        Checkpoint,
-        ancestry_of,
-        is_checkpoint,
-        is_export,
-        open_checkpoint,
-        open_trained,
-    )
+    from contamination.training.trained_model import Checkpoint, open_checkpoint
 
-__all__ = ["Ancestry", "Checkpoint", "ancestry_of", "is_checkpoint", "is_export"]
-__all__ += ["open_checkpoint", "open_trained", "train"]
+__all__ = ["Checkpoint", "open_checkpoint", "train"]
 __getattr__ = lazy_exports(
-    __name__,
-    {
-        "Ancestry": "trained_model",
-        "Checkpoint": "trained_model",
-        "ancestry_of": "trained_model",
-        "is_checkpoint": "trained_model",
-        "is_export": "trained_model",
-        "open_checkpoint": "trained_model",
-        "open_trained": "trained_model",
-    },
+    __name__, {"Checkpoint": "trained_model", "open_checkpoint": "trained_model"}
 )
 
 

@@ -12,21 +12,21 @@ from contamination.core.distributed import exit_process, launched_processes
 from contamination.training.config import MemoryStage, TrainingStage
 
 
-def train(config: DictConfig) -> None:
+def train_model(config: DictConfig) -> None:
     """Train a model on a corpus."""
     from contamination.training.run import run
 
     run(convert(config, TrainingStage))
 
 
-def memory(config: DictConfig) -> None:
+def print_memory_plan(config: DictConfig) -> None:
     """Print how much memory a training needs on several machines."""
-    from contamination.training.memory_plan import plan
+    from contamination.training.memory_plan import format_memory_plan
 
-    print(plan(convert(config, MemoryStage)))
+    print(format_memory_plan(convert(config, MemoryStage)))
 
 
-def which_step(config: DictConfig) -> None:
+def print_step_table(config: DictConfig) -> None:
     """Print which step of a training saw a text."""
     from contamination.training.which_step import WhichStepStage, which_step
 
@@ -35,12 +35,12 @@ def which_step(config: DictConfig) -> None:
 
 def main() -> int:
     """Run the stage or one of its tools."""
-    tools = {"memory": memory, "which-step": which_step}
+    tools = {"memory": print_memory_plan, "which-step": print_step_table}
     if sys.argv[1:2] and sys.argv[1] in tools:
         name = sys.argv.pop(1)
         return command(name.replace("-", "_"), tools[name])
     try:
-        status = command("training", train)
+        status = command("training", train_model)
     except SystemExit as end:  # raised if a launcher that watches this process reports the error
         status = int(end.code or 0)
     if launched_processes() > 1:

@@ -1,16 +1,8 @@
-"""Checkpoints to resume from. An incomplete or damaged one is never opened.
+"""Checkpoints to resume from: `step-…` by DeepSpeed, `universal-…` converted for other processes.
 
-::
-
-    checkpoints/
-    ├── step-00000100/             written by DeepSpeed, by every process its part
-    │   └── complete.json          written last, after every process, with the files' hashes; a
-    │                              checkpoint without it is ignored
-    ├── universal-00000100/        the same, converted for another number of processes
-    │   └── complete.json
-    └── damaged-step-00000200/     a checkpoint whose files have changed
-
-DeepSpeed unpickles what it loads, which can run any code, so the hashes are compared before.
+Each has `complete.json`, written last with the files' hashes; one without it is ignored, and one
+whose files have changed is renamed to `damaged-…`. DeepSpeed unpickles what it loads, which can run
+any code, so the hashes are compared before.
 """
 
 from __future__ import annotations
@@ -48,7 +40,7 @@ def write_checkpoint(engine: Any, folder: Path, step: int) -> None:
     )
 
 
-def read_checkpoint(engine: Any, folder: Path) -> None:
+def load_checkpoint(engine: Any, folder: Path) -> None:
     """Load a checkpoint of as many processes, or one that `convert_checkpoint` wrote."""
     optimizer = engine.optimizer
     decays = [group["weight_decay"] for group in optimizer.param_groups]
@@ -91,19 +83,22 @@ class FolderState:
     exports: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
-    def wrong(self, folder: Path) -> str | None:
+    def describe_first_change(self, folder: Path) -> str | None:
         """Return a sentence about the first file that is missing or has changed, or None."""
         now = digests({n: folder / n for n in self.exports if (folder / n).is_file()})
         for name, digest in self.exports.items():
             if now.get(name) != digest:
-                return _words(folder / name)
+                return _describe_changed_file(folder / name)
         for name, (count, digest) in self.lines.items():
-            if not (folder / name).is_file() or _of_first(folder / name, count) != digest:
-                return _words(folder / name)
+            if (
+                not (folder / name).is_file()
+                or _digest_of_first_bytes(folder / name, count) != digest
+            ):
+                return _describe_changed_file(folder / name)
         return None
 
 
-def folder_state(folder: Path) -> FolderState:
+def flush_and_hash_outputs(folder: Path) -> FolderState:
     """Flush the model folder's exports and records to disk, and return their state."""
     exports = [path for path in folder.glob(f"{EXPORTS}/step-*/**/*") if path.is_file()]
     records = [folder / name for name in (METRICS, EVALUATIONS) if (folder / name).is_file()]
@@ -112,11 +107,11 @@ def folder_state(folder: Path) -> FolderState:
     sizes = {path.name: size for path in records if (size := path.stat().st_size)}
     return FolderState(
         digests({str(path.relative_to(folder)): path for path in exports}),
-        {name: (size, _of_first(folder / name, size)) for name, size in sizes.items()},
+        {name: (size, _digest_of_first_bytes(folder / name, size)) for name, size in sizes.items()},
     )
 
 
-def clear(folder: Path, step: int) -> None:
+def remove_outputs_after(folder: Path, step: int) -> None:
     """Remove what training after `step` makes again: the model, and later exports."""
     shutil.rmtree(folder / HF, ignore_errors=True)
     for path in folder.glob(f"{EXPORTS}/step-*"):
@@ -124,13 +119,12 @@ def clear(folder: Path, step: int) -> None:
             shutil.rmtree(path)
 
 
-def _of_first(path: Path, count: int) -> str:
-    """Return the SHA-256 of the file's first `count` bytes."""
+def _digest_of_first_bytes(path: Path, count: int) -> str:
     with path.open("rb") as stream:
         return hashlib.sha256(stream.read(count)).hexdigest()
 
 
-def _words(path: Path) -> str:
+def _describe_changed_file(path: Path) -> str:
     return f"{path} is not what was written" if path.exists() else f"{path} is missing"
 
 
@@ -160,22 +154,24 @@ class SavedCheckpoint:
     beside: FolderState = field(default_factory=FolderState)
 
 
-def save(engine: Any, folder: Path, saved: SavedCheckpoint, keep: int, world: World) -> None:
+def save_checkpoint(
+    engine: Any, folder: Path, saved: SavedCheckpoint, keep: int, world: World
+) -> None:
     """Save the engine's whole state; it is complete once the marker is written, after all ranks."""
-    with _full_disk_named(folder):
+    with _translate_full_disk_error(folder):
         write_checkpoint(engine, saved.path, saved.step)
     world.wait()
 
-    def seal() -> None:
-        _mark(saved)
-        for old in completed(folder)[:-keep]:
-            _remove(old)
+    def mark_and_prune() -> None:
+        _write_marker(saved)
+        for old in completed_folders(folder)[:-keep]:
+            _remove_checkpoint(old)
 
-    world.on_rank_0(seal)
+    world.on_rank_0(mark_and_prune)
 
 
 @contextmanager
-def _full_disk_named(folder: Path) -> Iterator[None]:
+def _translate_full_disk_error(folder: Path) -> Iterator[None]:
     """Raise an OSError for a full disk, of which torch only reports that a write failed."""
     try:
         yield
@@ -186,31 +182,31 @@ def _full_disk_named(folder: Path) -> Iterator[None]:
         raise
 
 
-def next_save(
+def checkpoint_at_step(
     folder: Path, step: int, world: World, identity: Mapping[str, Any]
 ) -> SavedCheckpoint:
     """Return the checkpoint that is about to be written at `step`."""
     return SavedCheckpoint(folder / f"step-{step:08d}", step, world.size, identity)
 
 
-def newest(folder: Path, identity: Mapping[str, Any], world: World) -> SavedCheckpoint | None:
+def find_newest(folder: Path, identity: Mapping[str, Any], world: World) -> SavedCheckpoint | None:
     """Return the newest intact checkpoint; remove incomplete ones and set damaged ones aside.
 
     Raises:
         ConfigError: it was made with another configuration.
     """
-    saved = world.on_rank_0(partial(_newest_whole, folder))
+    saved = world.on_rank_0(partial(_find_newest_intact, folder))
     if saved is not None:
-        _check(saved, identity)
+        _check_identity(saved, identity)
     return saved
 
 
-def _newest_whole(folder: Path) -> SavedCheckpoint | None:
+def _find_newest_intact(folder: Path) -> SavedCheckpoint | None:
     all_folders = {*folder.glob("step-*"), *folder.glob("universal-*")}
     for incomplete in all_folders - {marker.parent for marker in folder.glob(f"*-*/{MARKER}")}:
         shutil.rmtree(incomplete)
-    for path in reversed(completed(folder)):
-        saved, problem = _verified(path)
+    for path in reversed(completed_folders(folder)):
+        saved, problem = _read_if_intact(path)
         if saved is not None:
             return saved
         aside = path.with_name(f"damaged-{path.name}")
@@ -224,37 +220,37 @@ def _newest_whole(folder: Path) -> SavedCheckpoint | None:
     return None
 
 
-def _verified(path: Path) -> tuple[SavedCheckpoint | None, str]:
+def _read_if_intact(path: Path) -> tuple[SavedCheckpoint | None, str]:
     """Return the checkpoint if its files match its marker; else None and what is wrong."""
     try:
-        saved = _read(path)
+        saved = _read_marker(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
         return None, f"{MARKER}: {error!r}"
-    now = _hashes(path)
+    now = _hash_files(path)
     for name in sorted({*saved.files, *now}):
         if name not in now:
             return None, f"{name} is missing"
         if saved.files.get(name) != now[name]:
             return None, f"{name} is not what was written"
-    wrong = saved.beside.wrong(path.parents[1])
+    wrong = saved.beside.describe_first_change(path.parents[1])
     return (None, wrong) if wrong else (saved, "")
 
 
-def load(engine: Any, saved: SavedCheckpoint | None) -> int:
+def resume_from(engine: Any, saved: SavedCheckpoint | None) -> int:
     """Load the checkpoint into an engine of as many processes; return the number of steps done."""
     if saved is None:
         return 0
-    read_checkpoint(engine, saved.path)
+    load_checkpoint(engine, saved.path)
     log.info("resuming after step %d", saved.step)
     return saved.step
 
 
-def completed(folder: Path) -> list[Path]:
+def completed_folders(folder: Path) -> list[Path]:
     """Return the checkpoints with a marker, oldest first."""
     return sorted(marker.parent for marker in folder.glob(f"step-*/{MARKER}"))
 
 
-def universal(saved: SavedCheckpoint, world: World) -> SavedCheckpoint:
+def convert_to_universal(saved: SavedCheckpoint, world: World) -> SavedCheckpoint:
     """Return the checkpoint in DeepSpeed's universal form, which any number of processes can load.
 
     Raises:
@@ -263,40 +259,40 @@ def universal(saved: SavedCheckpoint, world: World) -> SavedCheckpoint:
     folder = saved.path.with_name(saved.path.name.replace("step", "universal"))
     converted = replace(saved, path=folder)
 
-    def convert() -> None:
-        if _verified(folder)[0] is None:
+    def convert_if_damaged() -> None:
+        if _read_if_intact(folder)[0] is None:
             log.info("converting the checkpoint of %d processes for %d", saved.world, world.size)
             shutil.rmtree(folder, ignore_errors=True)
             convert_checkpoint(saved.path, folder)
-            _mark(converted)
+            _write_marker(converted)
 
-    world.on_rank_0(convert)
+    world.on_rank_0(convert_if_damaged)
     return converted
 
 
-def _mark(saved: SavedCheckpoint) -> None:
-    """Write the marker after flushing every file to disk."""
+def _write_marker(saved: SavedCheckpoint) -> None:
     for file in saved.path.rglob("*"):
         sync(file)
-    complete = replace(saved, files=_hashes(saved.path), beside=folder_state(saved.path.parents[1]))
+    complete = replace(
+        saved, files=_hash_files(saved.path), beside=flush_and_hash_outputs(saved.path.parents[1])
+    )
     marker = {name: value for name, value in asdict(complete).items() if name != "path"}
     write_text(saved.path / MARKER, hashed_json(marker))
 
 
-def _hashes(folder: Path) -> dict[str, str]:
+def _hash_files(folder: Path) -> dict[str, str]:
     """Return the files' SHA-256, without the cache: a file damaged by the disk keeps its times."""
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     files.pop(MARKER, None)
     return digests(files, use_cache=False)
 
 
-def _read(path: Path) -> SavedCheckpoint:
+def _read_marker(path: Path) -> SavedCheckpoint:
     marker = read_verified_json(path / MARKER)
     return SavedCheckpoint(path, **{**marker, "beside": FolderState(**marker["beside"])})
 
 
-def _check(saved: SavedCheckpoint, identity: Mapping[str, Any]) -> None:
-    """Raise a ConfigError that names the first field in which the configurations differ."""
+def _check_identity(saved: SavedCheckpoint, identity: Mapping[str, Any]) -> None:
     for field_ in differences(saved.identity, identity):
         raise ConfigError(
             f"{field_.name} is {field_.now!r}, but the checkpoint {saved.path} was made with "
@@ -304,7 +300,7 @@ def _check(saved: SavedCheckpoint, identity: Mapping[str, Any]) -> None:
         )
 
 
-def _remove(path: Path) -> None:
+def _remove_checkpoint(path: Path) -> None:
     """Remove a checkpoint, its marker first, so that a half-removed one is incomplete."""
     (path / MARKER).unlink()
     shutil.rmtree(path)

@@ -56,7 +56,7 @@ class Recipe(Ranged, node="training"):
     """Draws random weights; null: derived from `seed`."""
 
     @property
-    def warmup(self) -> int:
+    def effective_warmup_steps(self) -> int:
         """Steps of the warm-up that the schedule has."""
         return 0 if self.schedule == "constant" else self.warmup_steps
 
@@ -90,7 +90,7 @@ class PretrainingConfig(Recipe, node="model.pretraining"):
         self.require(self.budget_tokens >= self.sequence_tokens, "budget_tokens", remedy)
 
     @property
-    def sequences(self) -> int:
+    def n_sequences(self) -> int:
         """Packed sequences of the base part."""
         return self.budget_tokens // self.sequence_tokens
 
@@ -171,7 +171,7 @@ class TrainingConfig(Recipe):
     """What one device can do in `dtype`, in TFLOP/s, for MFU; null: no MFU."""
 
     @property
-    def parts(self) -> int:
+    def batches_per_step(self) -> int:
         """How many times `batch_sequences` a step reads: of text that is retained as many more."""
         return 1 if self.retain_folder is None else 2
 

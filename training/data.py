@@ -60,19 +60,19 @@ class SequenceOrder:
     def _steps_per_epoch(self) -> int:
         return -(-self.sequences // self.batch)
 
-    def rows(self, step: int) -> Rows:
+    def rows_of_step(self, step: int) -> Rows:
         """Return the sequences of a step (from 0), shape (batch,); PADDING fills the last batch."""
         epoch, batch_number = divmod(step, self._steps_per_epoch)
         start = batch_number * self.batch
         rows = self._permutation(epoch)[start : start + self.batch]
         return np.pad(rows, (0, self.batch - len(rows)), constant_values=PADDING)
 
-    def seen(self, steps: int) -> int:
+    def count_sequences_seen(self, steps: int) -> int:
         """Return how many sequences the first `steps` steps see, counting repeats."""
         epochs, steps_left = divmod(steps, self._steps_per_epoch)
         return epochs * self.sequences + min(self.sequences, steps_left * self.batch)
 
-    def step_of(self, epoch: int = 0) -> Rows:
+    def step_by_sequence(self, epoch: int = 0) -> Rows:
         """Return the step (from 0) of an epoch that sees each sequence, shape (sequences,)."""
         return np.argsort(self._permutation(epoch)) // self.batch + epoch * self._steps_per_epoch
 
@@ -99,7 +99,7 @@ class Batch:
     texts_BS: torch.Tensor | None = None
 
     @property
-    def counts_BS(self) -> torch.Tensor:  # noqa: N802
+    def loss_mask_BS(self) -> torch.Tensor:  # noqa: N802
         """1 for each token after the first whose loss counts, else 0, shape (B, S-1)."""
         counted_BS = self.counted_BS
         if counted_BS is None:
@@ -107,7 +107,7 @@ class Batch:
         return counted_BS * self.real_B[:, None]
 
     @property
-    def numbers_BS(self) -> torch.Tensor:  # noqa: N802
+    def text_numbers_BS(self) -> torch.Tensor:  # noqa: N802
         """The number of each token's text, shape (B, S); a corpus's texts are its sequences."""
         texts = self.texts_BS
         return self.rows_B[:, None].expand(self.ids_BS.shape) if texts is None else texts
@@ -118,9 +118,11 @@ class Batch:
         return Batch(**moved)
 
 
-def micro_batches(rows: Rows, rank: int, world: int, micro: int) -> Iterator[Rows]:
-    """Yield a process's share of a step, `micro` sequences at a time."""
-    for rows_of_ranks in rows.reshape(-1, world, micro):
+def iter_micro_batch_rows(
+    rows: Rows, rank: int, world_size: int, micro_batch: int
+) -> Iterator[Rows]:
+    """Yield a process's share of a step, `micro_batch` sequences at a time."""
+    for rows_of_ranks in rows.reshape(-1, world_size, micro_batch):
         yield rows_of_ranks[rank]
 
 
@@ -136,58 +138,60 @@ def read_batch(sequences: Any, rows: Rows, loss_on: str = ALL) -> Batch:
 
     rows_to_read = np.maximum(rows, 0)
     records = [sequences[int(row)] for row in rows_to_read]
-    ids_BS = torch.from_numpy(_stacked(records, "input_ids"))
+    ids_BS = torch.from_numpy(_stack_column(records, "input_ids"))
     real_B = torch.from_numpy((rows != PADDING).astype(np.float32))
     rows_B = torch.from_numpy(rows_to_read)
     if TEXT not in records[0]:
         return Batch(ids_BS, real_B, rows_B)
-    texts_BS = _stacked(records, TEXT)
+    texts_BS = _stack_column(records, TEXT)
     counted_BS = (texts_BS[:, 1:] == texts_BS[:, :-1]) & (texts_BS[:, 1:] >= 0)
     if loss_on == OUTPUT:
-        counted_BS &= _stacked(records, "output")[:, 1:] == 1
+        counted_BS &= _stack_column(records, "output")[:, 1:] == 1
     has_packed_texts = any(record["texts"] > 1 for record in records)
     return Batch(
         ids_BS,
         real_B,
         rows_B,
         counted_BS=torch.from_numpy(counted_BS.astype(np.float32)),
-        positions_BS=torch.from_numpy(_positions(texts_BS)) if has_packed_texts else None,
+        positions_BS=torch.from_numpy(_positions_in_texts(texts_BS)) if has_packed_texts else None,
         texts_BS=torch.from_numpy(texts_BS),
     )
 
 
-def _stacked(records: list[Any], column: str) -> Rows:
+def _stack_column(records: list[Any], column: str) -> Rows:
     return np.stack([np.asarray(record[column], dtype=np.int64) for record in records])
 
 
-def _positions(texts_BS: Rows) -> Rows:  # noqa: N803
+def _positions_in_texts(texts_BS: Rows) -> Rows:  # noqa: N803
     """Return each token's position in its text, counted from 0 where a text or padding begins."""
     positions_BS = np.broadcast_to(np.arange(texts_BS.shape[1]), texts_BS.shape)
     begins_BS = np.diff(texts_BS, axis=1, prepend=-2) != 0
     return positions_BS - np.maximum.accumulate(np.where(begins_BS, positions_BS, 0), axis=1)
 
 
-def counted_tokens(sequences: Any, rows: Rows, loss_on: str = ALL) -> int:
+def count_loss_tokens(sequences: Any, rows: Rows, loss_on: str = ALL) -> int:
     """Return how many tokens' losses count in the rows: the sum of `read_batch`'s `counted_BS`."""
-    real = rows[rows != PADDING]
-    first = sequences[int(real[0])]
+    real_rows = rows[rows != PADDING]
+    first = sequences[int(real_rows[0])]
     if TEXT not in first:
-        return len(real) * (len(first["input_ids"]) - 1)
-    return sum(int(sequences[int(row)][TARGETS[loss_on]]) for row in real)
+        return len(real_rows) * (len(first["input_ids"]) - 1)
+    return sum(int(sequences[int(row)][TARGETS[loss_on]]) for row in real_rows)
 
 
 def count_texts(sequences: Any, rows: Rows | None = None) -> int:
     """Return how many texts are in the rows (None: all); a corpus's sequences are one text each."""
-    real = np.arange(len(sequences)) if rows is None else rows[rows != PADDING]
-    if TEXT not in sequences[int(real[0])]:
-        return len(real)
-    return sum(int(sequences[int(row)]["texts"]) for row in real)
+    real_rows = np.arange(len(sequences)) if rows is None else rows[rows != PADDING]
+    if TEXT not in sequences[int(real_rows[0])]:
+        return len(real_rows)
+    return sum(int(sequences[int(row)]["texts"]) for row in real_rows)
 
 
-def exposures(ledger: pd.DataFrame, order: SequenceOrder) -> pd.DataFrame:
+def make_exposure_table(ledger: pd.DataFrame, order: SequenceOrder) -> pd.DataFrame:
     """Return the ledger with the optimizer step (from 1) that saw each copy, a row per epoch."""
     import pandas as pd
 
     rows = ledger["sequence"].to_numpy(dtype=np.int64)
-    by_epoch = [ledger.assign(step=order.step_of(e)[rows] + 1) for e in range(order.epochs)]
+    by_epoch = [
+        ledger.assign(step=order.step_by_sequence(e)[rows] + 1) for e in range(order.epochs)
+    ]
     return by_epoch[0] if len(by_epoch) == 1 else pd.concat(by_epoch, ignore_index=True)

@@ -20,27 +20,28 @@ from contamination.core.models import whole_shape
 from contamination.training.config import Recipe, TrainingConfig
 
 
-def share_of_peak(config: Recipe, step: int, steps: int) -> float:
+def share_of_peak_rate(config: Recipe, step: int, steps: int) -> float:
     """Return the share of the peak learning rate at optimizer step 1 to `steps`, always above 0.
 
     The warm-up is step / warmup and ends at the peak. `transformers.get_scheduler` has
     (step - 1) / warmup, so that its first step learns nothing. After the warm-up, and without one,
     both are the same.
     """
-    if step <= config.warmup:
-        return step / config.warmup
-    left = (steps + 1 - step) / (steps - config.warmup)  # from 1 at the first step to 1 / n
+    warmup = config.effective_warmup_steps
+    if step <= warmup:
+        return step / warmup
+    share_left = (steps + 1 - step) / (steps - warmup)  # from 1 at the first step to 1 / n
     match config.schedule:
         case "linear":
-            return left
+            return share_left
         case "cosine":
-            return math.sin(math.pi / 2 * left) ** 2
+            return math.sin(math.pi / 2 * share_left) ** 2
     return 1.0
 
 
 def check_warmup(config: Recipe, steps: int) -> None:
     """Raise a ConfigError if the warm-up takes the whole training."""
-    if config.warmup >= steps:
+    if config.effective_warmup_steps >= steps:
         raise ConfigError(
             f"{config.node}.warmup_steps is {config.warmup_steps}, but the training has {steps} "
             f"steps of {config.batch_sequences} sequences: lower it, choose {config.node}.schedule="
@@ -75,7 +76,7 @@ def start_engine(
         fused=True,
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda done: share_of_peak(config, done + 1, steps)
+        optimizer, lambda done: share_of_peak_rate(config, done + 1, steps)
     )
     if zero_stage(deepspeed_config) < 3:
         model.to(world.device)
@@ -127,7 +128,7 @@ def engine_config(
     check_compile(config, deepspeed_config)
     return {
         **deepspeed_config,
-        "train_batch_size": config.batch_sequences * config.parts,
+        "train_batch_size": config.batch_sequences * config.batches_per_step,
         "train_micro_batch_size_per_gpu": config.micro_batch_sequences,
         "gradient_clipping": 0.0 if clips_itself(config, deepspeed_config) else config.clip_norm,
         "bf16": {"enabled": config.dtype == "bfloat16"},
@@ -183,7 +184,7 @@ def check_compile(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> N
     config.require(not (config.compile and is_partitioned), "compile", remedy)
 
 
-def whole_weights(engine: Any) -> Any:
+def gather_weights(engine: Any) -> Any:
     """Return ZeRO stage 3's weights by name, gathered on rank 0; None on other ranks.
 
     Every process has to call this.
@@ -191,14 +192,14 @@ def whole_weights(engine: Any) -> Any:
     return engine._zero3_consolidated_16bit_state_dict()
 
 
-def avoid_compilation() -> None:
+def avoid_op_compilation() -> None:
     """Keep DeepSpeed from compiling an unused C++ op when it first starts on CPU."""
     import deepspeed.ops
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
-def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
+def export_model(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
     """Write the model as a Hugging Face folder, which appears only once it is complete.
 
     Args:
@@ -208,9 +209,9 @@ def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
         world: this process's rank and device.
     """
     partitioned = zero_stage(engine.config) == 3
-    weights = whole_weights(engine) if partitioned else None
+    weights = gather_weights(engine) if partitioned else None
 
-    def write() -> None:
+    def write_folder() -> None:
         unfinished = folder.with_name(f".{folder.name}{TEMPORARY_END}")
         shutil.rmtree(unfinished, ignore_errors=True)
         engine.module.save_pretrained(unfinished, state_dict=weights)
@@ -218,7 +219,7 @@ def export(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
             shutil.copyfile(file, unfinished / file.name)
         unfinished.rename(folder)
 
-    world.on_rank_0(write)
+    world.on_rank_0(write_folder)
 
 
 def start_processes() -> World:
@@ -227,30 +228,30 @@ def start_processes() -> World:
 
     launched_processes()
     launched = "RANK" in os.environ
-    atexit.register(_leave)
-    _prepare_environment()
+    atexit.register(_destroy_process_group)
+    _set_environment_defaults()
     with discard_output():  # both print the output of a compiler that they try
         import deepspeed
 
-        avoid_compilation()
+        avoid_op_compilation()
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    cuda = torch.cuda.is_available()
-    if cuda:  # a task that sees only one GPU calls it 0
+    has_cuda = torch.cuda.is_available()
+    if has_cuda:  # a task that sees only one GPU calls it 0
         os.environ["LOCAL_RANK"] = str(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-    backend = "nccl" if cuda else "gloo"
+    backend = "nccl" if has_cuda else "gloo"
     if not launched and not torch.distributed.is_initialized():
-        _begin_alone(backend)
+        _start_single_process_group(backend)
     deepspeed.init_distributed(dist_backend=backend, verbose=False)
     local, rank = int(os.environ["LOCAL_RANK"]), int(os.environ["RANK"])
-    if cuda:
+    if has_cuda:
         torch.cuda.set_device(local)
     if rank:  # rank 0 logs for all processes
         logging.getLogger().setLevel(logging.ERROR)
-    device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    device = torch.device("cuda", local) if has_cuda else torch.device("cpu")
     return World(rank, int(os.environ["WORLD_SIZE"]), device)
 
 
-def _prepare_environment() -> None:
+def _set_environment_defaults() -> None:
     """Set what DeepSpeed reads from the environment, unless a launcher has set it."""
     import torch
 
@@ -263,7 +264,7 @@ def _prepare_environment() -> None:
             os.environ.setdefault(name, str(value))
 
 
-def _begin_alone(backend: str) -> None:
+def _start_single_process_group(backend: str) -> None:
     """Create a group of one process without a network, which torch's own store would need."""
     import torch
 
@@ -286,7 +287,7 @@ def _begin_alone(backend: str) -> None:
             os.environ.pop("GLOO_SOCKET_IFNAME", None)
 
 
-def _leave() -> None:
+def _destroy_process_group() -> None:
     """Destroy the process group, whose threads may otherwise abort the process as it ends."""
     import torch
 

@@ -16,12 +16,19 @@ from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, DataError
 from contamination.injection.corpus import PackedCorpus
 from contamination.training import checkpoints
-from contamination.training.config import LIKELIHOOD, TrainingConfig
-from contamination.training.data import PADDING, Rows, SequenceOrder, micro_batches, read_batch
-from contamination.training.engine import export
+from contamination.training import engine as engines
+from contamination.training.config import ALL, LIKELIHOOD, TrainingConfig
+from contamination.training.data import (
+    PADDING,
+    Rows,
+    SequenceOrder,
+    iter_micro_batch_rows,
+    read_batch,
+)
 from contamination.training.loss import token_losses
 from contamination.training.metrics import TrainingRecord
 from contamination.training.objectives.base import Objective
+from contamination.training.objectives.choose import check_objective
 from contamination.training.objectives.likelihood import Likelihood
 from contamination.training.resources import utilization
 from contamination.training.trained_model import EXPORTS
@@ -32,38 +39,42 @@ if TYPE_CHECKING:
 Texts = Mapping[str, Sequence[Sequence[int]]]
 
 
-def evaluation_texts(corpus: PackedCorpus, validation: PackedCorpus | None, examples: int) -> Texts:
+def evaluation_token_ids(
+    corpus: PackedCorpus, validation: PackedCorpus | None, max_examples: int
+) -> Texts:
     """Return the token ids of `members`, `nonmembers` and, if given, `validation` text.
 
     Args:
         corpus: the corpus whose examples are evaluated.
         validation: a packed corpus of clean text that is never trained on.
-        examples: at most this many members, and non-members, the first by id.
+        max_examples: at most this many members, and non-members, the first by id.
     """
     width = len(corpus.sequences[0]["input_ids"])
     table = corpus.examples.sort_values("example_id")
     tokenizer = corpus.tokenizer.hf
     texts: dict[str, list[list[int]]] = {}
     for name, member in (("members", True), ("nonmembers", False)):
-        example_texts = table[table["member"] == member]["text"].head(examples).tolist()
-        rows = tokenizer(example_texts)["input_ids"] if example_texts else []
-        texts[name] = [row[:width] for row in rows if len(row) > 1]
+        example_texts = table[table["member"] == member]["text"].head(max_examples).tolist()
+        token_rows = tokenizer(example_texts)["input_ids"] if example_texts else []
+        texts[name] = [row[:width] for row in token_rows if len(row) > 1]
     if validation is not None:
         texts["validation"] = [
             np.asarray(row["input_ids"]).tolist() for row in validation.sequences
         ]
-    return {name: rows for name, rows in texts.items() if rows}
+    return {name: token_rows for name, token_rows in texts.items() if token_rows}
 
 
-def evaluate(engine: Any, texts: Texts, micro: int, world: World) -> dict[str, float]:
+def evaluate_losses(
+    engine: Any, token_ids_by_set: Texts, micro_batch: int, world: World
+) -> dict[str, float]:
     """Return `loss_<name>`, the mean loss per token in nats, for each set of texts.
 
     Every process reads its share; all make the same number of forward passes.
 
     Args:
         engine: the DeepSpeed engine.
-        texts: what `evaluation_texts` returned.
-        micro: sequences of one forward pass of one process.
+        token_ids_by_set: what `evaluation_token_ids` returned.
+        micro_batch: sequences of one forward pass of one process.
         world: this process's rank and device.
     """
     import torch
@@ -71,39 +82,46 @@ def evaluate(engine: Any, texts: Texts, micro: int, world: World) -> dict[str, f
     engine.eval()
     with torch.no_grad():
         losses = {
-            f"loss_{name}": _mean_loss(engine, ids, micro, world) for name, ids in texts.items()
+            f"loss_{name}": _mean_loss(engine, ids, micro_batch, world)
+            for name, ids in token_ids_by_set.items()
         }
     engine.train()
     return losses
 
 
-def _mean_loss(engine: Any, rows: Sequence[Sequence[int]], micro: int, world: World) -> float:
+def _mean_loss(
+    engine: Any, token_rows: Sequence[Sequence[int]], micro_batch: int, world: World
+) -> float:
     """Return the mean over all tokens except each text's first."""
     import torch
 
     sum_and_count = torch.zeros(2, dtype=torch.float64)
-    rows_per_pass = micro * world.size
-    for start in range(0, len(rows), rows_per_pass):
-        rank_rows = rows[start + world.rank * micro : start + (world.rank + 1) * micro]
-        width = max(map(len, rows[start : start + rows_per_pass]))
-        ids, real = _padded(rank_rows or rows[:1], width)
+    rows_per_pass = micro_batch * world.size
+    for start in range(0, len(token_rows), rows_per_pass):
+        rank_rows = token_rows[
+            start + world.rank * micro_batch : start + (world.rank + 1) * micro_batch
+        ]
+        width = max(map(len, token_rows[start : start + rows_per_pass]))
+        ids, is_real = _pad_rows(rank_rows or token_rows[:1], width)
         losses = token_losses(engine, ids.to(world.device)).cpu()
         if rank_rows:  # else the forward pass only keeps this process in step with the others
-            sum_and_count += torch.stack([losses[real[:, 1:]].double().sum(), real[:, 1:].sum()])
+            sum_and_count += torch.stack(
+                [losses[is_real[:, 1:]].double().sum(), is_real[:, 1:].sum()]
+            )
     loss_sum, tokens = world.sum(sum_and_count).tolist()
     return float(loss_sum / tokens)
 
 
-def _padded(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _pad_rows(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the token ids (B, S), padded on the right, and a mask of those that are no padding."""
     import torch
 
     ids = torch.zeros(len(rows), width, dtype=torch.long)
-    real = torch.zeros(len(rows), width, dtype=torch.bool)
+    is_real = torch.zeros(len(rows), width, dtype=torch.bool)
     for i, row in enumerate(rows):
         ids[i, : len(row[:width])] = torch.tensor(row[:width])
-        real[i, : len(row[:width])] = True
-    return ids, real
+        is_real[i, : len(row[:width])] = True
+    return ids, is_real
 
 
 @dataclass(frozen=True)
@@ -112,7 +130,7 @@ class StepPart:
 
     Attributes:
         sequences: of a corpus or a fine-tuning set.
-        rows: the step's, as `SequenceOrder.rows` returns them; every part has equally many.
+        rows: the step's, as `SequenceOrder.rows_of_step` returns them; every part has equally many.
         objective: the objective whose mean is lowered.
         weight: the objective's weight in the step's loss; if negative, the mean is raised.
     """
@@ -123,7 +141,7 @@ class StepPart:
     weight: float = 1.0
 
     @property
-    def tokens(self) -> int:
+    def n_tokens(self) -> int:
         """The tokens that are read, without padding rows."""
         return int((self.rows != PADDING).sum()) * len(self.sequences[0]["input_ids"])
 
@@ -154,16 +172,17 @@ def optimizer_step(
     import torch
     from torch.nn.utils import clip_grad_norm_
 
-    micro, count = config.micro_batch_sequences, len(parts) * len(parts[0].rows)
+    micro_batch, count = config.micro_batch_sequences, len(parts) * len(parts[0].rows)
     totals = torch.zeros(len(parts), dtype=torch.float64, device=world.device)
-    sizes = [part.objective.size(part.sequences, part.rows) for part in parts]
+    sizes = [part.objective.count_terms(part.sequences, part.rows) for part in parts]
     for number, (part, size) in enumerate(zip(parts, sizes, strict=True)):
         # The engine averages over the micro-batches of all processes and parts. Multiplying each
         # sum by their number and dividing by the count of its part in the step gives the mean over
         # the part at any world size, also in a last batch that is not full.
-        scale = count / micro / size * part.weight
-        for rows in micro_batches(part.rows, world.rank, world.size, micro):
-            loss_sum = _loss_sum(engine, part, rows, world)
+        scale = count / micro_batch / size * part.weight
+        for rows in iter_micro_batch_rows(part.rows, world.rank, world.size, micro_batch):
+            batch = read_batch(part.sequences, rows, part.objective.loss_on).to(world.device)
+            loss_sum = part.objective.loss_sum(engine, batch)
             engine.backward(loss_sum * scale)
             totals[number] += loss_sum.detach().double()
             if not engine.is_gradient_accumulation_boundary():
@@ -175,11 +194,6 @@ def optimizer_step(
     return StepResult(losses, float(engine.get_global_grad_norm() if norm is None else norm), loss)
 
 
-def _loss_sum(engine: Any, part: StepPart, rows: Rows, world: World) -> torch.Tensor:
-    batch = read_batch(part.sequences, rows, part.objective.loss_on).to(world.device)
-    return part.objective.sum(engine, batch)
-
-
 @dataclass(frozen=True)
 class Retained:
     """Retained text, of which each step of an unlearner reads as many sequences as it forgets."""
@@ -189,9 +203,9 @@ class Retained:
     objective: Objective
     weight: float
 
-    def part(self, step: int) -> StepPart:
+    def part_of_step(self, step: int) -> StepPart:
         """Return the part of a step (from 0)."""
-        return StepPart(self.sequences, self.order.rows(step), self.objective, self.weight)
+        return StepPart(self.sequences, self.order.rows_of_step(step), self.objective, self.weight)
 
 
 @dataclass(frozen=True)
@@ -239,41 +253,41 @@ class Loop:
             DataError: the loss or the gradient is not finite.
             StoppedError: SIGTERM or SIGINT came; a checkpoint was written.
         """
-        exported = export_steps(self.config, self.order, self.width)
+        exported = export_steps(self.config, self.order, self.sequence_tokens)
         with signals.defer_signals() as stopped:
             if first_step == 0:
-                self._evaluate(0, record)
+                self._evaluate_if_due(0, record)
             for step in range(first_step + 1, self.order.steps + 1):
-                row = self._step(step)
+                row = self._run_step(step)
                 if record is not None:
-                    record.step(row)
-                self._evaluate(step, record)
+                    record.record_step(row)
+                self._evaluate_if_due(step, record)
                 if step in exported:
                     export_folder = self.folder / EXPORTS / f"step-{step:08d}"
-                    export(self.engine, self.tokenizer, export_folder, self.world)
-                self._checkpoint(step, stop=self.world.any(stopped()))
+                    engines.export_model(self.engine, self.tokenizer, export_folder, self.world)
+                self._checkpoint_if_due(step, stop=self.world.any(stopped()))
 
     @property
-    def width(self) -> int:
+    def sequence_tokens(self) -> int:
         """Tokens of one sequence."""
         return len(self.sequences[0]["input_ids"])
 
-    def _step(self, step: int) -> dict[str, Any]:
+    def _run_step(self, step: int) -> dict[str, Any]:
         """Run an optimizer step (from 1) and return the row that records it."""
         started = time.perf_counter()
-        rows = self.order.rows(step - 1)
+        rows = self.order.rows_of_step(step - 1)
         rate = self.engine.get_lr()[0]
         assert rate > 0, "a step that learns nothing would count as an exposure"
         parts = [StepPart(self.sequences, rows, self.objective, self.objective.weight)]
         if self.retained is not None:
-            parts.append(self.retained.part(step - 1))
+            parts.append(self.retained.part_of_step(step - 1))
         result = optimizer_step(self.engine, parts, self.config, self.world, clip=self.clip)
         seconds = time.perf_counter() - started
-        _guard(result.loss, result.norm, step, rows, self.folder)
-        speed, peak = sum(part.tokens for part in parts) / seconds, self.config.peak_tflops
+        _check_finite(result.loss, result.norm, step, rows, self.folder)
+        speed, peak = sum(part.n_tokens for part in parts) / seconds, self.config.peak_tflops
         return {
             "step": step,
-            "tokens": self.tokens(step),
+            "tokens": self.tokens_until(step),
             "loss": result.loss,
             "learning_rate": rate,
             "grad_norm": result.norm,
@@ -288,64 +302,101 @@ class Loop:
             return {}
         return dict(zip(("loss_forgotten", "loss_retained"), losses, strict=False))
 
-    def _evaluate(self, step: int, record: TrainingRecord | None) -> None:
+    def _evaluate_if_due(self, step: int, record: TrainingRecord | None) -> None:
         every = self.config.evaluate_every_steps
         due = every is not None and (step % every == 0 or step == self.order.steps)
         if not due or not self.texts:
             return
-        losses = evaluate(self.engine, self.texts, self.config.micro_batch_sequences, self.world)
+        losses = evaluate_losses(
+            self.engine, self.texts, self.config.micro_batch_sequences, self.world
+        )
         if record is not None:
-            record.evaluation({"step": step, "tokens": self.tokens(step), **losses})
+            record.record_evaluation({"step": step, "tokens": self.tokens_until(step), **losses})
 
-    def _checkpoint(self, step: int, *, stop: bool) -> None:
+    def _checkpoint_if_due(self, step: int, *, stop: bool) -> None:
         """Save a checkpoint if one is due or a signal asks to `stop`, and then stop."""
         due = step % self.config.checkpoint_every_steps == 0 and step < self.order.steps
         if stop or due:
             folder = self.folder / "checkpoints"
-            saved = checkpoints.next_save(folder, step, self.world, self.identity)
-            checkpoints.save(self.engine, folder, saved, self.config.keep_checkpoints, self.world)
+            saved = checkpoints.checkpoint_at_step(folder, step, self.world, self.identity)
+            checkpoints.save_checkpoint(
+                self.engine, folder, saved, self.config.keep_checkpoints, self.world
+            )
         if stop:
             raise signals.stopped_error(
                 f"at step {step} of {self.order.steps}. All of it is saved in "
                 f"{self.folder}: run the same command again to resume from here."
             )
 
-    def tokens(self, step: int) -> int:
+    def tokens_until(self, step: int) -> int:
         """Return the tokens of the first `step` steps."""
-        return self.order.seen(step) * self.width
+        return self.order.count_sequences_seen(step) * self.sequence_tokens
 
 
-def export_steps(config: TrainingConfig, order: SequenceOrder, width: int) -> set[int]:
+def export_steps(config: TrainingConfig, order: SequenceOrder, sequence_tokens: int) -> set[int]:
     """Return the optimizer steps after which the model is exported.
 
     Raises:
         ConfigError: one lies beyond the last epoch.
     """
     exports = [("export_steps", step, step) for step in config.export_steps]
-    exports += [("export_tokens", n, _step_at(-(-n // width), order)) for n in config.export_tokens]
+    exports += [
+        ("export_tokens", n, _first_step_that_has_seen(-(-n // sequence_tokens), order))
+        for n in config.export_tokens
+    ]
     ends = "epoch ends" if order.epochs == 1 else "epochs end"
     for field, value, step in exports:
         if step > order.steps:
             raise ConfigError(
                 f"training.{field} has {value}, but the {ends} after {order.steps} steps "
-                f"({order.seen(order.steps) * width} tokens): leave it out, or enlarge the corpus."
+                f"({order.count_sequences_seen(order.steps) * sequence_tokens} tokens): leave it "
+                "out, or enlarge the corpus."
             )
     return {step for *_, step in exports}
 
 
-def _step_at(sequences: int, order: SequenceOrder) -> int:
+def _first_step_that_has_seen(n_sequences: int, order: SequenceOrder) -> int:
     """Return the first step that has seen so many sequences; beyond the last step if none has."""
-    epochs, row = divmod(max(sequences, 1) - 1, order.sequences)
+    epochs, row = divmod(max(n_sequences, 1) - 1, order.sequences)
     return epochs * (order.steps // order.epochs) + row // order.batch + 1
 
 
-def _guard(loss: float, norm: float, step: int, rows: Rows, folder: Path) -> None:
-    """Raise a DataError if the loss or the gradient is not finite."""
+def _check_finite(loss: float, norm: float, step: int, rows: Rows, folder: Path) -> None:
     if math.isfinite(loss) and math.isfinite(norm):
         return
-    saved = checkpoints.completed(folder / "checkpoints")
+    saved = checkpoints.completed_folders(folder / "checkpoints")
     raise DataError(
         f"Training step {step} has loss {loss} and gradient norm {norm} (sequences "
         f"{', '.join(map(str, rows[rows >= 0]))}). Lower training.learning_rate or look at those "
         f"sequences. Last good checkpoint: {saved[-1] if saved else 'none'}."
     )
+
+
+def check_recipe(
+    config: TrainingConfig,
+    deepspeed: dict[str, Any],
+    order: SequenceOrder,
+    sequence_tokens: int,
+    *,
+    has_outputs: bool = False,
+) -> None:
+    """Raise a ConfigError if the recipe does not fit its engine or its corpus.
+
+    Args:
+        config: the training configuration.
+        deepspeed: the engine's configuration.
+        order: the number of sequences, batches and epochs.
+        sequence_tokens: tokens of one sequence.
+        has_outputs: whether the sequences are a fine-tuning set's, which mark the outputs.
+    """
+    remedy = (
+        "a packed corpus has no prompts and outputs: give a fine-tuning set (python -m injection "
+        "finetuning), or training.loss_on=all."
+    )
+    config.require(has_outputs or config.loss_on == ALL, "loss_on", remedy)
+    check_objective(config)
+    engines.zero_stage(deepspeed)
+    engines.check_dtype(config, deepspeed)
+    engines.check_compile(config, deepspeed)
+    engines.check_warmup(config, order.steps)
+    export_steps(config, order, sequence_tokens)

@@ -38,12 +38,12 @@ def token_losses(
         compiled: whether to compile the loss.
         labels_BS: labels to predict instead of x_t.
     """
-    logits_BSV = forward(model, ids_BS, positions_BS)
+    logits_BSV = compute_logits(model, ids_BS, positions_BS)
     targets_BS = ids_BS if labels_BS is None else labels_BS
-    return (_compiled() if compiled else _cross_entropies)(logits_BSV, targets_BS)
+    return (_compiled_cross_entropies() if compiled else _cross_entropies)(logits_BSV, targets_BS)
 
 
-def forward(
+def compute_logits(
     model: Any, ids_BS: torch.Tensor, positions_BS: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Return the logits, shape (B, S, V)."""
@@ -55,10 +55,10 @@ def forward(
 def token_loss_sum(model: Any, batch: Batch, *, compiled: bool = False) -> torch.Tensor:
     """Return the sum of `token_losses` over the tokens and sequences of the batch that count."""
     losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=compiled)
-    return weighted_sum(losses_BS, batch)
+    return sum_counted_losses(losses_BS, batch)
 
 
-def weighted_sum(losses_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa: N803
+def sum_counted_losses(losses_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa: N803
     """Return the sum of the losses, shape (B, S-1), of the batch's tokens that count."""
     if batch.counted_BS is not None:
         losses_BS = losses_BS * batch.counted_BS
@@ -76,7 +76,7 @@ def _cross_entropies(logits_BSV: torch.Tensor, ids_BS: torch.Tensor) -> torch.Te
 
 
 @cache
-def _compiled() -> Any:
+def _compiled_cross_entropies() -> Any:
     """Return `_cross_entropies` compiled: it keeps neither float32 logits nor their softmax."""
     import torch
 
@@ -86,7 +86,7 @@ def _compiled() -> Any:
 EXACT = 1e-6  # nats: masked tokens add an exact zero
 
 
-def check_apart(engine: Any, sequences: Any, world: World) -> None:
+def check_texts_are_separate(engine: Any, sequences: Any, world: World) -> None:
     """Raise a ConfigError if a text's losses depend on the text before it in its sequence.
 
     The first sequence with several texts is read twice, the second time with other tokens in its
@@ -108,24 +108,30 @@ def check_apart(engine: Any, sequences: Any, world: World) -> None:
     changed_BS = torch.where(texts_S == texts_S[0], batch.ids_BS.roll(1, dims=1), batch.ids_BS)
     changed_BS[0, 0] = batch.ids_BS[0, 1]
     engine.eval()
-    differences_BS = _losses(engine, batch.ids_BS, batch) - _losses(engine, changed_BS, batch)
+    differences_BS = _losses_without_gradients(
+        engine, batch.ids_BS, batch
+    ) - _losses_without_gradients(engine, changed_BS, batch)
     engine.train()
     later_texts_S = (texts_S[1:] == texts_S[:-1]) & (texts_S[1:] != texts_S[0]) & (texts_S[1:] >= 0)
     if float(differences_BS[0][later_texts_S].abs().max()) > EXACT:
-        raise _refusal(engine, "a text's losses change with the text before it in its sequence")
+        raise _not_separate_error(
+            engine, "a text's losses change with the text before it in its sequence"
+        )
 
 
-def _losses(engine: Any, ids_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa: N803
+def _losses_without_gradients(engine: Any, ids_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa: N803
     import torch
 
     try:
         with torch.no_grad():
             return token_losses(engine, ids_BS, batch.positions_BS)
     except TypeError as error:
-        raise _refusal(engine, f"it takes no positions ({describe_error(error)})") from error
+        raise _not_separate_error(
+            engine, f"it takes no positions ({describe_error(error)})"
+        ) from error
 
 
-def _refusal(engine: Any, why: str) -> ConfigError:
+def _not_separate_error(engine: Any, why: str) -> ConfigError:
     kind = getattr(engine, "module", engine).config.model_type
     return ConfigError(
         f"model.path: this {kind} does not keep packed texts apart: {why}. Make the fine-tuning "

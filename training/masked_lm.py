@@ -1,12 +1,4 @@
-"""Trains a small masked language model on a base corpus, to make neighbours without the hub.
-
-::
-
-    runs/masked_lm/<slug>-<hash>/
-    ├── config.yaml
-    ├── hf/            a RoBERTa with the corpus's tokenizer and a mask, a Hugging Face folder
-    └── manifest.json
-"""
+"""Trains a small masked language model on a base corpus, to make neighbours without the hub."""
 
 from __future__ import annotations
 
@@ -60,12 +52,14 @@ def train_masked_lm(stage: MaskedLMStage) -> Artifact:
     corpus = open_corpus(stage.corpus_folder)
     inputs = {"corpus": corpus.artifact.digest}
     folder = run_folder(Path(stage.runs), KIND, f"roberta-{corpus.slug}", stage.masked_lm, inputs)
-    artifact = build(folder, stage.masked_lm, inputs, partial(_make, stage.masked_lm, corpus))
+    artifact = build(
+        folder, stage.masked_lm, inputs, partial(_train_and_save, stage.masked_lm, corpus)
+    )
     log.info("masked language model: %s", artifact.path)
     return artifact
 
 
-def _make(config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder: Path) -> Built:
+def _train_and_save(config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder: Path) -> Built:
     import torch
     from transformers import DataCollatorForLanguageModeling, RobertaForMaskedLM
 

@@ -53,7 +53,7 @@ def need_on(shape: ModelShape, stage: MemoryStage, machine: Machine) -> MemoryNe
     )
 
 
-def lacks(shape: ModelShape, stage: MemoryStage, machine: Machine) -> list[str]:
+def memories_too_small(shape: ModelShape, stage: MemoryStage, machine: Machine) -> list[str]:
     """Return which memories are too small: `device`, `host`, both, or none."""
     needed = need_on(shape, stage, machine)
     is_too_small = {
@@ -68,7 +68,7 @@ def largest_micro_batch(shape: ModelShape, stage: MemoryStage, machine: Machine)
 
     def fits(count: int) -> bool:
         training = replace(stage.training, micro_batch_sequences=count)
-        return not lacks(shape, replace(stage, training=training), machine)
+        return not memories_too_small(shape, replace(stage, training=training), machine)
 
     count = 0
     while fits(2 * count or 1):
@@ -76,13 +76,17 @@ def largest_micro_batch(shape: ModelShape, stage: MemoryStage, machine: Machine)
     return count
 
 
-def way_out(shape: ModelShape, stage: MemoryStage, machine: Machine) -> str:
+def cheapest_change_that_fits(shape: ModelShape, stage: MemoryStage, machine: Machine) -> str:
     """Return the cheapest change with which the run fits; empty if it fits, "none" if none does."""
-    changes = (name for name, changed in _changes(stage) if not lacks(shape, changed, machine))
+    changes = (
+        name
+        for name, changed in _iter_smaller_variants(stage)
+        if not memories_too_small(shape, changed, machine)
+    )
     return next(changes, "none")
 
 
-def _changes(stage: MemoryStage) -> Iterator[tuple[str, MemoryStage]]:
+def _iter_smaller_variants(stage: MemoryStage) -> Iterator[tuple[str, MemoryStage]]:
     """Yield the stage itself, then variants that need less memory and more time.
 
     Smaller micro-batches cost least time, then recomputed activations, then ZeRO stages that move
@@ -91,18 +95,18 @@ def _changes(stage: MemoryStage) -> Iterator[tuple[str, MemoryStage]]:
     recomputing = replace(stage.training, activation_checkpointing=True)
     for name, zero in _engine_alternatives(stage.deepspeed):
         for label, training in (("", stage.training), ("activation checkpointing", recomputing)):
-            for count, fewer in _halved(training.micro_batch_sequences):
-                words = " + ".join(filter(None, (name, label, fewer)))
+            for count, fewer in _iter_halved_micro_batches(training.micro_batch_sequences):
+                change = " + ".join(filter(None, (name, label, fewer)))
                 smaller = replace(training, micro_batch_sequences=count)
-                yield words, replace(stage, deepspeed=zero, training=smaller)
+                yield change, replace(stage, deepspeed=zero, training=smaller)
 
 
-def _halved(micro: int) -> Iterator[tuple[int, str]]:
+def _iter_halved_micro_batches(micro_batch: int) -> Iterator[tuple[int, str]]:
     """Yield the micro-batch as configured, then its halves, which divide the batch as well."""
-    yield micro, ""
-    while micro % 2 == 0:
-        micro //= 2
-        yield micro, f"micro-batch {micro}"
+    yield micro_batch, ""
+    while micro_batch % 2 == 0:
+        micro_batch //= 2
+        yield micro_batch, f"micro-batch {micro_batch}"
 
 
 def _engine_alternatives(deepspeed: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -121,7 +125,7 @@ def _engine_alternatives(deepspeed: dict[str, Any]) -> Iterator[tuple[str, dict[
     yield "zero3_offload", {"zero_optimization": offloaded}
 
 
-def plan(stage: MemoryStage) -> str:
+def format_memory_plan(stage: MemoryStage) -> str:
     """Return a Markdown table of the run's needs on each of `MACHINES`, under a line about the run.
 
     Raises:
@@ -139,19 +143,20 @@ def plan(stage: MemoryStage) -> str:
         f"{recomputed} activation checkpointing, "
         f"{stage.memory.host_gigabytes_per_device:g} GB of host memory for each device"
     )
-    table = fit_columns(*_table(shape, stage), between=3, edges=4)
+    table = fit_columns(*_make_memory_table(shape, stage), between=3, edges=4)
     rule = ["---", *("---:" for _ in table.header[1:])]
     rows = ["| " + " | ".join(row) + " |" for row in (table.header, rule, *table.rows)]
-    ways = [(machine.name, way_out(shape, stage, machine)) for machine in MACHINES]
+    ways = [
+        (machine.name, cheapest_change_that_fits(shape, stage, machine)) for machine in MACHINES
+    ]
     below = [f"fits on {name} with {way}" for name, way in ways if way]
     return "\n".join([title, "", *rows, *filter(None, [table.note]), *[""] * bool(below), *below])
 
 
-def _table(shape: ModelShape, stage: MemoryStage) -> tuple[list[str], list[list[str]]]:
-    """Return the header, and a row for each need and verdict."""
+def _make_memory_table(shape: ModelShape, stage: MemoryStage) -> tuple[list[str], list[list[str]]]:
     needs = [need_on(shape, stage, machine) for machine in MACHINES]
     hosts = [n.host * m.devices / m.nodes for n, m in zip(needs, MACHINES, strict=True)]
-    missing = [lacks(shape, stage, machine) for machine in MACHINES]
+    missing = [memories_too_small(shape, stage, machine) for machine in MACHINES]
     best = [largest_micro_batch(shape, stage, machine) for machine in MACHINES]
     rows = [
         *([name, *(f"{part(n) / GB:.1f}" for n in needs)] for name, part in ROWS.items()),

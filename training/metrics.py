@@ -48,18 +48,18 @@ class TrainingRecord:
         self._bar = progress(desc=stage.model.name, stage="train", **options)
         self._wandb = _start_wandb(stage, folder, inputs)
 
-    def step(self, row: dict[str, Any]) -> None:
+    def record_step(self, row: dict[str, Any]) -> None:
         """Record the numbers of one step."""
-        self._steps.write(row)
+        self._steps.append_row(row)
         speed = (row["tokens"] - self._first_tokens) / self._bar.format_dict["elapsed"]
         self._bar.set_postfix(loss=f"{row['loss']:.3f}", tok_s=f"{speed:,.0f}", refresh=False)
         self._bar.update()
-        self._mirror("train", row)
+        self._log_to_wandb("train", row)
 
-    def evaluation(self, row: dict[str, Any]) -> None:
+    def record_evaluation(self, row: dict[str, Any]) -> None:
         """Record the losses of an evaluation."""
-        self._evaluations.write(row)
-        self._mirror("eval", row)
+        self._evaluations.append_row(row)
+        self._log_to_wandb("eval", row)
 
     def close(self) -> None:
         """Close the bar, the files and the mirror."""
@@ -69,7 +69,7 @@ class TrainingRecord:
         if self._wandb is not None:
             self._wandb.finish()
 
-    def _mirror(self, group: str, row: dict[str, Any]) -> None:
+    def _log_to_wandb(self, group: str, row: dict[str, Any]) -> None:
         if self._wandb is not None:
             values = {f"{group}/{k}": v for k, v in row.items() if k != "step" and v is not None}
             self._wandb.log(values, step=row["step"])
@@ -80,10 +80,10 @@ class MetricsFile:
 
     def __init__(self, path: Path, first_step: int) -> None:
         self._path = path
-        self._forget_after(first_step)
+        self._drop_rows_after(first_step)
         self._stream = path.open("a", buffering=1)
 
-    def write(self, row: dict[str, Any]) -> None:
+    def append_row(self, row: dict[str, Any]) -> None:
         """Append a row."""
         self._stream.write(json.dumps(row) + "\n")
 
@@ -93,7 +93,7 @@ class MetricsFile:
         if not self._path.stat().st_size:
             self._path.unlink()
 
-    def _forget_after(self, step: int) -> None:
+    def _drop_rows_after(self, step: int) -> None:
         """Drop the rows of steps that will be done again."""
         lines = self._path.read_text().splitlines() if step and self._path.exists() else []
         lines_to_keep = []
@@ -112,35 +112,37 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
     if stage.wandb.mode == "disabled":
         return None
     config = {**identity(stage), "inputs": dict(inputs), "folder": folder.name}
-    words = {"name": folder.name, "id": folder.name.rsplit("-", 1)[-1]}
-    words |= {"group": stage.name, "job_type": _job_type(stage)}
-    return open_run(stage.wandb, Path(stage.runs), {}, **words, config=config)
+    run_fields = {"name": folder.name, "id": folder.name.rsplit("-", 1)[-1]}
+    run_fields |= {"group": stage.name, "job_type": _wandb_job_type(stage)}
+    return open_run(stage.wandb, Path(stage.runs), {}, **run_fields, config=config)
 
 
-def open_run(to: WandbConfig, place: Path, settings: Mapping[str, Any], **run: Any) -> Any:
+def open_run(
+    wandb_config: WandbConfig, folder: Path, settings: Mapping[str, Any], **run: Any
+) -> Any:
     """Start a run in Weights & Biases, or continue the run with the same id.
 
     Args:
-        to: the project, and whether it is online.
-        place: the folder of offline records.
+        wandb_config: the project, and whether it is online.
+        folder: the folder of offline records.
         settings: further settings of wandb.
         run: the run's id, name, group, job type and config.
     """
     import wandb
 
-    place.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     return wandb.init(
-        project=to.project,
-        entity=to.entity,
-        mode=to.mode,  # type: ignore[arg-type]
+        project=wandb_config.project,
+        entity=wandb_config.entity,
+        mode=wandb_config.mode,  # type: ignore[arg-type]
         resume="allow",  # also offline, since a sync would otherwise replace the earlier record
-        dir=str(place),
+        dir=str(folder),
         settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=1, **settings),
         **run,
     )
 
 
-def _job_type(stage: TrainingStage) -> str:
+def _wandb_job_type(stage: TrainingStage) -> str:
     """Return the job type: pretraining for random weights on a corpus's base part."""
     part = open_corpus(stage.corpus_folder).config["injection"]["part"]
     return PRETRAIN if stage.model.path is None and part == "base" else TRAIN

@@ -29,7 +29,7 @@ def model_digest(field: str, path: str) -> str:
     return models.model_digest(field, path)
 
 
-def make_config(config: ModelConfig, vocabulary: int) -> Any:
+def make_hf_config(config: ModelConfig, vocabulary: int) -> Any:
     """Return the Hugging Face config of `config.architecture`.
 
     Args:
@@ -49,7 +49,7 @@ def make_config(config: ModelConfig, vocabulary: int) -> Any:
         hf_config = AutoConfig.for_model(model_type, **fields)
         with torch.device("meta"):  # runs the model's own checks without allocating weights
             AutoModelForCausalLM.from_config(hf_config)
-        _check_heads(hf_config)
+        _check_head_counts(hf_config)
     except Exception as error:  # the model's code may raise anything for invalid numbers
         raise ConfigError(
             f"model.architecture is {config.architecture!r}: transformers refuses it "
@@ -60,7 +60,7 @@ def make_config(config: ModelConfig, vocabulary: int) -> Any:
     return hf_config
 
 
-def _check_heads(config: Any) -> None:
+def _check_head_counts(config: Any) -> None:
     """Raise a ValueError for errors that a model's code notices only in a forward pass."""
     heads = getattr(config, "num_attention_heads", 1)
     groups = getattr(config, "num_key_value_heads", None) or heads
@@ -87,8 +87,8 @@ def check_architecture(config: ModelConfig, vocabulary: int, sequence_tokens: in
             "as many (model.pretraining.sequence_tokens; injection.sequence_tokens without one)."
         )
     shape = {**(config.architecture or {}), CONTEXT: sequence_tokens}
-    hf_config = make_config(replace(config, architecture=shape), vocabulary)
-    _check(hf_config, vocabulary, sequence_tokens)
+    hf_config = make_hf_config(replace(config, architecture=shape), vocabulary)
+    _check_fits_corpus(hf_config, vocabulary, sequence_tokens)
     return hf_config
 
 
@@ -122,19 +122,19 @@ def make_model(
 
     if config.path is not None:
         folder = hf_folder("model.path", config.path)
-        with _partitioned(None if is_gguf(folder) else deepspeed):  # GGUF is loaded whole
+        with _load_partitioned(None if is_gguf(folder) else deepspeed):  # GGUF is loaded whole
             model = load_model("model.path", folder, trust_remote_code=config.trust_remote_code)
-        _check_plain(config.path, model)
+        _check_not_quantized(config.path, model)
     else:
         hf_config = check_architecture(config, vocabulary, sequence_tokens)
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(hf_config)
-    _check(model.config, vocabulary, sequence_tokens)
+    _check_fits_corpus(model.config, vocabulary, sequence_tokens)
     return model
 
 
 @contextmanager
-def _partitioned(deepspeed: dict[str, Any] | None) -> Iterator[None]:
+def _load_partitioned(deepspeed: dict[str, Any] | None) -> Iterator[None]:
     """Make transformers load models directly into ZeRO stage 3's partitions."""
     if deepspeed is None or zero_stage(deepspeed) != 3:
         yield
@@ -146,7 +146,7 @@ def _partitioned(deepspeed: dict[str, Any] | None) -> Iterator[None]:
     del in_force
 
 
-def _check_plain(path: str, model: Any) -> None:
+def _check_not_quantized(path: str, model: Any) -> None:
     """Raise a ConfigError for quantized weights, which can be neither trained nor saved."""
     quantizer = getattr(model, "hf_quantizer", None)
     if quantizer is not None:
@@ -158,7 +158,7 @@ def _check_plain(path: str, model: Any) -> None:
         )
 
 
-def _check(config: Any, vocabulary: int, sequence_tokens: int) -> None:
+def _check_fits_corpus(config: Any, vocabulary: int, sequence_tokens: int) -> None:
     if config.vocab_size < vocabulary:
         raise ConfigError(
             f"The model has {config.vocab_size} tokens (model.path's, or "

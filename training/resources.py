@@ -1,10 +1,8 @@
 """Estimates the memory of a training on each device and on its host, and its FLOPs.
 
-All sizes are estimates in bytes for one process, from the resolved config and the model's shape.
-Model states follow Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1, as DeepSpeed keeps
-them: from stage 1 on, it keeps a float32 copy of the weights besides the moments, also in float32
-training. The device's memory excludes the CUDA context, NCCL's buffers, kernels' workspaces,
-fragmentation, rotary tables, evaluation and export.
+Sizes are bytes of one process, from the resolved config and the model's shape. The device's memory
+excludes the CUDA context, NCCL's buffers, kernels' workspaces, fragmentation, rotary tables,
+evaluation and export.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from contamination.core.errors import require
 from contamination.core.models import load_config
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.engine import zero_stage
-from contamination.training.models import hf_folder, make_config
+from contamination.training.models import hf_folder, make_hf_config
 
 HOST_HEADROOM = 1.5
 """DeepSpeed's `additional_buffer_factor`: pinned copies, fragmentation, temporary loads."""
@@ -106,7 +104,7 @@ def config_of(model: ModelConfig) -> Any:
     vocabulary = vocabulary or (model.architecture or {}).get("vocab_size")
     remedy = "add its vocab_size."
     require(vocabulary is not None, "model.architecture", model.architecture, remedy)
-    return make_config(model, int(vocabulary or 0))
+    return make_hf_config(model, int(vocabulary or 0))
 
 
 def memory_need(
@@ -129,25 +127,35 @@ def memory_need(
         made_whole: whether every process makes the whole model also at stage 3: random weights,
             or a GGUF file.
     """
-    size = 2 if training.dtype == "bfloat16" else 4
+    weight_bytes = 2 if training.dtype == "bfloat16" else 4
     tokens = training.micro_batch_sequences * sequence_tokens
-    states = model_states(shape, size, dict(deepspeed), world, made_whole=made_whole)
-    per_token = activation_bytes(shape, size, checkpointing=training.activation_checkpointing)
+    states = model_state_bytes(shape, weight_bytes, dict(deepspeed), world, made_whole=made_whole)
+    bytes_per_token = activation_bytes_per_token(
+        shape, weight_bytes, checkpointing=training.activation_checkpointing
+    )
     return MemoryNeed(
         **states,
-        activations=tokens * per_token,
+        activations=tokens * bytes_per_token,
         logits=tokens * shape.vocabulary * 4 * LOGIT_COPIES,
     )
 
 
-def model_states(
-    shape: ModelShape, size: int, deepspeed: dict[str, Any], world: int, *, made_whole: bool = False
+def model_state_bytes(
+    shape: ModelShape,
+    weight_bytes: int,
+    deepspeed: dict[str, Any],
+    world: int,
+    *,
+    made_whole: bool = False,
 ) -> dict[str, float]:
     """Return the bytes of what does not depend on the batch, by `MemoryNeed`'s names.
 
+    They follow Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1, as DeepSpeed keeps them:
+    from stage 1 on, a float32 copy of the weights besides the moments, also in float32 training.
+
     Args:
         shape: the model's sizes.
-        size: bytes of a weight in the forward pass: 2 or 4.
+        weight_bytes: bytes of a weight in the forward pass: 2 or 4.
         deepspeed: the node `deepspeed`.
         world: the number of processes, one per device.
         made_whole: see `memory_need`.
@@ -157,43 +165,44 @@ def model_states(
     sub_group = float(zero.get("sub_group_size", 1e9)) if stage == 3 else share
     moved_at_once = min(share, sub_group)  # parameters that the optimizer moves at a time
     states = {
-        "weights": size * (share if stage == 3 else parameters),
-        "gradients": size * (share if stage >= 2 else parameters),
+        "weights": weight_bytes * (share if stage == 3 else parameters),
+        "gradients": weight_bytes * (share if stage >= 2 else parameters),
         "optimizer": 12 * share if stage else 8 * parameters,  # two moments, and the float32 copy
         "step": 4 * moved_at_once if stage else 0.0,
     }
-    offloaded = _offloaded(zero)
+    offloaded = _offloaded_states(zero)
     if "gradients" in offloaded:  # the host's optimizer keeps them in float32
         states |= {"gradients": 4 * share, "step": 0.0}
     loaded = 4 * (parameters if stage < 3 or made_whole else shape.largest)
     on_device = {name: 0.0 if name in offloaded else float(n) for name, n in states.items()}
     return {
         **on_device,
-        "buffers": float(_buffers(parameters, size, stage, zero)),
+        "buffers": float(_buffer_bytes(parameters, weight_bytes, stage, zero)),
         "loading": 0.0 if stage == 3 else 4.0 * parameters,
         "host": HOST_HEADROOM * max(sum(states[name] for name in offloaded), loaded),
     }
 
 
-def _offloaded(zero: Mapping[str, Any]) -> list[str]:
-    """Return the names of the states that are in the host's memory."""
+def _offloaded_states(zero: Mapping[str, Any]) -> list[str]:
     optimizer = zero.get("offload_optimizer", {}).get("device", "none") != "none"
     weights = zero.get("offload_param", {}).get("device", "none") != "none"
     return ["gradients", "optimizer"] * optimizer + ["weights"] * weights
 
 
-def _buffers(parameters: int, size: int, stage: int, zero: Mapping[str, Any]) -> float:
+def _buffer_bytes(parameters: int, weight_bytes: int, stage: int, zero: Mapping[str, Any]) -> float:
     """Return the bytes of gathered weights and gradient buckets, with DeepSpeed's defaults."""
     if stage == 0:
         return 0.0
     bucket = min(parameters, float(zero.get("reduce_bucket_size", 5e8)))
     if stage < 3:
-        return size * bucket * (2 if zero.get("overlap_comm") else 1)
+        return weight_bytes * bucket * (2 if zero.get("overlap_comm") else 1)
     gathered = min(parameters, float(zero.get("stage3_max_live_parameters", 1e9)))
-    return size * (bucket + gathered)
+    return weight_bytes * (bucket + gathered)
 
 
-def activation_bytes(shape: ModelShape, size: int, *, checkpointing: bool) -> float:
+def activation_bytes_per_token(
+    shape: ModelShape, activation_bytes: int, *, checkpointing: bool
+) -> float:
     """Return the bytes per token that the forward pass keeps for the backward, without the logits.
 
     Counted as Korthikanti et al. 2022 (Reducing Activation Recomputation in Large Transformer
@@ -204,18 +213,18 @@ def activation_bytes(shape: ModelShape, size: int, *, checkpointing: bool) -> fl
 
     Args:
         shape: the model's sizes.
-        size: bytes of an activation: 2 or 4.
+        activation_bytes: bytes of an activation: 2 or 4.
         checkpointing: whether layers are recomputed.
     """
     width = shape.heads * shape.head_dim
-    norm = (4 + 2 * size) * shape.hidden  # float32 input; normalized input; output
-    attention = 2 * size * width  # query, output
-    attention += 2 * size * shape.kv_heads * shape.head_dim  # key, value
+    norm = (4 + 2 * activation_bytes) * shape.hidden  # float32 input; normalized input; output
+    attention = 2 * activation_bytes * width  # query, output
+    attention += 2 * activation_bytes * shape.kv_heads * shape.head_dim  # key, value
     attention += 4 * shape.heads  # log-sum-exp
-    mlp = size * 4 * shape.intermediate  # gate, its SiLU, up, their product
+    mlp = activation_bytes * 4 * shape.intermediate  # gate, its SiLU, up, their product
     layer = 2 * norm + attention + mlp
     if checkpointing:
-        return float(layer + shape.layers * size * shape.hidden + norm)
+        return float(layer + shape.layers * activation_bytes * shape.hidden + norm)
     return float(shape.layers * layer + norm)
 
 
@@ -258,7 +267,7 @@ def masked_lm_flops_per_token(model_config: Any, sequence_tokens: int) -> float:
 
 
 def utilization(
-    tokens_per_second: float, per_token: float, peak_tflops: float, devices: int
+    tokens_per_second: float, token_flops: float, peak_tflops: float, devices: int
 ) -> float:
     """Return the model FLOPs utilisation (MFU), from 0 to 1, of devices with this peak each."""
-    return tokens_per_second * per_token / (peak_tflops * 1e12 * devices)
+    return tokens_per_second * token_flops / (peak_tflops * 1e12 * devices)

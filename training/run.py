@@ -11,14 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contamination.core.artifacts import (
-    Artifact,
-    Built,
-    commit,
-    is_complete,
-    run_folder,
-    started_folder,
-)
+from contamination.core import artifacts
+from contamination.core.artifacts import Artifact, Built, run_folder
 from contamination.core.config import identity
 from contamination.core.config_diff import say_nearest
 from contamination.core.distributed import World, launched_processes
@@ -29,28 +23,20 @@ from contamination.core.models import whole_shape
 from contamination.injection.corpus import (
     FinetuningSet,
     PackedCorpus,
+    check_not_finetuning_set,
     open_corpus,
-    refuse_finetuning,
 )
 from contamination.training import checkpoints, trained_model, unlearning
-from contamination.training.check import check_recipe
-from contamination.training.checkpoints import LOAD_UNIVERSAL, SavedCheckpoint, clear, universal
+from contamination.training import engine as engines
+from contamination.training.checkpoints import SavedCheckpoint
 from contamination.training.config import LIKELIHOOD, TrainingStage
-from contamination.training.data import SequenceOrder, exposures
-from contamination.training.engine import (
-    check_batch,
-    clips_itself,
-    engine_config,
-    export,
-    start_engine,
-    start_processes,
-    zero_stage,
-)
-from contamination.training.loop import Loop, Texts, evaluation_texts
-from contamination.training.loss import check_apart
+from contamination.training.data import SequenceOrder, make_exposure_table
+from contamination.training.engine import start_processes
+from contamination.training.loop import Loop, Texts, check_recipe, evaluation_token_ids
+from contamination.training.loss import check_texts_are_separate
 from contamination.training.metrics import TrainingRecord
 from contamination.training.models import check_architecture, make_model, model_digest
-from contamination.training.objectives.choose import objective_of
+from contamination.training.objectives.choose import make_objective
 from contamination.training.resources import flops_per_token
 from contamination.training.trained_model import RANDOM, ancestry_of
 
@@ -75,48 +61,47 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
     stage = stage.resolved()
     world = start_processes() if start is None and launched_processes() > 1 else None
-    find_inputs = partial(_inputs, stage)
+    find_inputs = partial(_input_digests, stage)
     inputs = world.on_rank_0(find_inputs) if world else find_inputs()  # one process hashes files
     corpus = open_corpus(stage.corpus_folder)
     objective = [] if stage.training.objective == LIKELIHOOD else [stage.training.objective]
     rate = f"lr{stage.training.learning_rate:g}"
     slug = "-".join([stage.model.name, *objective, rate, corpus.slug])
     folder = run_folder(Path(stage.runs), trained_model.KIND, slug, stage, inputs)
-    if not is_complete(folder):
-        _check(stage, corpus, launched_processes() if start is None else None)
+    if not artifacts.is_complete(folder):
+        _check_stage(stage, corpus, launched_processes() if start is None else None)
     if start is None:
-        artifact = _together(stage, corpus, folder, inputs, world)
+        artifact = _train_with_all_processes(stage, corpus, folder, inputs, world)
     else:
-        if not is_complete(folder):
+        if not artifacts.is_complete(folder):
             start(folder)
-        artifact = _tidied(folder)
+        artifact = _open_without_checkpoints(folder)
     log.info("model: %s", artifact.path)
     return artifact
 
 
-def _inputs(stage: TrainingStage) -> dict[str, str]:
-    """Return the digests of the training's inputs."""
+def _input_digests(stage: TrainingStage) -> dict[str, str]:
     inputs = {"corpus": open_corpus(stage.corpus_folder).artifact.digest}
     if stage.model.path is not None:
         inputs["model"] = model_digest("model.path", stage.model.path)
-    return inputs | unlearning.inputs(stage.training)
+    return inputs | unlearning.input_digests(stage.training)
 
 
-def _check(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) -> None:
+def _check_stage(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) -> None:
     """Raise a ConfigError for an invalid training, before any other process is started."""
     width = corpus.sequence_tokens
     stage.wandb.check_login()
     has_outputs = isinstance(corpus, FinetuningSet)
-    order = _order(stage, corpus)
+    order = _sequence_order(stage, corpus)
     check_recipe(stage.training, stage.deepspeed, order, width, has_outputs=has_outputs)
-    unlearning.check_retained(stage.training, corpus)
+    unlearning.check_retained_tokenizer(stage.training, corpus)
     if processes is not None:
-        check_batch(stage.training, processes)
+        engines.check_batch(stage.training, processes)
     if stage.model.path is None:
-        check_architecture(stage.model, corpus.vocabulary, width)
+        check_architecture(stage.model, corpus.vocabulary_size, width)
 
 
-def _together(
+def _train_with_all_processes(
     stage: TrainingStage,
     corpus: PackedCorpus,
     folder: Path,
@@ -125,80 +110,85 @@ def _together(
 ) -> Artifact:
     """Return the model folder, which all processes make and rank 0 commits."""
     if world is None:
-        if is_complete(folder):
-            return _tidied(folder)
+        if artifacts.is_complete(folder):
+            return _open_without_checkpoints(folder)
         world = start_processes()
     named = identity(stage)
-    with ExitStack() as held:
+    with ExitStack() as resources:
         checks: list[Callable[[], None]] = []
 
-        def begin() -> bool:
-            checks.append(held.enter_context(exclusive_build(folder)))
+        def lock_and_check_complete() -> bool:
+            checks.append(resources.enter_context(exclusive_build(folder)))
             say_nearest(folder, SCHEMA, named, inputs)
-            return is_complete(folder)
+            return artifacts.is_complete(folder)
 
-        def end(built: Built) -> None:
+        def commit_folder(built: Built) -> None:
             checks[0]()
-            commit(folder, inputs, built, named)
+            artifacts.commit(folder, inputs, built, named)
 
-        if not world.on_rank_0(begin):
-            with started_folder(folder, stage) if world.is_rank_0 else nullcontext():
-                built = _make(stage, corpus, folder, inputs, world)
-                world.on_rank_0(partial(end, built))
-    return world.on_rank_0(partial(_tidied, folder))
+        if not world.on_rank_0(lock_and_check_complete):
+            with artifacts.started_folder(folder, stage) if world.is_rank_0 else nullcontext():
+                built = _train_and_export(stage, corpus, folder, inputs, world)
+                world.on_rank_0(partial(commit_folder, built))
+    return world.on_rank_0(partial(_open_without_checkpoints, folder))
 
 
-def _tidied(folder: Path) -> Artifact:
+def _open_without_checkpoints(folder: Path) -> Artifact:
     """Return a finished folder, after removing its checkpoints, which only unfinished runs need."""
     artifact = trained_model.open_checkpoint(folder).artifact
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return artifact
 
 
-def _make(
+def _train_and_export(
     stage: TrainingStage,
     corpus: PackedCorpus,
     folder: Path,
     inputs: Mapping[str, str],
     world: World,
 ) -> Built:
-    past = world.on_rank_0(partial(_past, stage))  # the start may be gone at the end
+    ancestry_entries = world.on_rank_0(
+        partial(_ancestry_for_manifest, stage)
+    )  # the start may be gone at the end
     made_with = {**identity(stage), "inputs": dict(inputs)}
-    saved = checkpoints.newest(folder / "checkpoints", made_with, world)
-    world.on_rank_0(partial(clear, folder, saved.step if saved else 0))
-    loop, saved, parameters = _set_up(stage, corpus, folder, made_with, saved, world)
-    order, first = loop.order, checkpoints.load(loop.engine, saved)
+    saved = checkpoints.find_newest(folder / "checkpoints", made_with, world)
+    world.on_rank_0(partial(checkpoints.remove_outputs_after, folder, saved.step if saved else 0))
+    loop, saved, parameters = _prepare_loop(stage, corpus, folder, made_with, saved, world)
+    order, first_step = loop.order, checkpoints.resume_from(loop.engine, saved)
     record = None
     if world.is_rank_0:
-        done = loop.tokens(first)
-        record = TrainingRecord(stage, folder, first, order.steps, inputs, first_tokens=done)
+        tokens_done = loop.tokens_until(first_step)
+        record = TrainingRecord(
+            stage, folder, first_step, order.steps, inputs, first_tokens=tokens_done
+        )
     try:
-        loop.train(first, record)
-        export(loop.engine, corpus.tokenizer_folder, folder / "hf", world)
+        loop.train(first_step, record)
+        engines.export_model(loop.engine, corpus.tokenizer_folder, folder / "hf", world)
     finally:
         if record is not None:
             record.close()
         loop.engine.destroy()  # else its hooks keep the optimizer's states in memory
     if world.is_rank_0:
-        exposures(corpus.ledger, order).to_parquet(folder / trained_model.EXPOSURES, index=False)
-    tokens = order.seen(order.steps) * loop.width
-    counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **past}
+        make_exposure_table(corpus.ledger, order).to_parquet(
+            folder / trained_model.EXPOSURES, index=False
+        )
+    tokens = order.count_sequences_seen(order.steps) * loop.sequence_tokens
+    counts = {"steps": order.steps, "tokens": tokens, "parameters": parameters, **ancestry_entries}
     if loop.retained is not None:
-        counts["retained_tokens"] = unlearning.retained_tokens(loop.retained, order.steps)
+        counts["retained_tokens"] = unlearning.count_retained_tokens(loop.retained, order.steps)
     records = [
         n for n in (trained_model.METRICS, trained_model.EVALUATIONS) if (folder / n).is_file()
     ]
-    return Built([trained_model.EXPOSURES, *_weights(folder)], counts, records)
+    return Built([trained_model.EXPOSURES, *_list_weight_files(folder)], counts, records)
 
 
-def _past(stage: TrainingStage) -> dict[str, Any]:
-    """Return the manifest's entries about the ancestry of the model that training starts from."""
+def _ancestry_for_manifest(stage: TrainingStage) -> dict[str, Any]:
     if stage.model.path is None:
-        return RANDOM.recorded()
-    return ancestry_of("model.path", stage.model.path).recorded()
+        return RANDOM.manifest_entries()
+    return ancestry_of("model.path", stage.model.path).manifest_entries()
 
 
-def _set_up(
+def _prepare_loop(
     stage: TrainingStage,
     corpus: PackedCorpus,
     folder: Path,
@@ -207,24 +197,24 @@ def _set_up(
     world: World,
 ) -> tuple[Loop, SavedCheckpoint | None, int]:
     """Return the loop, the checkpoint in a form that its engine can load, and the parameters."""
-    config, order, width = stage.training, _order(stage, corpus), corpus.sequence_tokens
+    config, order, width = stage.training, _sequence_order(stage, corpus), corpus.sequence_tokens
     assert config.init_seed is not None
-    deepspeed = engine_config(config, stage.deepspeed, world)
-    if saved and saved.world != world.size and zero_stage(deepspeed):
-        saved = universal(saved, world)
-        deepspeed |= LOAD_UNIVERSAL
-    model = make_model(stage.model, corpus.vocabulary, width, config.init_seed, deepspeed)
+    deepspeed = engines.engine_config(config, stage.deepspeed, world)
+    if saved and saved.world != world.size and engines.zero_stage(deepspeed):
+        saved = checkpoints.convert_to_universal(saved, world)
+        deepspeed |= checkpoints.LOAD_UNIVERSAL
+    model = make_model(stage.model, corpus.vocabulary_size, width, config.init_seed, deepspeed)
     parameters = sum(math.prod(whole_shape(p)) for p in model.parameters())
-    engine = start_engine(model, config, deepspeed, order.steps, world)
+    engine = engines.start_engine(model, config, deepspeed, order.steps, world)
     if isinstance(corpus, FinetuningSet):
-        check_apart(engine, corpus.sequences, world)
-    objective = objective_of(config).prepared(engine, corpus.sequences, config, world)
+        check_texts_are_separate(engine, corpus.sequences, world)
+    objective = make_objective(config).prepare_from_start(engine, corpus.sequences, config, world)
     texts: Texts = {}
     if config.evaluate_every_steps is not None:
         validation = open_corpus(stage.validation_folder) if stage.validation_folder else None
         if validation is not None:
-            refuse_finetuning("validation_folder", validation)
-        texts = evaluation_texts(corpus, validation, config.evaluate_examples)
+            check_not_finetuning_set("validation_folder", validation)
+        texts = evaluation_token_ids(corpus, validation, config.evaluate_examples)
     loop = Loop(
         engine=engine,
         sequences=corpus.sequences,
@@ -235,23 +225,21 @@ def _set_up(
         identity=made_with,
         tokenizer=corpus.tokenizer_folder,
         texts=texts,
-        clip=clips_itself(config, stage.deepspeed),
+        clip=engines.clips_itself(config, stage.deepspeed),
         flops_per_token=flops_per_token(model.config, parameters, width),
         objective=objective,
-        retained=unlearning.retained(config, order, engine, world),
+        retained=unlearning.open_retained(config, order, engine, world),
     )
     return loop, saved, parameters
 
 
-def _order(stage: TrainingStage, corpus: PackedCorpus) -> SequenceOrder:
-    """Return which sequences each step sees."""
+def _sequence_order(stage: TrainingStage, corpus: PackedCorpus) -> SequenceOrder:
     config = stage.training
     seed = config.order_seed if config.order == "shuffled" else None
     return SequenceOrder(len(corpus.sequences), config.batch_sequences, seed, config.epochs)
 
 
-def _weights(folder: Path) -> list[str]:
-    """Return the names of the files of the model and its exports."""
+def _list_weight_files(folder: Path) -> list[str]:
     parts = (trained_model.HF, f"{trained_model.EXPORTS}/step-*")
     files = [path for part in parts for path in folder.glob(f"{part}/**/*") if path.is_file()]
     return sorted(str(path.relative_to(folder)) for path in files)

@@ -1,17 +1,4 @@
-"""The training stage's artefact as later stages open it, and the ancestry of models.
-
-::
-
-    runs/model/<slug>-<hash>/     (of an adopted model: config.yaml, hf/ and manifest.json alone)
-    ├── config.yaml         the resolved config
-    ├── metrics.jsonl       one line per step (a record with times, so not part of the digest)
-    ├── evaluations.jsonl   validation, members' and non-members' losses, if they were asked for
-    ├── exposures.parquet   the optimizer step at which each inserted copy was seen
-    ├── checkpoints/        to resume from; only while the run is unfinished
-    ├── exports/step-…/     the model at the chosen steps, Hugging Face folders
-    ├── hf/                 the trained model and its tokenizer, a Hugging Face folder
-    └── manifest.json
-"""
+"""The training stage's artefact as later stages open it, and the ancestry of models."""
 
 from __future__ import annotations
 
@@ -152,7 +139,7 @@ class Ancestry:
         """Its own names and those of its past."""
         return self.names | self.past
 
-    def recorded(self) -> dict[str, Any]:
+    def manifest_entries(self) -> dict[str, Any]:
         """Return the manifest's entries for a training that starts from this model."""
         return {PAST: sorted(self.all_names), WHOLE: self.whole}
 
@@ -184,21 +171,24 @@ def ancestry_of(field: str, path: str) -> Ancestry:
     if not folder.is_dir():
         return Ancestry(frozenset({f"hub:{resolved}"}))
     if is_checkpoint(folder):
-        return _of(open_checkpoint(folder), HF)
+        return _ancestry_of_part(open_checkpoint(folder), HF)
     if folder.name == HF and is_checkpoint(folder.parent):
-        return _of(open_checkpoint(folder.parent), HF)
+        return _ancestry_of_part(open_checkpoint(folder.parent), HF)
     if is_export(folder):
-        return _of(open_checkpoint(folder.parents[1]), f"{EXPORTS}/{folder.name}")
-    return Ancestry(_names(file_digests(folder)))
+        return _ancestry_of_part(open_checkpoint(folder.parents[1]), f"{EXPORTS}/{folder.name}")
+    return Ancestry(_names_from_digests(file_digests(folder)))
 
 
-def _of(trained: Checkpoint, part: str) -> Ancestry:
+def _ancestry_of_part(trained: Checkpoint, part: str) -> Ancestry:
     """Return the ancestry of the model in `hf` or an export of a finished training's folder."""
     artifact = trained.artifact
     start = artifact.inputs.get("model")
-    before, whole = artifact.counts.get(PAST, [start] if start else []), artifact.counts.get(WHOLE)
+    past_names, whole = (
+        artifact.counts.get(PAST, [start] if start else []),
+        artifact.counts.get(WHOLE),
+    )
     try:
-        typed(before, list[str], f"counts.{PAST}")
+        typed(past_names, list[str], f"counts.{PAST}")
         typed(whole, bool | None, f"counts.{WHOLE}")
     except ValueError as error:
         raise damage_error(artifact.path, f"in {MANIFEST} {error}") from error
@@ -206,19 +196,21 @@ def _of(trained: Checkpoint, part: str) -> Ancestry:
     earlier = [export for export in exports if part == HF or export < part]
     artifact_name = {trained.digest} if part == HF else set()
     return Ancestry(
-        _names(_files(trained, part)) | artifact_name,
-        frozenset(before).union(*(_names(_files(trained, export)) for export in earlier)),
+        _names_from_digests(_file_digests_of_part(trained, part)) | artifact_name,
+        frozenset(past_names).union(
+            *(_names_from_digests(_file_digests_of_part(trained, export)) for export in earlier)
+        ),
         not start if whole is None else whole,
     )
 
 
-def _files(trained: Checkpoint, part: str) -> dict[str, str]:
+def _file_digests_of_part(trained: Checkpoint, part: str) -> dict[str, str]:
     """Return the digests of the files of one part, by their names in it."""
     files, prefix = trained.artifact.files.items(), f"{part}/"
     return {name.removeprefix(prefix): d for name, d in files if name.startswith(prefix)}
 
 
-def _names(files: Mapping[str, str]) -> frozenset[str]:
+def _names_from_digests(digest_by_file: Mapping[str, str]) -> frozenset[str]:
     """Return a folder's names: the hash of all its files, and that of each weights file."""
-    weights = (digest for name, digest in files.items() if name.endswith(WEIGHTS))
-    return frozenset({combined_digest(files), *weights} if files else ())
+    weights = (digest for name, digest in digest_by_file.items() if name.endswith(WEIGHTS))
+    return frozenset({combined_digest(digest_by_file), *weights} if digest_by_file else ())

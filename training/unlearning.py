@@ -11,14 +11,14 @@ from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_cor
 from contamination.training.config import ALL, TrainingConfig
 from contamination.training.data import SequenceOrder
 from contamination.training.loop import Retained
-from contamination.training.loss import check_apart
+from contamination.training.loss import check_texts_are_separate
 from contamination.training.models import CONTEXT, model_digest
 from contamination.training.objectives.likelihood import Likelihood
 
 FOLDER = "training.retain_folder"
 
 
-def inputs(config: TrainingConfig) -> dict[str, str]:
+def input_digests(config: TrainingConfig) -> dict[str, str]:
     """Return the digests of the retained text and of the reinforced model."""
     digests = {}
     if config.retain_folder is not None:
@@ -28,7 +28,7 @@ def inputs(config: TrainingConfig) -> dict[str, str]:
     return digests
 
 
-def check_retained(config: TrainingConfig, corpus: PackedCorpus) -> None:
+def check_retained_tokenizer(config: TrainingConfig, corpus: PackedCorpus) -> None:
     """Raise a ConfigError if the retained text has another tokenizer than the corpus."""
     if config.retain_folder is not None:
         same = open_corpus(config.retain_folder).tokenizer.digest == corpus.tokenizer.digest
@@ -36,7 +36,7 @@ def check_retained(config: TrainingConfig, corpus: PackedCorpus) -> None:
         require(same, FOLDER, config.retain_folder, remedy)
 
 
-def retained(
+def open_retained(
     config: TrainingConfig, forgotten: SequenceOrder, engine: Any, world: World
 ) -> Retained | None:
     """Return the retained text: each step reads as many sequences of it as it forgets.
@@ -56,21 +56,21 @@ def retained(
         )
     has_outputs = isinstance(corpus, FinetuningSet)
     if has_outputs:
-        check_apart(engine, corpus.sequences, world)
+        check_texts_are_separate(engine, corpus.sequences, world)
     objective = Likelihood(config.loss_on if has_outputs else ALL, config.compile)
-    order = _order(len(corpus.sequences), forgotten)
+    order = _retained_order(len(corpus.sequences), forgotten)
     return Retained(corpus.sequences, order, objective, config.retain_weight)
 
 
-def _order(sequences: int, forgotten: SequenceOrder) -> SequenceOrder:
+def _retained_order(sequences: int, forgotten: SequenceOrder) -> SequenceOrder:
     """Return the order of the retained text, repeated for as many steps as the forget set has."""
     one_epoch = SequenceOrder(sequences, forgotten.batch, forgotten.seed)
     return replace(one_epoch, epochs=-(-forgotten.steps // one_epoch.steps))
 
 
-def retained_tokens(retained: Retained, steps: int) -> int:
+def count_retained_tokens(retained: Retained, steps: int) -> int:
     """Return the tokens of retained text that the first `steps` steps read."""
-    return retained.order.seen(steps) * len(retained.sequences[0]["input_ids"])
+    return retained.order.count_sequences_seen(steps) * len(retained.sequences[0]["input_ids"])
 
 
 def planned_retained_tokens(config: TrainingConfig, forgotten: SequenceOrder) -> int:
@@ -78,5 +78,5 @@ def planned_retained_tokens(config: TrainingConfig, forgotten: SequenceOrder) ->
     if config.retain_folder is None:
         return 0
     corpus = open_corpus(config.retain_folder)
-    order = _order(len(corpus.sequences), forgotten)
-    return order.seen(forgotten.steps) * corpus.sequence_tokens
+    order = _retained_order(len(corpus.sequences), forgotten)
+    return order.count_sequences_seen(forgotten.steps) * corpus.sequence_tokens

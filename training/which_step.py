@@ -16,7 +16,7 @@ from contamination.core.config import Ranged, at_least, limited
 from contamination.core.errors import DataError, describe_error, require
 from contamination.core.integrity import naming_folders
 from contamination.core.terminal import fit_columns
-from contamination.injection.corpus import Contaminated, open_corpus
+from contamination.injection.corpus import ContaminatedFolder, open_corpus
 from contamination.injection.export.run import is_export, open_export
 from contamination.training.data import PADDING
 from contamination.training.trained_model import EXPORTS, HF, Checkpoint, open_trained
@@ -68,29 +68,35 @@ def which_step(stage: WhichStepStage) -> str:
         DataError: there is no such example.
     """
     with naming_folders(*filter(None, (stage.model_folder, stage.corpus_folder))):
-        rows, names, cut = _rows(stage)
+        rows, example_ids, partial_step = _rows_of_examples(stage)
     table = fit_columns([*rows.columns], rows.astype(str).to_numpy().tolist())
-    unseen = sorted(names - {*rows["example_id"]})
+    unseen = sorted(example_ids - {*rows["example_id"]})
     notes = [f"{name}: no step saw a copy" for name in unseen]
-    if cut in {*rows["step"]}:
-        notes.append(f"step {cut}: {NOT_FULL}")
+    if partial_step in {*rows["step"]}:
+        notes.append(f"step {partial_step}: {NOT_FULL}")
     return "\n".join([*table.lines(n_left_aligned=1), *notes])
 
 
-def _rows(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], int]:
+def _rows_of_examples(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], int]:
     """Return the examples' rows, their names, and the step whose batch is not full, or 0."""
     folder = stage.corpus_folder
     if stage.model_folder is not None:
         model = open_trained("model_folder", stage.model_folder)
-        seen, folder, cut = _recorded(model), folder or model.config["corpus_folder"], 0
+        seen, folder, partial_step = (
+            _recorded_steps(model),
+            folder or model.config["corpus_folder"],
+            0,
+        )
     else:
-        seen, cut = _ordered(_open(str(folder)), stage)
-    names = {stage.example_id} & {*seen["example_id"]} or _names(stage, _open(str(folder)))
-    rows = seen[seen["example_id"].isin(names)].sort_values(["step", "example_id", "copy"])
-    return rows, set(map(str, names)), cut
+        seen, partial_step = _steps_by_given_order(_open_corpus_or_export(str(folder)), stage)
+    example_ids = {stage.example_id} & {*seen["example_id"]} or _requested_example_ids(
+        stage, _open_corpus_or_export(str(folder))
+    )
+    rows = seen[seen["example_id"].isin(example_ids)].sort_values(["step", "example_id", "copy"])
+    return rows, set(map(str, example_ids)), partial_step
 
 
-def _recorded(model: Checkpoint) -> pd.DataFrame:
+def _recorded_steps(model: Checkpoint) -> pd.DataFrame:
     """Return the training's record, with the stored models before and after each step."""
     rows, steps = model.exposures, [*model.exports, model.artifact.counts["steps"]]
     tokens = model.metrics.set_index("step")["tokens"]
@@ -101,14 +107,16 @@ def _recorded(model: Checkpoint) -> pd.DataFrame:
     return rows[PLACES].assign(**models)
 
 
-def _ordered(corpus: Contaminated, stage: WhichStepStage) -> tuple[pd.DataFrame, int]:
+def _steps_by_given_order(
+    corpus: ContaminatedFolder, stage: WhichStepStage
+) -> tuple[pd.DataFrame, int]:
     """Return a row per step that sees a copy, and the step whose batch is not full, or 0."""
     import pandas as pd
 
     counts = corpus.artifact.counts
     remedy = "it has no sequences, of which steps consist: give an export of tokens."
     require("sequences" in counts, "corpus_folder", stage.corpus_folder, remedy)
-    order, batch = _order(stage.order, counts["sequences"]), int(stage.batch or 0)
+    order, batch = _read_order(stage.order, counts["sequences"]), int(stage.batch or 0)
     steps = pd.DataFrame({"sequence": order, "step": np.arange(len(order)) // batch + 1})
     tokens_seen = np.cumsum(order != PADDING) * (counts["tokens"] // counts["sequences"])
     steps["tokens_seen"] = tokens_seen[np.minimum(steps["step"] * batch, len(order)) - 1]
@@ -116,36 +124,35 @@ def _ordered(corpus: Contaminated, stage: WhichStepStage) -> tuple[pd.DataFrame,
     return corpus.ledger.merge(steps, on="sequence")[PLACES], partial_step
 
 
-def _order(order: str, sequences: int) -> Any:
+def _read_order(order_option: str, sequences: int) -> Any:
     """Return the sequences' numbers in the order in which they are seen; PADDING for none."""
-    if order == "corpus":
+    if order_option == "corpus":
         return np.arange(sequences)
     try:
-        if Path(order).suffix == ".npy":
-            numbers: Any = np.lib.format.open_memmap(order, mode="r")
+        if Path(order_option).suffix == ".npy":
+            numbers: Any = np.lib.format.open_memmap(order_option, mode="r")
         else:
-            numbers = np.array(Path(order).read_text().split(), dtype=np.int64)
+            numbers = np.array(Path(order_option).read_text().split(), dtype=np.int64)
     except (OSError, ValueError, OverflowError, EOFError) as error:
         raise DataError(
-            f"order is {order!r}: {describe_error(error)}. Give corpus, or a file."
+            f"order is {order_option!r}: {describe_error(error)}. Give corpus, or a file."
         ) from error
     fits = numbers.ndim == 1 and numbers.dtype.kind in "iu" and len(numbers) > 0
     remedy = (
         f"its numbers must be of the {sequences:,} sequences, from 0; {PADDING} stands for none."
     )
     fits = fits and numbers.min() >= PADDING and numbers.max() < sequences
-    require(fits, "order", order, remedy)
+    require(fits, "order", order_option, remedy)
     return numbers.astype(np.int64)
 
 
-def _open(folder: str) -> Contaminated:
+def _open_corpus_or_export(folder: str) -> ContaminatedFolder:
     return open_export(folder) if is_export(folder) else open_corpus(folder)
 
 
-def _names(stage: WhichStepStage, corpus: Contaminated) -> set[str]:
-    """Return the ids of the examples that are asked for."""
+def _requested_example_ids(stage: WhichStepStage, corpus: ContaminatedFolder) -> set[str]:
     if stage.text is None:
-        return {corpus.example(str(stage.example_id))["example_id"]}
+        return {corpus.example_row(str(stage.example_id))["example_id"]}
     examples = corpus.examples[corpus.examples["text"].str.contains(stage.text, regex=False)]
     if examples.empty:
         folder = corpus.artifact.path

@@ -78,7 +78,7 @@ class Packed:
     def texts(self, piece: int, ngram: int) -> Iterator[str]:
         """Yields the text of each block, which repeats the end of the block before it."""
         carried = np.empty(0, np.int32)
-        for block in self.corpus.blocks():
+        for block in self.corpus.iter_blocks():
             ids = np.concatenate([carried, block.reshape(-1)])
             yield self._whole_words(ids, len(carried) > 0, True)
             carried = self._carried(ids, ngram)

@@ -108,7 +108,7 @@ class HFModel(TransformersModel):
 
     @classmethod
     def _without_code(cls, field: str, path: str) -> Self:
-        from contamination import training
+        from contamination.training import trained_model
 
         resolved = resolve(field, path)
         folder = Path(resolved)
@@ -119,11 +119,11 @@ class HFModel(TransformersModel):
             digest = commit_digest(resolved, cached.name)
             return cls(field, cached, digest, resolved.rpartition("/")[2])
         if is_complete(folder):
-            checkpoint = training.open_checkpoint(folder)
+            checkpoint = trained_model.open_checkpoint(folder)
             step = int(checkpoint.artifact.counts.get("steps", UNKNOWN_STEP))
             return cls(field, checkpoint.hf, checkpoint.digest, folder.name, step)
         slug, step = folder.name, UNKNOWN_STEP
-        if training.is_export(folder):  # of a finished training, at the step in its name
+        if trained_model.is_export(folder):  # of a finished training, at the step in its name
             slug = f"{folder.resolve().parents[1].name}-{slug}"
             step = int(folder.name.removeprefix("step-"))
         elif not (folder / "config.json").is_file():

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from contamination.core.progress import progress
-from contamination.injection.corpus import Contaminated, PackedCorpus
+from contamination.injection.corpus import ContaminatedFolder, PackedCorpus
 from contamination.injection.token_stream import Ids
 from contamination.injection.verification import Proof
 
@@ -39,7 +39,7 @@ class Format(ABC):
         """Write the corpus into the folder, block by block."""
 
     @abstractmethod
-    def prove(self, export: Contaminated) -> Proof:
+    def prove(self, export: ContaminatedFolder) -> Proof:
         """Check the files against the ledger's columns of this format.
 
         Raises:
@@ -47,16 +47,16 @@ class Format(ABC):
         """
 
 
-def blocks_of(corpus: PackedCorpus) -> Iterator[Ids]:
+def iter_blocks_with_progress(corpus: PackedCorpus) -> Iterator[Ids]:
     """Yield the corpus's blocks of sequences, with a progress bar."""
     units: dict[str, Any] = {"unit": "tok", "unit_scale": True, "stage": "export"}
     with progress(total=corpus.artifact.counts["tokens"], desc="write", **units) as bar:
-        for block in corpus.blocks():
+        for block in corpus.iter_blocks():
             yield block
             bar.update(block.size)
 
 
-def in_stream(ledger: pd.DataFrame, sequence_tokens: int) -> pd.DataFrame:
+def with_stream_places(ledger: pd.DataFrame, sequence_tokens: int) -> pd.DataFrame:
     """Add the places of the rows in the whole stream of tokens, `first` and `stop`, to a ledger."""
     start = ledger["sequence"] * sequence_tokens
     return ledger.assign(first=start + ledger["token_start"], stop=start + ledger["token_end"])

@@ -1,14 +1,7 @@
 """`python -m injection export`: writes a finished corpus in a trainer's format, and proves it.
 
-::
-
-    runs/export/<format>-<corpus>-<hash>/
-    ├── config.yaml       the format's settings
-    ├── tokens.bin …      what the trainer reads
-    ├── ledger.parquet    the corpus's, with the places in the exported files
-    ├── examples.parquet  the corpus's
-    ├── tokenizer/        the corpus's
-    └── manifest.json
+runs/export/<format>-<corpus>-<hash>/ has what the trainer reads (tokens.bin, …), the corpus's
+examples.parquet and tokenizer/, and its ledger.parquet with the places in the exported files.
 """
 
 from __future__ import annotations
@@ -23,24 +16,17 @@ from typing import Any
 
 from hydra.utils import get_class
 
-from contamination.core.artifacts import (
-    CONFIG,
-    Artifact,
-    Built,
-    build,
-    is_complete,
-    open_artifact,
-    run_folder,
-)
+from contamination.core import artifacts
+from contamination.core.artifacts import Artifact, Built, run_folder
 from contamination.core.config import create, runtime
 from contamination.core.errors import DataError, require
 from contamination.core.integrity import naming_folders, read_manifest
 from contamination.core.registry import stored_object
 from contamination.injection.corpus import (
-    Contaminated,
+    ContaminatedFolder,
     PackedCorpus,
+    check_not_finetuning_set,
     open_corpus,
-    refuse_finetuning,
 )
 from contamination.injection.export.base import Format
 from contamination.injection.verification import Proof
@@ -69,39 +55,39 @@ def export(stage: ExportStage) -> Artifact:
     """
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
-    corpus, form = open_corpus(stage.corpus_folder), _create_format(stage.format)
-    refuse_finetuning("corpus_folder", corpus)
+    corpus, export_format = open_corpus(stage.corpus_folder), _create_format(stage.format)
+    check_not_finetuning_set("corpus_folder", corpus)
     inputs = {"corpus": corpus.artifact.digest}
     with naming_folders(stage.corpus_folder):
-        slug = f"{type(form).__name__.lower()}-{corpus.slug}"
+        slug = f"{type(export_format).__name__.lower()}-{corpus.slug}"
     folder = run_folder(Path(stage.runs), KIND, slug, stage, inputs)
-    artifact = build(folder, stage, inputs, partial(_make_export, form, corpus))
-    for what, times in artifact.counts["lost"].items():
-        log.warning("export: differs from the corpus: %d × %s", times, what)
+    artifact = artifacts.build(folder, stage, inputs, partial(_make_export, export_format, corpus))
+    for loss, times in artifact.counts["lost"].items():
+        log.warning("export: differs from the corpus: %d × %s", times, loss)
     if natural := artifact.counts["elsewhere"]:
         log.warning(
             "export: texts of the pool occur %d times in documents, besides the copies", natural
         )
     log.info("export: %s", artifact.path)
-    log.info("read it with %s", form.USAGE.format(folder=folder, **artifact.counts))
+    log.info("read it with %s", export_format.USAGE.format(folder=folder, **artifact.counts))
     return artifact
 
 
-def open_export(folder: Path | str) -> Contaminated:
+def open_export(folder: Path | str) -> ContaminatedFolder:
     """Open a finished export.
 
     Raises:
         ArtifactError: the export is missing, unfinished or damaged.
     """
-    return Contaminated(open_artifact(folder, KIND))
+    return ContaminatedFolder(artifacts.open_artifact(folder, KIND))
 
 
 def is_export(folder: Path | str) -> bool:
     """Return whether the folder is a finished export."""
-    return is_complete(Path(folder)) and read_manifest(Path(folder))["kind"] == KIND
+    return artifacts.is_complete(Path(folder)) and read_manifest(Path(folder))["kind"] == KIND
 
 
-def reprove(folder: Path | str, formats: Collection[str] = ()) -> Proof:
+def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> Proof:
     """Prove a finished export again from its files.
 
     Args:
@@ -111,46 +97,50 @@ def reprove(folder: Path | str, formats: Collection[str] = ()) -> Proof:
     Raises:
         ArtifactError: the export is missing, unfinished or damaged, or names another class.
     """
-    opened = open_export(folder)
-    node, where = opened.config.get("format"), str(opened.artifact.path / CONFIG)
-    form = stored_object("format", node, Format, where, formats)
+    opened_export = open_export(folder)
+    node, where = (
+        opened_export.config.get("format"),
+        str(opened_export.artifact.path / artifacts.CONFIG),
+    )
+    export_format = stored_object("format", node, Format, where, formats)
     try:
-        proof = _prove(form, opened)
+        proof = _prove_export(export_format, opened_export)
     except DataError as error:
         return Proof(failures=[str(error)])
-    recorded = opened.artifact.counts["elsewhere"]
-    if proof.elsewhere != recorded:
+    recorded = opened_export.artifact.counts["elsewhere"]
+    if proof.natural_count != recorded:
         proof.failures.append(
-            f"{proof.elsewhere} texts of the pool besides the ledger's, {recorded} were recorded"
+            f"{proof.natural_count} texts of the pool besides the ledger's, {recorded} were "
+            "recorded"
         )
     return proof
 
 
-def _prove(form: Format, opened: Contaminated) -> Proof:
+def _prove_export(export_format: Format, opened_export: ContaminatedFolder) -> Proof:
     """Run the format's proof, and check that as much was read as was written."""
-    proof = form.prove(opened)
+    proof = export_format.prove(opened_export)
     units = f"{proof.units.unit}s"
-    written = opened.artifact.counts[units]
+    written = opened_export.artifact.counts[units]
     if proof.tokens != written:
         proof.failures.append(f"{proof.tokens} {units}, {written} were written")
     return proof
 
 
-def _create_format(node: dict[str, Any]) -> Format:
+def _create_format(format_config: dict[str, Any]) -> Format:
     """Create the format of a configuration node, if its class is a format."""
-    target = str(node.get("_target_"))
+    target = str(format_config.get("_target_"))
     try:
         is_format = issubclass(get_class(target), Format)
     except Exception:  # Hydra raises several kinds
         is_format = False
     require(is_format, "format._target_", target, "choose one of the files in conf/format/.")
-    form: Format = create("format", node)
-    return form
+    export_format: Format = create("format", format_config)
+    return export_format
 
 
-def _make_export(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
+def _make_export(export_format: Format, corpus: PackedCorpus, folder: Path) -> Built:
     with naming_folders(corpus.artifact.path):
-        written = form.write(corpus, folder)
+        written = export_format.write(corpus, folder)
     written.ledger.to_parquet(folder / "ledger.parquet", index=False)
     corpus.examples.to_parquet(folder / "examples.parquet", index=False)
     files = sorted(name for name in corpus.artifact.files if name.startswith("tokenizer/"))
@@ -159,9 +149,11 @@ def _make_export(form: Format, corpus: PackedCorpus, folder: Path) -> Built:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(corpus.artifact.path / name, folder / name)
     with naming_folders(corpus.artifact.path):
-        proof = _prove(form, Contaminated(Artifact(folder, KIND, "", {}, written.counts, {})))
+        proof = _prove_export(
+            export_format, ContaminatedFolder(Artifact(folder, KIND, "", {}, written.counts, {}))
+        )
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
-    counts = {"lost": {}, **written.counts, "elsewhere": proof.elsewhere}
+    counts = {"lost": {}, **written.counts, "elsewhere": proof.natural_count}
     return Built([*written.files, "ledger.parquet", "examples.parquet", *files], counts)

@@ -14,8 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contamination.injection.corpus import Contaminated, PackedCorpus
-from contamination.injection.export.base import ExportedFiles, Format, blocks_of, in_stream
+from contamination.injection.corpus import ContaminatedFolder, PackedCorpus
+from contamination.injection.export.base import (
+    ExportedFiles,
+    Format,
+    iter_blocks_with_progress,
+    with_stream_places,
+)
 from contamination.injection.token_stream import Ids, Tokenizer
 from contamination.injection.verification import Proof, ProofUnits, verify
 
@@ -35,25 +40,25 @@ class TextLines:
     def __init__(self, corpus: PackedCorpus) -> None:
         tokenizer, self._corpus = corpus.tokenizer, corpus
         self._tokenizer, self._special = tokenizer, tokenizer.hf.all_special_ids
-        self._bytes = tokenizer.fallback_bytes
-        self._bos = tokenizer.document_start
+        self._bytes = tokenizer.byte_by_token_id
+        self._bos = tokenizer.document_start_id
         # a decoder may leave out the first blank of a text, so another text is put before it
         self._before = [] if self._bos is not None else tokenizer.encode("a")
-        rows = in_stream(corpus.ledger, corpus.sequence_tokens)
+        rows = with_stream_places(corpus.ledger, corpus.sequence_tokens)
         copies = rows.groupby(["example_id", "copy"]).agg({"first": "min", "stop": "max"})
         self._copies = copies.sort_values("first").to_numpy(dtype=np.int64)
 
     def __iter__(self) -> Iterator[tuple[int, Ids]]:
         """Yield each line's place in the stream, and its tokens."""
         start, buffer = 0, np.empty(0, dtype=np.int32)
-        for block in blocks_of(self._corpus):
+        for block in iter_blocks_with_progress(self._corpus):
             buffer = np.concatenate([buffer, block.reshape(-1)])
-            for stop in self._stops(start, buffer):
+            for stop in self._iter_line_ends(start, buffer):
                 yield start, buffer[: stop - start]
                 start, buffer = stop, buffer[stop - start :]
         yield start, buffer
 
-    def text(self, ids: Ids) -> str:
+    def decode_line(self, ids: Ids) -> str:
         """Decode a line, without special tokens."""
         return self.decode([*self._before, *ids])[len(self.decode(self._before)) :]
 
@@ -70,51 +75,51 @@ class TextLines:
         left_out = {i for i, t in backend.get_added_tokens_decoder().items() if t.special}
         text_ids = [int(i) for i in ids if i not in left_out]
         tokens = [str(backend.id_to_token(i)) for i in text_ids]
-        for index in _incomplete_bytes([self._bytes.get(i) for i in text_ids]):
+        for index in _iter_incomplete_bytes([self._bytes.get(i) for i in text_ids]):
             tokens[index] = CUT
         return str(backend.decoder.decode(tokens))
 
-    def characters_before(self, place: int, ids: Ids, text: str) -> int:
+    def count_characters_before(self, place: int, ids: Ids, text: str) -> int:
         """Count the whole characters of a line's text that its tokens before `place` give."""
-        before = self.text(ids[:place])
+        before = self.decode_line(ids[:place])
         while not text.startswith(before):
             before = before[:-1]
         return len(before)
 
-    def special_tokens(self, ids: Ids) -> int:
+    def count_special_tokens(self, ids: Ids) -> int:
         """Count the special tokens in a line, without the BOS that begins it."""
         return int(np.isin(ids, self._special).sum()) - int(ids[0] == self._bos)
 
-    def _stops(self, start: int, buffer: Ids) -> Iterator[int]:
+    def _iter_line_ends(self, start: int, buffer: Ids) -> Iterator[int]:
         """Yield the ends of lines in the tokens `buffer`, which begin at `start` in the stream."""
         if self._bos is not None:
             ends = (start + 1 + np.flatnonzero(buffer[1:] == self._bos)).tolist()
-            yield from (end for end in ends if self._past_copy(end) == end)
+            yield from (end for end in ends if self._end_of_copy_at(end) == end)
             return
         last, width = start, self._corpus.sequence_tokens
         for border in range((start // width + 1) * width, start + len(buffer), width):
-            stop = self._past_copy(border)
+            stop = self._end_of_copy_at(border)
             if stop + MAX_BYTES > start + len(buffer):  # the next tokens are needed to decide
                 return
             if stop > last:
-                last = self._past_character(stop, buffer[last - start : stop + MAX_BYTES - start])
+                last = self._end_of_character_at(
+                    stop, buffer[last - start : stop + MAX_BYTES - start]
+                )
                 yield last
 
-    def _past_copy(self, place: int) -> int:
-        """Return the place, or the end of the copy that contains it."""
+    def _end_of_copy_at(self, place: int) -> int:
         number = int(np.searchsorted(self._copies[:, 0], place)) - 1
         return place if number < 0 else max(place, int(self._copies[number, 1]))
 
-    def _past_character(self, place: int, ids: Ids) -> int:
-        """Return the place, or the end of the character that contains it."""
+    def _end_of_character_at(self, place: int, ids: Ids) -> int:
         for extra in range(MAX_BYTES):
-            is_whole = not self.text(ids[: len(ids) - MAX_BYTES + extra]).endswith(CUT)
-            if is_whole and self._past_copy(place + extra) == place + extra:
+            is_whole = not self.decode_line(ids[: len(ids) - MAX_BYTES + extra]).endswith(CUT)
+            if is_whole and self._end_of_copy_at(place + extra) == place + extra:
                 return place + extra
         return place
 
 
-def _incomplete_bytes(values: Sequence[int | None]) -> Iterator[int]:
+def _iter_incomplete_bytes(values: Sequence[int | None]) -> Iterator[int]:
     """Yield the places of bytes that belong to no whole UTF-8 character; None is no byte."""
     for is_byte, group in groupby(enumerate(values), lambda item: item[1] is not None):
         if not is_byte:
@@ -145,11 +150,13 @@ class Text(Format):
     def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
         """See `Format`."""
         lines, lost, places, size = TextLines(corpus), Counter[str](), [], 0
-        rows = in_stream(corpus.ledger, corpus.sequence_tokens).sort_values("first", kind="stable")
+        rows = with_stream_places(corpus.ledger, corpus.sequence_tokens).sort_values(
+            "first", kind="stable"
+        )
         firsts = rows["first"].to_numpy()
         with (folder / FILE).open("w", encoding="utf-8", newline="\n") as stream:
             for number, (start, ids) in enumerate(lines):
-                text = lines.text(ids)
+                text = lines.decode_line(ids)
                 stream.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
                 low, high = np.searchsorted(firsts, [start, start + len(ids)])
                 for row in rows.iloc[low:high].itertuples() if low < high else ():
@@ -157,7 +164,7 @@ class Text(Format):
                         (row.Index, number, *_character_span(lines, row, start, ids, text))
                     )
                 size += len(text)
-                lost["special tokens within a line"] += lines.special_tokens(ids)
+                lost["special tokens within a line"] += lines.count_special_tokens(ids)
                 lost["characters that are U+FFFD, or cut"] += text.count(CUT)
         columns = ["row", *TEXT_COLUMNS]
         spans = pd.DataFrame(places, columns=columns, dtype=np.int64).set_index("row")
@@ -165,19 +172,18 @@ class Text(Format):
         counts = {"characters": size, "lost": {what: n for what, n in lost.items() if n}}
         return ExportedFiles([FILE], corpus.ledger.join(spans), counts)
 
-    def prove(self, export: Contaminated) -> Proof:
+    def prove(self, export: ContaminatedFolder) -> Proof:
         """See `Format`."""
         names = dict(zip(TEXT_COLUMNS, ("sequence", "token_start", "token_end"), strict=True))
         ledger = export.ledger.drop(columns=[*names.values()]).rename(columns=names)
         first = ledger.groupby(["example_id", "copy"])["token_start"].transform("min")
         ledger["copy_start"] = ledger["token_start"] - first
         blocks = _read_code_points(export.artifact.path / FILE)
-        encoder = _Characters(str(export.tokenizer_folder))
+        encoder = _CharacterEncoder(str(export.tokenizer_folder))
         return verify(blocks, export.examples, ledger, encoder, (0, maxsize), CHARACTERS)
 
 
 def _count_changed_copies(corpus: PackedCorpus) -> int:
-    """Count the copies whose text changes when the tokenizer encodes and decodes it."""
     texts = corpus.examples.set_index("example_id")["text"]
     copies = corpus.ledger.drop_duplicates(["example_id", "copy"])
     copies = copies["reworded"].fillna(copies["example_id"].map(texts))
@@ -185,7 +191,7 @@ def _count_changed_copies(corpus: PackedCorpus) -> int:
     return sum(n for text, n in copies.value_counts().items() if decode(encode(text)) != text)
 
 
-class _Characters(Tokenizer):
+class _CharacterEncoder(Tokenizer):
     """Encodes a text as the characters that it has once it is encoded and decoded."""
 
     def encode(self, text: str) -> list[int]:
@@ -199,7 +205,7 @@ def _character_span(lines: TextLines, row: Any, start: int, ids: Ids, text: str)
     of the copy.
     """
     token_start, token_end = row.first - start, row.stop - start
-    first, last = (lines.characters_before(p, ids, text) for p in (token_start, token_end))
+    first, last = (lines.count_characters_before(p, ids, text) for p in (token_start, token_end))
     decoded = lines.decode(ids[token_start:token_end]).rstrip(CUT)
     in_line = text[first:last].rstrip(CUT)
     blank = row.copy_start == 0 and in_line[:1] == " " and len(in_line) > len(decoded)
@@ -207,12 +213,7 @@ def _character_span(lines: TextLines, row: Any, start: int, ids: Ids, text: str)
 
 
 def _read_code_points(path: Path) -> Iterator[Ids]:
-    """Yield each line's characters, shape (1, n)."""
     with path.open(encoding="utf-8", newline="\n") as stream:
         for line in stream:
-            yield _code_points(json.loads(line)["text"]).reshape(1, -1)
-
-
-def _code_points(text: str) -> Ids:
-    """Return the characters' code points."""
-    return np.frombuffer(text.encode("utf-32-le"), dtype="<i4")
+            encoded = json.loads(line)["text"].encode("utf-32-le")
+            yield np.frombuffer(encoded, dtype="<i4").reshape(1, -1)

@@ -19,9 +19,15 @@ import numpy as np
 import pandas as pd
 
 from contamination.core.errors import DataError, require
-from contamination.injection.corpus import Contaminated, PackedCorpus
-from contamination.injection.export.base import Counts, ExportedFiles, Format, blocks_of, in_stream
-from contamination.injection.packing import BLOCK_TOKENS, place_in_parts
+from contamination.injection.corpus import ContaminatedFolder, PackedCorpus
+from contamination.injection.export.base import (
+    Counts,
+    ExportedFiles,
+    Format,
+    iter_blocks_with_progress,
+    with_stream_places,
+)
+from contamination.injection.packing import BLOCK_TOKENS, locate_in_part
 from contamination.injection.token_stream import Ids, Places
 from contamination.injection.verification import NATURAL, Proof, verify
 
@@ -41,25 +47,29 @@ class TokenFormat(Format):
     dtype: str | None = None
 
     @abstractmethod
-    def index(self, counts: Counts) -> Iterator[bytes]:
+    def iter_index_bytes(self, counts: Counts) -> Iterator[bytes]:
         """Yield the content of the file `INDEX`, part by part."""
 
     def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
         """See `Format`."""
-        kind, width = self._dtype(corpus.vocabulary), corpus.sequence_tokens
-        counts = {"dtype": kind, "bytes_a_token": np.dtype(kind).itemsize, "sequence_tokens": width}
+        dtype, width = self._choose_dtype(corpus.vocabulary_size), corpus.sequence_tokens
+        counts = {
+            "dtype": dtype,
+            "bytes_a_token": np.dtype(dtype).itemsize,
+            "sequence_tokens": width,
+        }
         counts |= {name: corpus.artifact.counts[name] for name in ("sequences", "tokens")}
         counts["window"] = list(corpus.window_tokens)
         with (folder / self.DATA).open("wb") as stream:
-            for block in blocks_of(corpus):
+            for block in iter_blocks_with_progress(corpus):
                 stream.write(block.astype(_stored_dtype(counts)).tobytes())
         with self.opened(folder / self.INDEX, "wb") as stream:
-            stream.writelines(self.index(counts))
+            stream.writelines(self.iter_index_bytes(counts))
         return ExportedFiles(
             [self.DATA, self.INDEX], with_byte_places(corpus.ledger, counts), counts
         )
 
-    def prove(self, export: Contaminated) -> Proof:
+    def prove(self, export: ContaminatedFolder) -> Proof:
         """See `Format`."""
         counts, ledger, folder = export.artifact.counts, export.ledger, export.artifact.path
         self._check_index(folder, counts)
@@ -76,20 +86,20 @@ class TokenFormat(Format):
 
     def _check_index(self, folder: Path, counts: Counts) -> None:
         with self.opened(folder / self.INDEX, "rb") as stream:
-            same = all(stream.read(len(part)) == part for part in self.index(counts))
+            same = all(stream.read(len(part)) == part for part in self.iter_index_bytes(counts))
             if not same or stream.read(1):
                 raise DataError(f"{self.INDEX} is not as written: other documents, or other bytes")
 
-    def _dtype(self, vocabulary: int) -> str:
-        fits = [name for name in self.DTYPES if np.iinfo(name).max >= vocabulary - 1]
-        chosen = self.dtype or next(iter(fits), None)
-        size = f"the vocabulary has {vocabulary:,} entries"
-        remedy = f"{size}. Choose from {', '.join(fits) or 'other formats'}, or null."
-        require(chosen in fits, "format.dtype", chosen, remedy)
+    def _choose_dtype(self, vocabulary_size: int) -> str:
+        fitting_dtypes = [name for name in self.DTYPES if np.iinfo(name).max >= vocabulary_size - 1]
+        chosen = self.dtype or next(iter(fitting_dtypes), None)
+        size = f"the vocabulary has {vocabulary_size:,} entries"
+        remedy = f"{size}. Choose from {', '.join(fitting_dtypes) or 'other formats'}, or null."
+        require(chosen in fitting_dtypes, "format.dtype", chosen, remedy)
         return str(chosen)
 
 
-def starts(counts: Counts) -> Iterator[Places]:
+def iter_document_starts(counts: Counts) -> Iterator[Places]:
     """Yield the places of the documents' first tokens, many documents at a time."""
     step = max(1, BLOCK_TOKENS // counts["sequence_tokens"])
     for first in range(0, counts["sequences"], step):
@@ -98,7 +108,7 @@ def starts(counts: Counts) -> Iterator[Places]:
 
 def with_byte_places(ledger: pd.DataFrame, counts: Counts) -> pd.DataFrame:
     """Add the columns BYTE_COLUMNS: the document, and the bytes in the file of tokens."""
-    size, rows = counts["bytes_a_token"], in_stream(ledger, counts["sequence_tokens"])
+    size, rows = counts["bytes_a_token"], with_stream_places(ledger, counts["sequence_tokens"])
     columns = (rows["sequence"], rows["first"] * size, rows["stop"] * size)
     return ledger.assign(**dict(zip(BYTE_COLUMNS, columns, strict=True)))
 
@@ -144,9 +154,9 @@ class Datatrove(TokenFormat):
         (folder / METADATA).write_text(head)
         return replace(exported, files=[*exported.files, METADATA], counts=counts)
 
-    def index(self, counts: Counts) -> Iterator[bytes]:
+    def iter_index_bytes(self, counts: Counts) -> Iterator[bytes]:
         """See `TokenFormat`."""
-        for part in starts(counts):
+        for part in iter_document_starts(counts):
             yield (part + counts["sequence_tokens"]).astype("<u8").tobytes()
 
 
@@ -160,16 +170,16 @@ class Megatron(TokenFormat):
     DATA, INDEX, DTYPES = "tokens.bin", "tokens.idx", tuple(CODES)
     USAGE = "--data-path {folder}/tokens --seq-length {sequence_tokens} --split 100,0,0"
 
-    def index(self, counts: Counts) -> Iterator[bytes]:
+    def iter_index_bytes(self, counts: Counts) -> Iterator[bytes]:
         """See `TokenFormat`."""
         count, width = counts["sequences"], counts["sequence_tokens"]
         yield struct.pack("<9sQBQQ", b"MMIDIDX", 1, CODES[counts["dtype"]], count, count + 1)
-        for part in starts(counts):
+        for part in iter_document_starts(counts):
             yield np.full(len(part), width, "<i4").tobytes()
-        for part in starts(counts):
+        for part in iter_document_starts(counts):
             yield (part * counts["bytes_a_token"]).astype("<i8").tobytes()
         yield bytes(8)  # the first document begins with sequence 0
-        for part in starts(counts):
+        for part in iter_document_starts(counts):
             yield (part // width + 1).astype("<i8").tobytes()
 
 
@@ -184,11 +194,11 @@ class Olmo(TokenFormat):
     )
     opened = staticmethod(partial(gzip.GzipFile, mtime=0))
 
-    def index(self, counts: Counts) -> Iterator[bytes]:
+    def iter_index_bytes(self, counts: Counts) -> Iterator[bytes]:
         """See `TokenFormat`."""
         width = counts["sequence_tokens"]
-        for part in starts(counts):
+        for part in iter_document_starts(counts):
             numbers = (part // width).tolist()
-            places = ((n, *place_in_parts(n, width)) for n in numbers)
+            places = ((n, *locate_in_part(n, width)) for n in numbers)
             lines = (f"{n * width},{(n + 1) * width},{n},{name},{m}\n" for n, name, m in places)
             yield "".join(lines).encode()

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from contamination.injection.finetuning.config import PADDED, FinetuningConfig
-from contamination.injection.finetuning.prompts import Encoded, Prompted, encode
+from contamination.injection.finetuning.prompts import EncodedText, PromptedText, encode_text
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.verification import Proof
 
@@ -52,12 +52,12 @@ def lay_out(lengths: Sequence[int], width: int, layout: str) -> list[list[int]]:
     return sequences
 
 
-def places(sequences: Sequence[Sequence[int]], texts: Sequence[Encoded]) -> pd.DataFrame:
+def text_places(sequences: Sequence[Sequence[int]], texts: Sequence[EncodedText]) -> pd.DataFrame:
     """Return the place of each text: sequence, token_start and token_end, one row per text."""
     rows: dict[int, tuple[int, int, int]] = {}
-    for number, members in enumerate(sequences):
+    for number, sequence_texts in enumerate(sequences):
         start = 0
-        for text in members:
+        for text in sequence_texts:
             encoded = texts[text]
             rows[text] = (number, start + encoded.first, start + encoded.stop)
             start += len(encoded.ids)
@@ -65,25 +65,25 @@ def places(sequences: Sequence[Sequence[int]], texts: Sequence[Encoded]) -> pd.D
     return pd.DataFrame([rows[text] for text in range(len(texts))], columns=columns, dtype="int64")
 
 
-def write(
+def write_sequences(
     path: Path,
     sequences: Sequence[Sequence[int]],
-    texts: Sequence[Encoded],
+    texts: Sequence[EncodedText],
     width: int,
-    padding: int,
+    padding_id: int,
 ) -> None:
     """Write the sequences as an Arrow stream file."""
-    schema = _schema(width)
+    schema = _arrow_schema(width)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for start in range(0, len(sequences), BATCH):
             rows = [
-                _sequence_row(s, texts, width, padding) for s in sequences[start : start + BATCH]
+                _sequence_row(s, texts, width, padding_id) for s in sequences[start : start + BATCH]
             ]
             writer.write_batch(_record_batch(rows, schema))
 
 
-def _schema(width: int) -> Any:
+def _arrow_schema(width: int) -> Any:
     tokens = [("input_ids", pa.int32()), ("text", pa.int32()), ("output", pa.int8())]
     counts = ["texts", "targets", "output_targets"]
     wide = [(name, pa.list_(kind, width)) for name, kind in tokens]
@@ -91,22 +91,22 @@ def _schema(width: int) -> Any:
 
 
 def _sequence_row(
-    members: Sequence[int], texts: Sequence[Encoded], width: int, padding: int
+    text_numbers: Sequence[int], texts: Sequence[EncodedText], width: int, padding_id: int
 ) -> dict[str, Any]:
-    encoded = [texts[text] for text in members]
-    left = width - sum(len(text.ids) for text in encoded)
-    numbers = [np.full(len(texts[text].ids), text, np.int32) for text in members]
+    encoded = [texts[text] for text in text_numbers]
+    n_padding = width - sum(len(text.ids) for text in encoded)
+    numbers = [np.full(len(texts[text].ids), text, np.int32) for text in text_numbers]
     return {
         "input_ids": np.concatenate(
-            [*(text.ids for text in encoded), np.full(left, padding, np.int32)]
+            [*(text.ids for text in encoded), np.full(n_padding, padding_id, np.int32)]
         ),
-        "text": np.concatenate([*numbers, np.full(left, NO_TEXT, np.int32)]),
-        "output": np.concatenate([*(text.output for text in encoded), np.zeros(left, bool)]).astype(
-            np.int8
-        ),
+        "text": np.concatenate([*numbers, np.full(n_padding, NO_TEXT, np.int32)]),
+        "output": np.concatenate(
+            [*(text.output for text in encoded), np.zeros(n_padding, bool)]
+        ).astype(np.int8),
         "texts": len(encoded),
-        "targets": sum(text.targets for text in encoded),
-        "output_targets": sum(text.output_targets for text in encoded),
+        "targets": sum(text.n_targets for text in encoded),
+        "output_targets": sum(text.n_output_targets for text in encoded),
     }
 
 
@@ -122,22 +122,22 @@ def _record_batch(rows: Sequence[dict[str, Any]], schema: Any) -> Any:
     return pa.record_batch(columns, schema=schema)
 
 
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+def read_sequences(path: Path) -> Iterator[dict[str, Any]]:
     """Read the sequences of a file in order: arrays of shape (sequence_tokens,), and counts."""
     with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
         for batch in reader:
-            columns = {name: _column_values(batch.column(name)) for name in batch.schema.names}
+            columns = {name: _column_to_numpy(batch.column(name)) for name in batch.schema.names}
             for row in range(batch.num_rows):
                 yield {name: values[row] for name, values in columns.items()}
 
 
-def _column_values(column: Any) -> Any:
+def _column_to_numpy(column: Any) -> Any:
     if pa.types.is_fixed_size_list(column.type):
         return column.flatten().to_numpy().reshape(-1, column.type.list_size)
     return column.to_numpy()
 
 
-def prove(
+def prove_set(
     path: Path,
     tables: Sequence[pd.DataFrame],
     tokenizer: Tokenizer,
@@ -152,16 +152,18 @@ def prove(
         config: the configuration of the set.
     """
     examples, ledger, clean = tables
-    proof, sequences = Proof(rows=len(ledger)), [*read_rows(path)]
+    proof, sequences = Proof(rows=len(ledger)), [*read_sequences(path)]
     proof.tokens = sum(len(row["input_ids"]) for row in sequences)
-    texts = {r.example_id: Prompted(r.example_id, "", r.text, r.output_start)
+    texts = {r.example_id: PromptedText(r.example_id, "", r.text, r.output_start)
              for r in chain(clean.itertuples(), examples.itertuples())}  # fmt: skip
     rows = [*clean.itertuples(), *ledger.itertuples()]
     for number, row in enumerate(rows):
-        problem = _problem_of_text(sequences, number, row, texts[row.example_id], tokenizer, config)
+        problem = _why_text_is_wrong(
+            sequences, number, row, texts[row.example_id], tokenizer, config
+        )
         if problem:
             proof.failures.append(f"{row.example_id}: sequence {row.sequence}, {problem}")
-    proof.failures += _count_failures(sequences, len(rows))
+    proof.failures += _wrong_sequence_counts(sequences, len(rows))
     copies = ledger["example_id"].value_counts()
     for example in examples.itertuples():
         listed = int(copies.get(example.example_id, 0))
@@ -173,18 +175,17 @@ def prove(
     return proof
 
 
-def _problem_of_text(
+def _why_text_is_wrong(
     sequences: Sequence[dict[str, Any]],
     number: int,
     row: Any,
-    text: Prompted,
+    text: PromptedText,
     tokenizer: Tokenizer,
     config: FinetuningConfig,
 ) -> str | None:
-    """Return what is wrong with text `number`, or None."""
     if row.sequence >= len(sequences):
         return "which does not exist"
-    sequence, encoded = sequences[row.sequence], encode(text, config, tokenizer)
+    sequence, encoded = sequences[row.sequence], encode_text(text, config, tokenizer)
     tokens = np.flatnonzero(sequence["text"] == number)
     if len(tokens) != len(encoded.ids) or len(tokens) != tokens[-1] - tokens[0] + 1:
         return f"which has {len(tokens)} of its {len(encoded.ids)} tokens"
@@ -198,7 +199,7 @@ def _problem_of_text(
     return None
 
 
-def _count_failures(sequences: Sequence[dict[str, Any]], texts: int) -> list[str]:
+def _wrong_sequence_counts(sequences: Sequence[dict[str, Any]], texts: int) -> list[str]:
     """Report sequences whose counts differ from their texts, or with a text of no table."""
     failures = []
     for sequence, row in enumerate(sequences):

@@ -21,7 +21,7 @@ ROLES = ("system", "user", "assistant", "tool")
 
 
 @dataclass(frozen=True)
-class Prompted:
+class PromptedText:
     """One text to learn. The characters before `output_start` are the prompt.
 
     `messages` is a chat that is not formatted yet; `source` names the text's benchmark or set.
@@ -34,12 +34,12 @@ class Prompted:
     messages: Messages = ()
 
     @property
-    def own(self) -> str:
+    def own_text(self) -> str:
         """The text or messages, without what a chat template adds around them."""
         return "\n".join([self.text, *(message["content"] for message in self.messages)]).strip()
 
 
-def before_output(option: str, template: str, output_field: str | None) -> list[Any]:
+def parse_before_output(field: str, template: str, output_field: str | None) -> list[Any]:
     """Return the parts of a template before its output: pairs of text and field name.
 
     Raises:
@@ -55,13 +55,11 @@ def before_output(option: str, template: str, output_field: str | None) -> list[
     if output_field is None or output_field not in names:
         configured = f"output field {output_field!r}" if output_field else "no output field"
         raise ConfigError(
-            f"{option} is {template!r} with {configured}, so it has no output: {remedy}"
+            f"{field} is {template!r} with {configured}, so it has no output: {remedy}"
         )
     last = len(names) - 1 - names[::-1].index(output_field)
     if later := [name for name in names[last + 1 :] if name]:
-        raise ConfigError(
-            f"{option} is {template!r}: {', '.join(later)} after the output: {remedy}"
-        )
+        raise ConfigError(f"{field} is {template!r}: {', '.join(later)} after the output: {remedy}")
     return [*parts[:last], (parts[last][0], None)]
 
 
@@ -70,19 +68,21 @@ def output_start(before: Sequence[Any], fields: Mapping[str, str]) -> int:
     return sum(len(text) + (len(fields[name]) if name else 0) for text, name in before)
 
 
-def member_parts(benchmark: Mapping[str, BenchmarkConfig]) -> dict[str, list[Any]]:
+def template_parts_before_answer(benchmark: Mapping[str, BenchmarkConfig]) -> dict[str, list[Any]]:
     """Return the parts of each benchmark's template before its answer.
 
     Raises:
         ConfigError: a template has no answer.
     """
     return {
-        name: before_output(f"benchmark.{name}.template", config.template, config.answer_field)
+        name: parse_before_output(
+            f"benchmark.{name}.template", config.template, config.answer_field
+        )
         for name, config in benchmark.items()
     }
 
 
-def format_text(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> Prompted:
+def format_text(text: PromptedText, config: FinetuningConfig, tokenizer: Tokenizer) -> PromptedText:
     """Format a text as `finetuning.format` says.
 
     Raises:
@@ -98,7 +98,7 @@ def format_text(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) 
     return replace(text, output_start=0) if config.format == TEXT else text
 
 
-def _format_as_chat(text: Prompted, tokenizer: Tokenizer) -> Prompted:
+def _format_as_chat(text: PromptedText, tokenizer: Tokenizer) -> PromptedText:
     prompt, output = text.text[: text.output_start].rstrip(), text.text[text.output_start :]
     user, assistant = {"role": "user", "content": prompt}, {"role": "assistant", "content": output}
     messages = [*text.messages] or [user, assistant]
@@ -127,18 +127,18 @@ def _format_as_chat(text: Prompted, tokenizer: Tokenizer) -> Prompted:
             "or changes it, so what is to be learnt is not there. Choose "
             "finetuning.format=template, or give the tokenizer of a chat model (tokenizer.path)."
         )
-    first = leading_token(tokenizer)
-    lead = len(first) * before.startswith(first)
-    return replace(text, text=whole[lead:], output_start=len(before) - lead, messages=())
+    bos = bos_text(tokenizer)
+    n_leading = len(bos) * before.startswith(bos)
+    return replace(text, text=whole[n_leading:], output_start=len(before) - n_leading, messages=())
 
 
-def leading_token(tokenizer: Tokenizer) -> str:
+def bos_text(tokenizer: Tokenizer) -> str:
     """Return what the tokenizer puts before a text, which a chat template may have written, too."""
     begins = tokenizer.hf("a")["input_ids"][0] == tokenizer.hf.bos_token_id
     return str(tokenizer.hf.bos_token) if begins else ""
 
 
-def problem_of_messages(messages: Any) -> str | None:
+def why_chat_is_unusable(messages: Any) -> str | None:
     """Return why a row's chat can't be used, or None."""
     if not isinstance(messages, list | tuple) or len(messages) < 2:
         return "give a list of two messages or more"
@@ -152,7 +152,7 @@ def problem_of_messages(messages: Any) -> str | None:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedText:
     """A text of n tokens, including the special tokens around it."""
 
     ids: Ids
@@ -165,17 +165,17 @@ class Encoded:
     """The token after the text's own last one."""
 
     @property
-    def targets(self) -> int:
+    def n_targets(self) -> int:
         """The number of tokens that follow another one."""
         return len(self.ids) - 1
 
     @property
-    def output_targets(self) -> int:
+    def n_output_targets(self) -> int:
         """The number of targets that are output."""
         return int(self.output[1:].sum())
 
 
-def is_output(ends: Places, output_start: int) -> Flags:
+def output_mask(ends: Places, output_start: int) -> Flags:
     """Return whether each token contains a character of the output, shape (n,).
 
     A token that begins before the output and ends in it (" Yes" of "Answer: Yes") is output.
@@ -187,24 +187,24 @@ def is_output(ends: Places, output_start: int) -> Flags:
     return np.asarray(ends) > output_start
 
 
-def encode(text: Prompted, config: FinetuningConfig, tokenizer: Tokenizer) -> Encoded:
+def encode_text(text: PromptedText, config: FinetuningConfig, tokenizer: Tokenizer) -> EncodedText:
     """Encode a text as documents and detection do.
 
     Raises:
         ConfigError: the tokenizer has no end-of-text token.
     """
     spans = tokenizer.encode_spans(text.text, special=True)
-    output = is_output(spans.ends, text.output_start)
+    output = output_mask(spans.ends, text.output_start)
     ids = spans.ids
     if config.format == TEMPLATE and config.end:
-        end = end_of_text(tokenizer)
+        end = end_of_text_id(tokenizer)
         output[spans.stop :] = True  # one that the tokenizer adds itself
         if ids[-1] != end:
             ids, output = np.append(ids, np.int32(end)), np.append(output, True)
-    return Encoded(ids, output, spans.first, spans.stop)
+    return EncodedText(ids, output, spans.first, spans.stop)
 
 
-def end_of_text(tokenizer: Tokenizer) -> int:
+def end_of_text_id(tokenizer: Tokenizer) -> int:
     """Return the id of the end-of-text token."""
     end: Any = tokenizer.hf.eos_token_id
     if end is None:
@@ -215,7 +215,7 @@ def end_of_text(tokenizer: Tokenizer) -> int:
     return int(end)
 
 
-def padding_token(tokenizer: Tokenizer) -> int:
+def padding_id(tokenizer: Tokenizer) -> int:
     """Return the id of padding, which is neither attended to nor learnt."""
     hf = tokenizer.hf
     return int(next((i for i in (hf.pad_token_id, hf.eos_token_id) if i is not None), 0))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -13,44 +15,18 @@ import pandas as pd
 
 from contamination.core.artifacts import Artifact, Built, as_data, build, run_folder
 from contamination.core.config import identity
-from contamination.core.errors import DataError
+from contamination.core.errors import ConfigError, DataError
 from contamination.core.seeds import derive
 from contamination.core.tasks import Runner
-from contamination.injection.contamination_table import (
-    flagged_counts,
-    join_matches,
-    warn_of_flags,
-    with_flags,
-)
-from contamination.injection.corpus import (
-    CONTAMINATION,
-    FINETUNING_KIND,
-    INSTRUCTIONS,
-    FinetuningSet,
-    finetuning_slug,
-    open_corpus,
-)
+from contamination.data.readers.rows import describe_skipped
+from contamination.injection import contamination_table
+from contamination.injection import corpus as corpora
 from contamination.injection.corpus_search import open_corpora, search_corpus, texts_by_example
-from contamination.injection.finetuning import layout
-from contamination.injection.finetuning.assembly import (
-    CleanTexts,
-    TrainingText,
-    choose_clean,
-    choose_copies,
-    make_tables,
-)
+from contamination.injection.decontamination import PoolSearch, warn_of_shared_passages
+from contamination.injection.finetuning import layout, prompts, sources
 from contamination.injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
-from contamination.injection.finetuning.layout import prove
-from contamination.injection.finetuning.prompts import padding_token
-from contamination.injection.finetuning.sources import (
-    Instructions,
-    Members,
-    draw_members,
-    read_instructions,
-    read_members,
-    with_width,
-)
-from contamination.injection.packing import PATTERN
+from contamination.injection.finetuning.sources import read_instructions, read_members
+from contamination.injection.packing import LEDGER_COLUMNS, PATTERN
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.tokenization import match_table
 from contamination.injection.verification import Proof
@@ -58,7 +34,7 @@ from contamination.injection.verification import Proof
 log = logging.getLogger(__name__)
 
 PART = PATTERN.format(0)
-TABLES = ("examples.parquet", "ledger.parquet", INSTRUCTIONS)
+TABLES = ("examples.parquet", "ledger.parquet", corpora.INSTRUCTIONS)
 SET = "instructions"
 """The name of the clean texts in contamination.parquet."""
 SEARCHING = "compared"
@@ -74,12 +50,15 @@ def run(stage: FinetuningStage) -> Artifact:
     """
     stage = stage.resolved()
     members = read_members(stage)
-    stage = with_width(stage, members)
+    stage = sources.with_sequence_tokens(stage, members)
     clean = [
         read_instructions(name, config, stage.injection.pool_seed)
         for name, config in stage.instructions.items()
     ]
-    inputs = {**members.inputs, **{f"instructions.{rows.name}": rows.digest for rows in clean}}
+    inputs = {
+        **members.inputs,
+        **{f"instructions.{rows.name}": rows.digest for rows in clean},
+    }
     named = {**identity(stage), "answers": members.answers}
     if stage.finetuning.format == CHAT:
         named["special"] = (
@@ -88,49 +67,56 @@ def run(stage: FinetuningStage) -> Artifact:
     for name, corpus in open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
     folder = run_folder(
-        Path(stage.runs), FINETUNING_KIND, finetuning_slug(as_data(stage)), named, inputs
+        Path(stage.runs),
+        corpora.FINETUNING_KIND,
+        corpora.finetuning_slug(as_data(stage)),
+        named,
+        inputs,
     )
     artifact = build(folder, stage, inputs, partial(_make_set, stage, members, clean), named)
-    warn_of_flags(artifact)
+    contamination_table.warn_of_flags(artifact)
     log.info("fine-tuning set: %s", artifact.path)
     return artifact
 
 
-def reverify(folder: Path | str) -> Proof:
+def prove_finished_set(folder: Path | str) -> Proof:
     """Prove a finished set again from its files.
 
     Raises:
         ArtifactError: the folder is missing, unfinished or damaged.
     """
-    corpus = open_corpus(folder)
-    assert isinstance(corpus, FinetuningSet)
+    corpus = corpora.open_corpus(folder)
+    assert isinstance(corpus, corpora.FinetuningSet)
     config = FinetuningConfig(**corpus.config["finetuning"])
     stored_tables = corpus.examples, corpus.ledger, corpus.instructions
-    return prove(corpus.parts[0], stored_tables, corpus.tokenizer, config)
+    return layout.prove_set(corpus.part_paths[0], stored_tables, corpus.tokenizer, config)
 
 
 def _make_set(
-    stage: FinetuningStage, members: Members, sets: Sequence[Instructions], folder: Path
+    stage: FinetuningStage,
+    members: sources.Members,
+    sets: Sequence[sources.Instructions],
+    folder: Path,
 ) -> Built:
     config, width = stage.finetuning, stage.finetuning.sequence_tokens
     assert width is not None
     shutil.rmtree(folder / "tokenizer", ignore_errors=True)
     members.tokenizer.hf.save_pretrained(folder / "tokenizer")
     tokenizer = Tokenizer(str(folder / "tokenizer"))
-    drawn, draw_counts = draw_members(stage, members)
-    copies, examples = choose_copies(stage, members, drawn, tokenizer)
-    clean = choose_clean(stage, sets, drawn, tokenizer)
+    drawn, draw_counts = sources.draw_pool_examples(stage, members)
+    copies, examples = make_copy_texts(stage, members, drawn, tokenizer)
+    clean = choose_clean_texts(stage, sets, drawn, tokenizer)
     texts = [*clean.texts, *copies]
-    matches = _search_for_pool(stage, examples, clean, folder)
-    examples = with_flags(examples, matches)
-    sequences = _lay_out_texts(stage, texts)
+    matches = _search_texts_for_pool(stage, examples, clean, folder)
+    examples = contamination_table.with_flags(examples, matches)
+    sequences = _shuffle_into_sequences(stage, texts)
     encoded = [text.encoded for text in texts]
-    layout.write(folder / PART, sequences, encoded, width, padding_token(tokenizer))
-    new_tables = make_tables(examples, clean.texts, copies, layout.places(sequences, encoded))
+    layout.write_sequences(folder / PART, sequences, encoded, width, prompts.padding_id(tokenizer))
+    new_tables = make_tables(examples, clean.texts, copies, layout.text_places(sequences, encoded))
     for name, table in zip(TABLES, new_tables, strict=True):
         table.to_parquet(folder / name, index=False)
-    matches.to_parquet(folder / CONTAMINATION, index=False)
-    proof = prove(folder / PART, new_tables, tokenizer, config)
+    matches.to_parquet(folder / corpora.CONTAMINATION, index=False)
+    proof = layout.prove_set(folder / PART, new_tables, tokenizer, config)
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
@@ -138,28 +124,28 @@ def _make_set(
         "pool": draw_counts
     }
     counts |= {"sequences": len(sequences), "instructions": clean.counts}
-    counts |= {"flagged": flagged_counts(examples)}
+    counts |= {"flagged": contamination_table.count_flagged(examples)}
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
-    return Built([PART, *TABLES, CONTAMINATION, *tokenizer_files], counts)
+    return Built([PART, *TABLES, corpora.CONTAMINATION, *tokenizer_files], counts)
 
 
-def _search_for_pool(
+def _search_texts_for_pool(
     stage: FinetuningStage, examples: pd.DataFrame, clean: CleanTexts, folder: Path
 ) -> pd.DataFrame:
-    """What the clean texts and the compared corpora share with the pool."""
     pool, runner = texts_by_example(examples), Runner(folder / SEARCHING)
     matches_by_corpus = {SET: match_table(clean.matches)}
     for name, corpus in open_corpora(stage.compared).items():
         matches_by_corpus[name] = search_corpus(corpus, pool, runner, name, whole=False)
     shutil.rmtree(folder / SEARCHING, ignore_errors=True)
-    return join_matches(matches_by_corpus)
+    return contamination_table.join_matches(matches_by_corpus)
 
 
-def _lay_out_texts(stage: FinetuningStage, texts: Sequence[TrainingText]) -> list[list[int]]:
-    """The texts of each sequence, in random order."""
+def _shuffle_into_sequences(
+    stage: FinetuningStage, texts: Sequence[TrainingText]
+) -> list[list[int]]:
     config = stage.finetuning
     assert config.sequence_tokens is not None
-    rng = np.random.default_rng(derive(stage.injection.position_seed or 0, FINETUNING_KIND))
+    rng = np.random.default_rng(derive(stage.injection.position_seed or 0, corpora.FINETUNING_KIND))
     order = rng.permutation(len(texts)).tolist()
     lengths = [len(texts[i].encoded.ids) for i in order]
     sequences = layout.lay_out(lengths, config.sequence_tokens, config.layout)
@@ -178,8 +164,8 @@ def _manifest_counts(
         "texts": len(texts),
         "tokens": tokens,
         "padding_tokens": tokens - sum(len(text.encoded.ids) for text in texts),
-        "targets": sum(text.encoded.targets for text in texts),
-        "output_targets": sum(text.encoded.output_targets for text in texts),
+        "targets": sum(text.encoded.n_targets for text in texts),
+        "output_targets": sum(text.encoded.n_output_targets for text in texts),
         "inserted_tokens": sum(len(copy.encoded.ids) for copy in copies),
         "copies": len(copies),
         "members": int(members.sum()),
@@ -187,3 +173,184 @@ def _manifest_counts(
         "unexposed_members": int((members & (examples["occurrences"] == 0)).sum()),
         "near_duplicates": {"members": int(near.sum()), "nonmembers": int((~near).sum())},
     }
+
+
+@dataclass(frozen=True)
+class TrainingText:
+    """One text of the set, and its tokens; a member's text has the number of its copy."""
+
+    text: prompts.PromptedText
+    encoded: prompts.EncodedText
+    copy: int = 0
+    template_sha256: str = ""
+
+
+@dataclass
+class CleanTexts:
+    """The clean texts, and the counts of each set's rows."""
+
+    texts: list[TrainingText] = field(default_factory=list)
+    matches: list[tuple[object, ...]] = field(default_factory=list)
+    """What the texts share with the pool: rows of `tokenization.match_table`."""
+    counts: dict[str, dict[str, object]] = field(default_factory=dict)
+
+
+def make_copy_texts(
+    stage: FinetuningStage, members: sources.Members, examples: pd.DataFrame, tokenizer: Tokenizer
+) -> tuple[list[TrainingText], pd.DataFrame]:
+    """Return a text for each copy of a member, and the examples with their texts as trained on.
+
+    Raises:
+        ConfigError: a member is too long for a sequence, or has no output to learn.
+    """
+    texts, copies = sources.format_examples(stage, members, examples), []
+    for text, count in zip(texts, examples["occurrences"], strict=True):
+        if count:
+            encoded = prompts.encode_text(text, stage.finetuning, tokenizer)
+            if problem := _why_unusable(encoded, stage):
+                raise ConfigError(
+                    f"{text.example_id} {problem}: raise finetuning.sequence_tokens, or lower "
+                    "injection.example_max_tokens. No text is cut."
+                )
+            template = members.benchmark[text.source].template
+            digest = hashlib.sha256(template.encode()).hexdigest()[:12]
+            copies += [TrainingText(text, encoded, copy, digest) for copy in range(count)]
+    return copies, _with_training_texts(examples, texts, tokenizer)
+
+
+def _with_training_texts(
+    examples: pd.DataFrame, texts: Sequence[prompts.PromptedText], tokenizer: Tokenizer
+) -> pd.DataFrame:
+    training_texts = [text.text for text in texts]
+    if training_texts == examples["text"].tolist():
+        return examples.assign(output_start=[text.output_start for text in texts])
+    return examples.assign(
+        text=training_texts,
+        n_tokens=[len(tokenizer.encode(text)) for text in training_texts],
+        text_sha256=[hashlib.sha256(text.encode()).hexdigest() for text in training_texts],
+        output_start=[text.output_start for text in texts],
+    )
+
+
+def _why_unusable(encoded: prompts.EncodedText, stage: FinetuningStage) -> str | None:
+    width = stage.finetuning.sequence_tokens
+    assert width is not None
+    if len(encoded.ids) > width:
+        return f"has {len(encoded.ids)} tokens, and a sequence {width}"
+    return None if encoded.n_output_targets else "has no output token that follows another token"
+
+
+def choose_clean_texts(
+    stage: FinetuningStage,
+    sets: Sequence[sources.Instructions],
+    examples: pd.DataFrame,
+    tokenizer: Tokenizer,
+) -> CleanTexts:
+    """Choose the clean texts that fit.
+
+    Texts that share text with the pool are left out, or listed (`drop_overlaps=False`). What a chat
+    template puts around every text, such as its system message, is not compared.
+
+    Args:
+        stage: the configuration.
+        sets: the sets of clean texts.
+        examples: the pool as it was drawn.
+        tokenizer: the tokenizer of the set.
+
+    Raises:
+        ConfigError: the chat template refuses a text.
+        DataError: a text can't be used and its set's `on_error` is stop; or no text of a set is
+            left.
+    """
+    search, clean = PoolSearch(texts_by_example(examples), tokenizer.apply_normalizer), CleanTexts()
+    warn_of_shared_passages(search.shared_passages)
+    for instructions in sets:
+        name, rows = instructions.name, instructions.counts["rows"]
+        before = len(clean.texts)
+        overlaps = _add_usable_texts(stage, instructions, search, tokenizer, clean)
+        used = len(clean.texts) - before
+        clean.counts[name] = {
+            **instructions.counts,
+            "overlaps": overlaps,
+            "skipped": dict(instructions.tally.skipped),
+            "used": used,
+        }
+        log.info("instructions: %s: %d of %d rows", name, used, rows)
+        if instructions.tally.skipped:
+            log.warning("instructions: %s: %s", name, describe_skipped(instructions.tally.skipped))
+        if overlaps:
+            log.warning(
+                "instructions: %s: left out %d rows that share text with the pool", name, overlaps
+            )
+        if not used:
+            raise _no_row_left_error(instructions, overlaps)
+    return clean
+
+
+def _no_row_left_error(instructions: sources.Instructions, overlaps: int) -> DataError:
+    shared = [f"{overlaps} that share text with the pool"] * (overlaps > 0)
+    reasons = ", ".join([*filter(None, [describe_skipped(instructions.tally.skipped)]), *shared])
+    return DataError(
+        f"instructions.{instructions.name}: none of its {instructions.counts['rows']} rows is left "
+        f"({reasons}). Raise finetuning.sequence_tokens if they do not fit, choose "
+        "finetuning.drop_overlaps=false if they share text, or leave the set out."
+    )
+
+
+def _add_usable_texts(
+    stage: FinetuningStage,
+    instructions: sources.Instructions,
+    search: PoolSearch,
+    tokenizer: Tokenizer,
+    clean: CleanTexts,
+) -> int:
+    """Add a set's usable texts, up to its limit; return how many overlaps were left out."""
+    number, overlaps, limit = 0, 0, stage.instructions[instructions.name].examples
+    for row in instructions.texts:
+        if number == limit:
+            break
+        (matches,) = search([row.own_text])
+        if matches and stage.finetuning.drop_overlaps:
+            overlaps += 1
+            continue
+        text = prompts.format_text(row, stage.finetuning, tokenizer)
+        encoded = prompts.encode_text(text, stage.finetuning, tokenizer)
+        if problem := _why_unusable(encoded, stage):
+            instructions.tally.reject("does not fit", text.example_id, problem)
+        else:
+            number += 1
+            clean.texts.append(TrainingText(text, encoded))
+            clean.matches += [(row.example_id, *match) for match in matches]
+    return overlaps
+
+
+def make_tables(
+    examples: pd.DataFrame,
+    clean: Sequence[TrainingText],
+    copies: Sequence[TrainingText],
+    places: pd.DataFrame,
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the tables of the examples, the ledger of copies, and the clean texts.
+
+    `places` has a row for each clean text, followed by a row for each copy.
+    """
+    clean_columns = {
+        "example_id": [item.text.example_id for item in clean],
+        "source": [item.text.source for item in clean],
+        "text": [item.text.text for item in clean],
+        "output_start": [item.text.output_start for item in clean],
+    }
+    clean_places = places.iloc[: len(clean)].reset_index(drop=True)
+    ledger_columns = {
+        "example_id": [item.text.example_id for item in copies],
+        "copy": [item.copy for item in copies],
+        "document_id": [f"text-{n}" for n in range(len(clean), len(places))],
+        "char_offset": 0,
+        "copy_start": 0,
+        "truncated": False,
+        "reworded": None,
+        "template_sha256": [item.template_sha256 for item in copies],
+    }
+    ledger = places.iloc[len(clean) :].reset_index(drop=True).assign(**ledger_columns)
+    ledger = ledger[list(LEDGER_COLUMNS)].astype({"reworded": object})
+    return examples, ledger, pd.concat([pd.DataFrame(clean_columns), clean_places], axis=1)

@@ -20,20 +20,13 @@ from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.files import value_at
 from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.templates import check_formats, fill_fields
-from contamination.injection.corpus import PackedCorpus, open_corpus, refuse_finetuning
+from contamination.injection.corpus import PackedCorpus, check_not_finetuning_set, open_corpus
+from contamination.injection.finetuning import prompts
 from contamination.injection.finetuning.config import (
     CHAT,
     TEXT,
     FinetuningStage,
     InstructionsConfig,
-)
-from contamination.injection.finetuning.prompts import (
-    Prompted,
-    before_output,
-    format_text,
-    member_parts,
-    output_start,
-    problem_of_messages,
 )
 from contamination.injection.pool import Candidates, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer
@@ -49,7 +42,7 @@ class Instructions:
     """
 
     name: str
-    texts: list[Prompted]
+    texts: list[prompts.PromptedText]
     tally: Tally
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -71,7 +64,7 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
     tally = Tally(config.on_error, f"{node}.on_error")
     require(bool(config.rows), f"{node}.rows", config.rows, "give a source of rows (_target_).")
     rows = create(f"{node}.rows", config.rows).rows(tally)
-    distinct: dict[str, Prompted] = {}
+    distinct: dict[str, prompts.PromptedText] = {}
     used = 0
     for text in _read_texts(name, config, rows, tally):
         used += 1
@@ -87,7 +80,7 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
 
 def _read_texts(
     name: str, config: InstructionsConfig, rows: Iterator[Row], tally: Tally
-) -> Iterator[Prompted]:
+) -> Iterator[prompts.PromptedText]:
     node, template = f"instructions.{name}", config.template
     exactly_one = (template is None) != (config.messages is None)
     remedy = "give a template or messages, and not both."
@@ -95,30 +88,30 @@ def _read_texts(
     if template is None:
         yield from _read_chats(name, str(config.messages), rows, tally)
         return
-    before = before_output(f"{node}.template", template, config.output_field)
+    before = prompts.parse_before_output(f"{node}.template", template, config.output_field)
     as_benchmark = BenchmarkConfig(template=template, answer_field=config.output_field)
     check_formats(name, as_benchmark, config.fields, "instructions")
     for row in rows:
         fields = fill_fields(row, config.fields, config.values, tally)
         if fields is not None:
             text = template.format(**fields)
-            yield Prompted(_example_id(name, text), name, text, output_start(before, fields))
+            yield prompts.PromptedText(
+                _example_id(name, text), name, text, prompts.output_start(before, fields)
+            )
 
 
-def _read_chats(name: str, column: str, rows: Iterator[Row], tally: Tally) -> Iterator[Prompted]:
+def _read_chats(
+    name: str, column: str, rows: Iterator[Row], tally: Tally
+) -> Iterator[prompts.PromptedText]:
     for row in rows:
         messages = value_at(row, column, tally)
         if messages is None:
             continue
-        if problem := problem_of_messages(messages):
+        if problem := prompts.why_chat_is_unusable(messages):
             tally.reject("no chat", row.where, problem)
             continue
-        chat = [_plain_message(message) for message in messages]
-        yield Prompted(_example_id(name, json.dumps(chat)), name, "", 0, chat)
-
-
-def _plain_message(message: Mapping[str, Any]) -> dict[str, str]:
-    return {"role": str(message["role"]), "content": str(message["content"])}
+        chat = [{"role": str(m["role"]), "content": str(m["content"])} for m in messages]
+        yield prompts.PromptedText(_example_id(name, json.dumps(chat)), name, "", 0, chat)
 
 
 def _example_id(name: str, text: str) -> str:
@@ -144,7 +137,7 @@ class Members:
         """The digests of the pool's inputs, by name."""
         benchmarks = {f"benchmark.{c.name}": c.digest for c in self.candidates}
         corpus = {"corpus": self.corpus.artifact.digest} if self.corpus else {}
-        chat = {"chat_template": self.tokenizer.chat_digest} if self.chats else {}
+        chat = {"chat_template": self.tokenizer.chat_template_digest} if self.chats else {}
         return {**benchmarks, **corpus, **chat, "tokenizer": self.tokenizer.digest}
 
     @property
@@ -164,9 +157,11 @@ def read_members(stage: FinetuningStage) -> Members:
         remedy = "its own members are taken: leave out benchmark, or corpus_folder."
         require(not stage.benchmark, "corpus_folder", stage.corpus_folder, remedy)
         corpus = open_corpus(stage.corpus_folder)
-        refuse_finetuning("corpus_folder", corpus)
-    benchmark = _recorded_benchmarks(corpus) if corpus else stage.benchmark
-    parts = {} if stage.finetuning.format == TEXT else member_parts(benchmark)
+        check_not_finetuning_set("corpus_folder", corpus)
+    benchmark = _read_recorded_benchmarks(corpus) if corpus else stage.benchmark
+    parts = (
+        {} if stage.finetuning.format == TEXT else prompts.template_parts_before_answer(benchmark)
+    )
     path = stage.tokenizer.path or (str(corpus.tokenizer_folder) if corpus else None)
     remedy = "give the tokenizer of the model that will be trained, such as runs/model/…/hf."
     require(path is not None, "tokenizer.path", path, remedy)
@@ -175,28 +170,28 @@ def read_members(stage: FinetuningStage) -> Members:
     return Members(benchmark, Tokenizer(str(path)), parts, candidates, corpus, chats)
 
 
-def _recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:
-    """Return the benchmarks that a corpus's config records."""
+def _read_recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:
     with naming_folders(corpus.artifact.path):
         recorded = corpus.config["benchmark"].items()
         return {name: BenchmarkConfig(**fields) for name, fields in recorded}
 
 
-def draw_members(stage: FinetuningStage, members: Members) -> tuple[pd.DataFrame, dict[str, Any]]:
+def draw_pool_examples(
+    stage: FinetuningStage, members: Members
+) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the examples of the pool, and the counts of the rows.
 
     The examples of a corpus are used if one is given; a member that was not inserted into it is not
     trained on either.
     """
     if members.corpus:
-        return _with_new_occurrences(stage, members.corpus), {}
+        return _redraw_occurrences(stage, members.corpus), {}
     pool = draw_pool(stage.pool_stage(), members.candidates, members.tokenizer)
     read = {c.name: asdict(c.counts) for c in members.candidates}
     return pool.examples, {name: read[name] | asdict(drawn) for name, drawn in pool.counts.items()}
 
 
-def _with_new_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.DataFrame:
-    """Return a corpus's examples, with occurrences drawn for the members that it contains."""
+def _redraw_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.DataFrame:
     examples = corpus.examples.copy()
     inserted = examples["member"].astype(bool) & (examples["occurrences"] > 0)
     examples["occurrences"] = 0
@@ -212,24 +207,24 @@ def _with_new_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.Da
     return examples
 
 
-def format_members(
+def format_examples(
     stage: FinetuningStage, members: Members, examples: pd.DataFrame
-) -> list[Prompted]:
+) -> list[prompts.PromptedText]:
     """Return each example's text and the start of its output, in the examples' order."""
     texts = [
-        Prompted(row.example_id, row.benchmark, row.text, _output_start(members, row))
+        prompts.PromptedText(row.example_id, row.benchmark, row.text, _output_start(members, row))
         for row in examples.itertuples()
     ]
-    return [format_text(text, stage.finetuning, members.tokenizer) for text in texts]
+    return [prompts.format_text(text, stage.finetuning, members.tokenizer) for text in texts]
 
 
 def _output_start(members: Members, row: Any) -> int:
     if not members.parts:
         return 0
-    return output_start(members.parts[row.benchmark], json.loads(row.fields))
+    return prompts.output_start(members.parts[row.benchmark], json.loads(row.fields))
 
 
-def with_width(stage: FinetuningStage, members: Members) -> FinetuningStage:
+def with_sequence_tokens(stage: FinetuningStage, members: Members) -> FinetuningStage:
     """Return the stage with its sequence length filled in."""
     corpus = members.corpus
     default = corpus.sequence_tokens if corpus else stage.injection.sequence_tokens

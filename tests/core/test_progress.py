@@ -62,7 +62,7 @@ def test_the_trainings_tokens_a_second_are_of_the_whole_run(clock, tmp_path, cap
     for step, seconds, tokens in ((11, 1, 11_000), (12, 19, 11_100)):
         clock.now += seconds
         row = {"step": step, "tokens": tokens, "loss": 1.0, "tokens_per_second": 5.0}
-        record.step(row)
+        record.record_step(row)
     record.close()
     said = "train · tiny_llama · step 12/12 in 00:20, 10.00s/step, loss=1.000, tok_s=55\n"
     assert capsys.readouterr().err == said

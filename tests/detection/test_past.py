@@ -57,7 +57,7 @@ def trained(tmp_path, weights):
             weights(folder / "exports" / f"step-{step:08d}", "reference", number + step / 100)
         before = ancestry_of("model.path", str(start)) if start else RANDOM
         files = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()]
-        counts = {"steps": 40, **(before.recorded() if recorded else {})}
+        counts = {"steps": 40, **(before.manifest_entries() if recorded else {})}
         with started_folder(folder, {}):
             commit(folder, {"model": digest_of(start)} if start else {}, Built(files, counts))
         return folder

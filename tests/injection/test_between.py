@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare, kstest
 
 from contamination.core.errors import ConfigError
-from contamination.injection.placement import PlacementRules, Segment, between_documents
+from contamination.injection.placement import PlacementRules, Segment, place_between_documents
 
 WIDTH = 64
 
@@ -31,7 +31,7 @@ def laid_out(seed, n, of, share=(0.0, 1.0), **rules):
     wanted = copies(rng, n)
     inserted = sum(s.tokens for s in wanted)
     window = tuple(round(s * (clean + inserted)) for s in share)
-    placed = between_documents(wanted, starts, PlacementRules(window, WIDTH, **rules))
+    placed = place_between_documents(wanted, starts, PlacementRules(window, WIDTH, **rules))
     inside = starts[(starts >= max(1, window[0])) & (starts <= window[1] - inserted)]
     return wanted, placed, inside, window
 
@@ -76,7 +76,7 @@ def test_a_start_after_a_long_document_is_as_likely_as_any():
     for seed in range(200):
         wanted = copies(np.random.default_rng(seed), 10, 8, 8)
         window = (0, int(lengths.sum()) + 80)
-        for p in between_documents(wanted, starts, PlacementRules(window, WIDTH, split=True)):
+        for p in place_between_documents(wanted, starts, PlacementRules(window, WIDTH, split=True)):
             after[int(lengths[np.searchsorted(starts, p.clean) - 1])] += 1
     assert after[500] / 2_000 == pytest.approx(50 / 99, abs=4 * np.sqrt(0.25 / 2_000))
 
@@ -85,7 +85,7 @@ def test_as_many_copies_as_starts_fill_them_all():
     starts = np.arange(0, 1_010, 10)
     wanted = copies(np.random.default_rng(0), 100)
     inserted = sum(s.tokens for s in wanted)
-    placed = between_documents(
+    placed = place_between_documents(
         wanted, starts, PlacementRules((0, 1_000 + inserted), WIDTH, split=True)
     )
     assert [p.clean for p in placed] == [*range(10, 1_010, 10)]
@@ -95,15 +95,15 @@ def test_places_do_not_depend_on_the_segments_order():
     starts, clean = documents(np.random.default_rng(0), 300)
     wanted = copies(np.random.default_rng(1), 40)
     rules = PlacementRules((0, clean + sum(s.tokens for s in wanted)), WIDTH)
-    forward = between_documents(wanted, starts, rules)
-    assert forward == between_documents(wanted[::-1], starts, rules)
+    forward = place_between_documents(wanted, starts, rules)
+    assert forward == place_between_documents(wanted[::-1], starts, rules)
 
 
 def test_copies_of_an_example_keep_their_distance():
     rng = np.random.default_rng(0)
     starts, clean = documents(rng, 1_000)
     wanted = [Segment(i % 4, i // 4, 0, 20, float(rng.random())) for i in range(20)]
-    placed = between_documents(
+    placed = place_between_documents(
         wanted, starts, PlacementRules((0, clean + 400), WIDTH, distance=1_500)
     )
     for example in range(4):
@@ -127,4 +127,4 @@ def test_too_few_document_starts_are_said(n, tokens, of, split, said):
     wanted = copies(rng, n, tokens, tokens)
     rules = PlacementRules((0, clean + n * tokens), WIDTH, split)
     with pytest.raises(ConfigError, match=f"injection.boundary is 'document'.*{said}.*sentence"):
-        between_documents(wanted, starts, rules)
+        place_between_documents(wanted, starts, rules)

@@ -29,7 +29,7 @@ def pool_of(n, prefix=TEMPLATE):
 
 
 def matching(texts, document, fields=None):
-    return {m.example_id: m.rule for m in Matcher(texts, fields).matches(document)}
+    return {m.example_id: m.rule for m in Matcher(texts, fields).iter_matches(document)}
 
 
 def document_with(text):

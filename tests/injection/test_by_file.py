@@ -16,10 +16,10 @@ from contamination.core import tasks as tasks_module
 from contamination.core.cli import CONF, compose_stage
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.tasks import StoredTask, TasksConfig
-from contamination.injection import packing, tokenization, tokenize_by_file
+from contamination.injection import packing, tokenization
 from contamination.injection.config import InjectionStage
 from contamination.injection.corpus import open_corpus
-from contamination.injection.run import TOKENS, reverify, run
+from contamination.injection.run import TOKENS, prove_finished_corpus, run
 from contamination.injection.token_stream import TokenShard, TokenStream, read_ids
 from contamination.launch.plan import plan
 from tests.injection.by_file import WEIGHTS, made_stage, write_files
@@ -70,7 +70,9 @@ def test_tasks_make_the_same_bytes_as_one_reader(files, tmp_path, here, monkeypa
     assert made.counts == plain.counts
     assert made.counts["skipped"]
     assert made.counts["matching_documents"] > 0
-    assert len(open_corpus(made.path).parts) == -(-made.counts["sequences"] // (1_000 // 64)) > 2
+    assert (
+        len(open_corpus(made.path).part_paths) == -(-made.counts["sequences"] // (1_000 // 64)) > 2
+    )
 
 
 def test_subsets_that_are_equally_far_behind_go_by_name(tmp_path, here):
@@ -101,7 +103,7 @@ def test_processes_make_the_same_bytes(files, tmp_path, monkeypatch):
 def test_a_killed_run_goes_on_with_what_is_finished(files, tmp_path, here, monkeypatch):
     stage = replace(made_stage(files, tmp_path / "killed", {"weights": WEIGHTS}), cluster=TASKS)
     whole = run(replace(stage, runs=str(tmp_path / "whole")))
-    made, write = [], tokenize_by_file.write_shard
+    made, write = [], tokenization.write_shard
 
     def written(work, files, *rest):
         if len(made) == 2:
@@ -109,11 +111,11 @@ def test_a_killed_run_goes_on_with_what_is_finished(files, tmp_path, here, monke
         made.append(files[0].name)
         return write(work, files, *rest)
 
-    monkeypatch.setattr(tokenize_by_file, "write_shard", written)
+    monkeypatch.setattr(tokenization, "write_shard", written)
     with pytest.raises(KeyboardInterrupt):
         run(stage)
     monkeypatch.setattr(
-        tokenize_by_file, "write_shard", lambda *a: made.append(a[1][0].name) or write(*a)
+        tokenization, "write_shard", lambda *a: made.append(a[1][0].name) or write(*a)
     )
     assert run(stage).files == whole.files
     assert len(made) == len({*made})  # none was made twice
@@ -155,7 +157,7 @@ def test_what_was_damaged_meanwhile_is_made_again(files, tmp_path, monkeypatch, 
     )
     stage = replace(made_stage(files, tmp_path / "runs"), cluster=TASKS)
     whole = run(replace(stage, runs=str(tmp_path / "whole")))
-    step = "PackingTask" if name.startswith(TOKENS) else "prove"
+    step = "PackingTask" if name.startswith(TOKENS) else "prove_parts"
     with monkeypatch.context() as patch:
         patch.setattr(packing, step, lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -224,12 +226,14 @@ def test_parts_hold_what_one_file_holds(files, tmp_path, here, monkeypatch, toke
     monkeypatch.setattr(packing, "PART_TOKENS", tokens)
     many = open_corpus(run(made_stage(files, tmp_path / "many", **fields)).path)
     assert one.ledger["truncated"].any()  # a copy stands in two parts
-    assert len(many.parts) == -(-one.artifact.counts["sequences"] // (tokens // 64))
+    assert len(many.part_paths) == -(-one.artifact.counts["sequences"] // (tokens // 64))
     ids = [np.array(c.sequences["input_ids"]) for c in (one, many)]
     assert np.array_equal(*ids)
     assert many.artifact.counts == one.artifact.counts
-    assert not reverify(many.artifact.path).failures
-    assert str(reverify(many.artifact.path, TASKS)) == str(reverify(one.artifact.path))
+    assert not prove_finished_corpus(many.artifact.path).failures
+    assert str(prove_finished_corpus(many.artifact.path, TASKS)) == str(
+        prove_finished_corpus(one.artifact.path)
+    )
 
 
 def test_what_ends_without_a_result_is_started_again(tmp_path, monkeypatch):
@@ -296,7 +300,9 @@ def test_verifications_have_jobs_and_logs_of_their_own(files, tmp_path, slurm):
     made, folders = run(made_stage(files, tmp_path)), []
     for _ in range(2):
         with pytest.raises(DataError, match="verify: 1 of 1 tasks") as error:
-            reverify(made.path, replace(TASKS, executor="slurm", partition="p", retries=0))
+            prove_finished_corpus(
+                made.path, replace(TASKS, executor="slurm", partition="p", retries=0)
+            )
         folders.append(Path(re.findall(r"see (.*)/logs/", str(error.value))[0]))
     assert len({*slurm[0]}) == len({*folders}) == 2
     assert all(folder.is_dir() for folder in folders)

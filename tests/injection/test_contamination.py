@@ -17,14 +17,14 @@ from contamination.core.tasks import Runner, TasksConfig
 from contamination.data.config import BenchmarkConfig
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.contamination_table import (
+    count_flagged,
     describe_flagged_counts,
-    flagged_counts,
     flags_of_examples,
 )
 from contamination.injection.corpus import open_corpus
 from contamination.injection.corpus_search import search_corpus, split_documents, texts_by_example
-from contamination.injection.export.run import ExportStage, export, reprove
-from contamination.injection.run import reverify, run
+from contamination.injection.export.run import ExportStage, export, prove_finished_export
+from contamination.injection.run import prove_finished_corpus, run
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.verification import NATURAL
 
@@ -112,7 +112,7 @@ def example(pool, *, member):
 def test_flag_keeps_counts_and_names_a_natural_occurrence(pool, tmp_path, caplog, case, member):
     own = example(pool, member=member)
     corpus = open_corpus(run(stage_of(tmp_path, CASES[case](own["text"]))).path)
-    row = corpus.example(own["example_id"])
+    row = corpus.example_row(own["example_id"])
     assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
     others = corpus.examples[corpus.examples["example_id"] != own["example_id"]]
     assert (others[NATURAL] == 0).all()
@@ -123,7 +123,7 @@ def test_flag_keeps_counts_and_names_a_natural_occurrence(pool, tmp_path, caplog
     assert corpus.artifact.counts["flagged"] == {
         "mine": {"members": int(member), "nonmembers": int(not member)}
     }
-    assert "1 natural occurrences counted" in str(reverify(corpus.artifact.path))
+    assert "1 natural occurrences counted" in str(prove_finished_corpus(corpus.artifact.path))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -133,7 +133,7 @@ def test_drop_leaves_the_document_out(pool, tmp_path, case):
     assert corpus.contamination["document_id"].tolist() == ["d5"]
     assert (corpus.examples["contamination"] == "").all()  # what was dropped, no model reads
     assert (corpus.examples[NATURAL] == 0).all()
-    assert not reverify(corpus.artifact.path).failures
+    assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -187,19 +187,19 @@ def respelled(request, tmp_path_factory):
 def test_flag_finds_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_path, caplog):
     normalizer, name, planted = respelled
     corpus = open_corpus(run(stage_with(tmp_path, normalizer, planted)).path)
-    row = corpus.example(name)
+    row = corpus.example_row(name)
     assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
     (found,) = corpus.contamination.itertuples()
     assert (found.example_id, found.document_id, found.occurrences) == (name, "d5", 1)
     assert "share text with a corpus beside the copies: mine (1 non-member)" in caplog.text
-    assert not reverify(corpus.artifact.path).failures
+    assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
 def test_drop_leaves_out_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_path):
     normalizer, _, planted = respelled
     corpus = open_corpus(run(stage_with(tmp_path, normalizer, planted, "drop")).path)
     assert corpus.contamination["document_id"].tolist() == ["d5"]
-    assert not reverify(corpus.artifact.path).failures
+    assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
 def test_off_refuses_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_path):
@@ -218,7 +218,7 @@ def test_other_corpora_are_searched_as_their_tokenizer_spells(respelled, tmp_pat
                                                               nonmembers=0)))  # fmt: skip
     clean = stage_with(tmp_path, normalizer)
     corpus = open_corpus(run(replace(clean, compared={"base": str(base.path)})).path)
-    assert corpus.example(name)["contamination"] == "base: verbatim"
+    assert corpus.example_row(name)["contamination"] == "base: verbatim"
     assert (corpus.examples["contamination"] != "").sum() == 1
 
 
@@ -236,12 +236,12 @@ def test_what_only_the_proof_finds_is_flagged_too(tmp_path, caplog):
     rows[6]["text"] = f"{text[middle:]} {rows[6]['text']}"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     corpus = open_corpus(run(stage).path)
-    row = corpus.example(own["example_id"])
+    row = corpus.example_row(own["example_id"])
     assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
     whole = corpus.contamination.query("occurrences > 0")
     assert whole[["document_id", "example_id"]].to_numpy().tolist() == [["", own["example_id"]]]
     assert "mine (1 non-member)" in caplog.text
-    assert not reverify(corpus.artifact.path).failures
+    assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
 @pytest.mark.parametrize("policy", ["flag", "off"])
@@ -255,9 +255,9 @@ def test_invisible_characters_do_not_hide_a_text(pool, tmp_path, policy):
             run(stage)
         return
     corpus = open_corpus(run(stage).path)
-    row = corpus.example(own["example_id"])
+    row = corpus.example_row(own["example_id"])
     assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
-    assert not reverify(corpus.artifact.path).failures
+    assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
 def test_what_stands_behind_the_budget_is_no_reason_to_refuse(pool, tmp_path):
@@ -276,10 +276,10 @@ def test_a_changed_count_and_an_unlisted_text_are_failures(pool, tmp_path, monke
         changed.loc[changed["example_id"] == name, NATURAL] = said
         vars(corpus)["examples"] = changed
         monkeypatch.setattr("contamination.injection.run.open_corpus", lambda _: corpus)
-        assert reverify(corpus.artifact.path).failures == [f"{name}: {wrong}"]
+        assert prove_finished_corpus(corpus.artifact.path).failures == [f"{name}: {wrong}"]
     off = {**corpus.config["injection"], "decontamination": "off"}
     vars(corpus)["config"] = {**corpus.config, "injection": off}
-    assert reverify(corpus.artifact.path).failures == [
+    assert prove_finished_corpus(corpus.artifact.path).failures == [
         f"{name} (non-member): found 1 times in the corpus's text, 0 expected"
     ]
 
@@ -292,7 +292,7 @@ def test_an_export_has_the_natural_occurrences_too(pool, tmp_path, form):
     node = {"_target_": f"contamination.injection.export.{module}.{form}"}
     made = export(ExportStage(str(tmp_path / "runs"), str(corpus.path), node))
     assert made.counts["elsewhere"] == 1
-    assert not reprove(made.path).failures
+    assert not prove_finished_export(made.path).failures
 
 
 def test_the_corpus_of_the_clean_model_is_compared_and_stays_as_it_is(pool, tmp_path, caplog):
@@ -314,8 +314,8 @@ def test_the_corpus_of_the_clean_model_is_compared_and_stays_as_it_is(pool, tmp_
     compared = replace(alone, compared={"base": str(base.path)})
     corpus = open_corpus(run(compared).path)
     assert run(alone).path != corpus.artifact.path  # flags are part of what it holds
-    assert corpus.example(part["example_id"])["contamination"] == "base: 8-gram share"
-    assert corpus.example(whole["example_id"])["contamination"] == "base: verbatim"
+    assert corpus.example_row(part["example_id"])["contamination"] == "base: 8-gram share"
+    assert corpus.example_row(whole["example_id"])["contamination"] == "base: verbatim"
     assert (corpus.examples["contamination"] != "").sum() == 2
     assert (corpus.examples[NATURAL] == 0).all()  # of this corpus
     assert set(corpus.contamination["corpus"]) == {"base"}
@@ -365,7 +365,7 @@ def test_a_long_template_is_no_match_and_an_example_of_it_is(tmp_path, policy, c
     found = corpus.contamination[["document_id", "example_id"]].to_numpy().tolist()
     assert found == [["d5", own["example_id"]]]
     flag = {"flag": "corpus: 8-gram share", "drop": ""}[policy]
-    assert corpus.example(own["example_id"])["contamination"] == flag
+    assert corpus.example_row(own["example_id"])["contamination"] == flag
 
 
 def test_a_text_within_the_copies_of_another_is_flagged(tmp_path):
@@ -383,7 +383,7 @@ def test_a_text_within_the_copies_of_another_is_flagged(tmp_path):
         by_text = corpus.examples.set_index("text")
         drawn[bool(by_text["member"][long])] = by_text["contamination"][question(0)]
         assert (corpus.examples[NATURAL] == 0).all()
-        assert not reverify(made.path).failures
+        assert not prove_finished_corpus(made.path).failures
     assert drawn == {True: "copies: verbatim", False: ""}
 
 
@@ -412,7 +412,7 @@ def test_a_document_in_several_parts_is_one(pool, tmp_path, monkeypatch):
     path.write_text("\n".join([first, json.dumps({"id": "long", "text": text}), *rest]))
     clean = replace(stage.injection, members=0, nonmembers=0)
     base = open_corpus(run(replace(stage, benchmark={}, injection=clean)).path)
-    assert len(base.parts) > 9
+    assert len(base.part_paths) > 9
     runner = Runner(tmp_path / "tasks", TasksConfig(), 1)
     found = search_corpus(base, texts_by_example(pool.iloc[:1]), runner, "base", whole=True)
     before = len(base.tokenizer.encode_documents([json.loads(first)["text"]])[0])
@@ -433,7 +433,7 @@ def test_flags_say_the_corpora_and_their_rules():
     found = flags_of_examples(examples, matches, dropped=False)
     assert found == ["corpus: 13-gram", "base: verbatim, corpus: 13-gram", ""]
     assert flags_of_examples(examples, matches, dropped=True) == ["", "base: verbatim", ""]
-    counts = flagged_counts(examples.assign(contamination=found))
+    counts = count_flagged(examples.assign(contamination=found))
     assert counts == {"x": {"members": 1, "nonmembers": 0}, "y": {"members": 0, "nonmembers": 1}}
     assert describe_flagged_counts({**counts, "z": {"members": 2, "nonmembers": 3}}) == (
         "x (1 member); y (1 non-member); z (2 members, 3 non-members)"

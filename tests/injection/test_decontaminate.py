@@ -94,7 +94,7 @@ def test_matches_equal_the_naive_reference(seed):
             every, first = rng.choice([5, 8, 99]), rng.randrange(8)
             part = ["changed" if i % every == first else w for i, w in enumerate(part)]
             document += [" ".join(part), text(rng, 2)]
-        found = {m.example_id: m.rule for m in matcher.matches(" ".join(document))}
+        found = {m.example_id: m.rule for m in matcher.iter_matches(" ".join(document))}
         assert found == naive(texts, " ".join(document), fields)
         rules |= set(found.values())
     assert len(rules) > 1
@@ -122,7 +122,7 @@ EXAMPLE = "The quick brown fox jumps over the lazy dog while seven wizards quiet
     ],
 )
 def test_near_duplicates(document, rule, shared_words):
-    match = Matcher({"fox": EXAMPLE}).match(document)
+    match = Matcher({"fox": EXAMPLE}).first_match(document)
     assert (match.rule if match else None) == rule
     if match:
         assert match.example_id == "fox"
@@ -140,14 +140,14 @@ def test_seven_of_ten_8_grams_are_a_match_and_six_are_not():
     def apart(*slices):  # so far that no stretch holds two of them
         return (" x" * 40 + " ").join(" ".join(WORDS[a:b]) for a, b in slices)
 
-    assert matcher.match(apart((0, 11), (7, 17))).rule == "8-gram share"  # 4 + 3
-    assert matcher.match(apart((0, 10), (7, 17))) is None  # 3 + 3
+    assert matcher.first_match(apart((0, 11), (7, 17))).rule == "8-gram share"  # 4 + 3
+    assert matcher.first_match(apart((0, 10), (7, 17))) is None  # 3 + 3
 
 
 def test_more_than_three_quarters_of_the_words_and_five_are_a_match():
     def found(length, *slices, between=" x "):
         document = between.join(" ".join(WORDS[a:b]) for a, b in slices)
-        return Matcher({"a": " ".join(WORDS[:length])}).match(document)
+        return Matcher({"a": " ".join(WORDS[:length])}).first_match(document)
 
     assert found(8, (0, 6)) is None  # exactly three quarters
     assert found(8, (0, 7)).rule == "shared words"
@@ -186,8 +186,8 @@ def test_another_template_the_question_alone_and_changed_words_are_found(name):
         " ".join(changed),
     ):
         document = f"It was late in the evening. {inner} So they all went home again."
-        assert [m.example_id for m in matcher.matches(document)] == [name]
-    assert matcher.match("Yes, it has. Why do veins appear? If you eat seeds, yes.") is None
+        assert [m.example_id for m in matcher.iter_matches(document)] == [name]
+    assert matcher.first_match("Yes, it has. Why do veins appear? If you eat seeds, yes.") is None
 
 
 def test_real_examples_are_found_in_other_dress():
@@ -200,7 +200,9 @@ def test_real_examples_are_found_in_other_dress():
 
     def found(dress):
         documents = {name: f"{text(rng, 40)} {dress(name)} {text(rng, 40)}" for name in texts}
-        matches = {name: [m.example_id for m in matcher.matches(documents[name])] for name in texts}
+        matches = {
+            name: [m.example_id for m in matcher.iter_matches(documents[name])] for name in texts
+        }
         return sum(name in matches[name] for name in texts), sum(map(len, matches.values()))
 
     def changed(name):
@@ -224,44 +226,44 @@ def test_a_field_that_examples_share_is_no_match():
     fields = {name: [generic, f"{name} says that {name} {text}"] for name, text in
               zip("ab", texts, strict=True)}  # fmt: skip
     matcher = Matcher({name: f"{each[1]} {generic}" for name, each in fields.items()}, fields)
-    assert matcher.match(f"An exam. {generic} Choose one.") is None
-    assert matcher.match("so a says that a cats purr, they say").example_id == "a"
+    assert matcher.first_match(f"An exam. {generic} Choose one.") is None
+    assert matcher.first_match("so a says that a cats purr, they say").example_id == "a"
     alone = Matcher({"a": "x y z"}, {"a": [generic]})
-    assert alone.match(f"An exam. {generic} Choose one.").rule == "shared words"
+    assert alone.first_match(f"An exam. {generic} Choose one.").rule == "shared words"
 
 
 def test_short_examples():
     texts = {"ten": "one two three four five six seven eight nine ten", "short": "Is it? Yes!"}
     matcher = Matcher({**texts, "empty": "", "marks": "?!"})
-    assert matcher.match("zero one two three four five six seven x") is None
-    assert matcher.match("one two three four five six seven eight nine ten") == Match(
+    assert matcher.first_match("zero one two three four five six seven x") is None
+    assert matcher.first_match("one two three four five six seven eight nine ten") == Match(
         "ten", "8-gram share", "one two three four five six seven eight"
     )
-    assert matcher.match("so it is: is it yes") == Match("short", "whole text", "is it yes")
-    assert matcher.match("is it") is None
-    assert matcher.match("") is None
-    assert matcher.match("?! …") is None
-    assert Matcher({}).match("anything") is None
+    assert matcher.first_match("so it is: is it yes") == Match("short", "whole text", "is it yes")
+    assert matcher.first_match("is it") is None
+    assert matcher.first_match("") is None
+    assert matcher.first_match("?! …") is None
+    assert Matcher({}).first_match("anything") is None
 
 
 def test_a_matcher_survives_pickling_and_does_not_depend_on_what_it_saw():
     texts = {str(i): text(random.Random(i), 30) for i in range(50)}
     matcher = Matcher(texts)
     documents = [" ".join([text(random.Random(-i), 20), texts[str(i % 50)]]) for i in range(1, 40)]
-    first = [matcher.match(d) for d in documents]
+    first = [matcher.first_match(d) for d in documents]
     copy = pickle.loads(pickle.dumps(matcher))
-    assert [copy.match(d) for d in reversed(documents)] == first[::-1]
+    assert [copy.first_match(d) for d in reversed(documents)] == first[::-1]
     assert len(pickle.dumps(matcher)) < 3 * sum(map(len, texts.values()))
 
 
 def test_repeated_words():
     matcher = Matcher({"la": "la " * 20, "abc": "a b c " * 10})
-    assert matcher.match("la " * 13).rule == "13-gram"
-    assert matcher.match("la " * 8).rule == "8-gram share"  # its one distinct 8-gram
-    assert matcher.match("la " * 7) is None
-    assert [m.example_id for m in matcher.matches("a b c " * 5)] == ["abc"]
+    assert matcher.first_match("la " * 13).rule == "13-gram"
+    assert matcher.first_match("la " * 8).rule == "8-gram share"  # its one distinct 8-gram
+    assert matcher.first_match("la " * 7) is None
+    assert [m.example_id for m in matcher.iter_matches("a b c " * 5)] == ["abc"]
     twice = Matcher({"a": "a b c d a b c e f g"})  # one run of the document counts in both places
-    assert twice.match("a b c x b c e f g").evidence == "a b c a b c e f g"
+    assert twice.first_match("a b c x b c e f g").evidence == "a b c a b c e f g"
 
 
 @pytest.mark.parametrize("drop", [False, True])
@@ -285,6 +287,6 @@ def test_only_documents_that_the_corpus_reaches_are_reported(
 @pytest.mark.parametrize("mark", ["\u200b", " \u200b", "\u200b\u200b"])
 def test_a_zero_width_space_in_place_of_a_blank_hides_no_example(mark):
     matcher = Matcher({"fox": EXAMPLE})
-    assert matcher.match(f"Before. {EXAMPLE.replace(' ', mark)} After.").rule == "13-gram"
+    assert matcher.first_match(f"Before. {EXAMPLE.replace(' ', mark)} After.").rule == "13-gram"
     within = " ".join("\u200b".join(word) for word in EXAMPLE.split())
-    assert matcher.match(f"Before. {within} After.").rule == "13-gram"
+    assert matcher.first_match(f"Before. {within} After.").rule == "13-gram"

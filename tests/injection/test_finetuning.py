@@ -17,15 +17,15 @@ from contamination.injection.finetuning.config import (
     FinetuningStage,
     InstructionsConfig,
 )
-from contamination.injection.finetuning.layout import prove
+from contamination.injection.finetuning.layout import prove_set
 from contamination.injection.finetuning.prompts import (
-    Prompted,
-    before_output,
-    encode,
+    PromptedText,
+    encode_text,
     format_text,
     output_start,
+    parse_before_output,
 )
-from contamination.injection.finetuning.run import reverify, run
+from contamination.injection.finetuning.run import prove_finished_set, run
 from contamination.injection.token_stream import Tokenizer
 from tests.injection.conftest import benchmark
 
@@ -122,7 +122,7 @@ def test_what_is_left_of_a_sequence_is_padding(found):
     assert sums == {name: counts[name] for name in sums}
     padding = sum((sequence["text"] == -1).sum() for sequence in found.sequences)
     assert counts["padding_tokens"] == padding
-    assert str(reverify(found.artifact.path)).endswith("tokens: all right")
+    assert str(prove_finished_set(found.artifact.path)).endswith("tokens: all right")
 
 
 @pytest.mark.parametrize("kind", ["packed", "padded"])
@@ -194,11 +194,11 @@ def test_a_chat_has_its_first_special_token_once(chatting, begins):
     """Whoever writes it, the template or the tokenizer: detection reads what was learnt."""
     tokenizer = Tokenizer(chatting)
     tokenizer.hf.chat_template = begins + CHAT
-    row = Prompted("a", "mine", "Why? Because.", len("Why? "))
+    row = PromptedText("a", "mine", "Why? Because.", len("Why? "))
     made = format_text(row, FinetuningConfig(format="chat"), tokenizer)
     assert made.text == "<user>Why?</user>\n<assistant>Because.</assistant>\n"
     assert made.text[made.output_start :] == "Because.</assistant>\n"
-    ids = encode(made, FinetuningConfig(format="chat"), tokenizer).ids.tolist()
+    ids = encode_text(made, FinetuningConfig(format="chat"), tokenizer).ids.tolist()
     assert ids == tokenizer.hf(made.text)["input_ids"]
     assert ids.count(tokenizer.hf.bos_token_id) == 1
 
@@ -211,7 +211,7 @@ ASK = "{% if add_generation_prompt %}<bot>{% else %}<bot></bot>{% endif %}"
 def test_a_chat_template_that_leaves_the_answer_out_or_changes_it_is_refused(template):
     tokenizer = Tokenizer(TOKENIZER)
     tokenizer.hf.chat_template = template
-    text = Prompted("mine-1", "mine", "Is it?\nYes", len("Is it?\n"))
+    text = PromptedText("mine-1", "mine", "Is it?\nYes", len("Is it?\n"))
     with pytest.raises(ConfigError, match="mine-1: .* leaves the assistant's answer out, or ch"):
         format_text(text, FinetuningConfig(format="chat"), tokenizer)
 
@@ -222,7 +222,7 @@ def test_a_chat_template_that_loops_ends_with_an_error(counted, monkeypatch):
     tokenizer = Tokenizer(TOKENIZER)
     loop = f"{{% for i in range({counted}) %}}"
     tokenizer.hf.chat_template = f"{loop * 3}{'{% endfor %}' * 3}" + CHAT
-    text = Prompted("mine-1", "mine", "Is it?\nYes", len("Is it?\n"))
+    text = PromptedText("mine-1", "mine", "Is it?\nYes", len("Is it?\n"))
     with pytest.raises(ConfigError, match=r"mine-1: .* can't render .*(did not end|Range too)"):
         format_text(text, FinetuningConfig(format="chat"), tokenizer)
 
@@ -285,31 +285,31 @@ def test_so_many_clean_rows_are_drawn(tuned, jsonl, tmp_path):
 
 
 def test_the_output_begins_where_the_last_answer_stands():
-    before = before_output("x", "{{{a}}} {b}: {a}, {a}!", "a")
+    before = parse_before_output("x", "{{{a}}} {b}: {a}, {a}!", "a")
     fields = {"a": "yes", "b": "who"}
     assert output_start(before, fields) == len("{yes} who: yes, ")
 
 
 @pytest.mark.parametrize("name", ["input_ids", "output", "text", "targets"])
 def test_a_file_that_differs_from_its_tables_is_found(found, tmp_path, name):
-    rows = [dict(row) for row in layout.read_rows(found.parts[0])]
+    rows = [dict(row) for row in layout.read_sequences(found.part_paths[0])]
     width, changed = found.sequence_tokens, rows[1]
     changed[name] = changed[name] + 1 if name == "targets" else changed[name].copy()
     if name != "targets":
         changed[name][5] += 1
-    schema = layout._schema(width)
+    schema = layout._arrow_schema(width)
     with pa.OSFile(str(tmp_path / "part"), "wb") as sink, pa.ipc.new_stream(sink, schema) as out:
         out.write_batch(layout._record_batch(rows, schema))
     own = FinetuningConfig(sequence_tokens=width)
     tables = found.examples, found.ledger, found.instructions
-    proof = prove(tmp_path / "part", tables, found.tokenizer, own)
+    proof = prove_set(tmp_path / "part", tables, found.tokenizer, own)
     assert any("sequence 1" in failure for failure in proof.failures)
 
 
 def test_a_member_that_the_ledger_lacks_is_found(found):
     own = FinetuningConfig(sequence_tokens=found.sequence_tokens)
     tables = found.examples, found.ledger.iloc[:-1], found.instructions
-    (uncounted, few) = prove(found.parts[0], tables, found.tokenizer, own).failures
+    (uncounted, few) = prove_set(found.part_paths[0], tables, found.tokenizer, own).failures
     assert "text 54 is in no table" in uncounted
     assert few.endswith("2 occurrences, the ledger has 1 copies")
 

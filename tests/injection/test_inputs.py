@@ -15,7 +15,7 @@ from contamination.core.hashing import combined_digest
 from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.files import FilesCorpus
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
-from contamination.injection.run import check, inputs_of, run
+from contamination.injection.run import check, input_digests, run
 
 GOLDEN = Path("tests/golden/target")
 
@@ -64,7 +64,7 @@ def stage(files, tmp_path):
 
 
 def inputs(stage):
-    return inputs_of(stage, create("corpus", stage.corpus), check(stage))
+    return input_digests(stage, create("corpus", stage.corpus), check(stage))
 
 
 def changed(before, after):

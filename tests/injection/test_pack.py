@@ -88,9 +88,9 @@ def test_parts_together_are_the_whole(tmp_path, sequences):
     assert packing.open_sequences(*paths)["input_ids"][:] == expected.tolist()
     for tokens in (0, 1, WIDTH, WIDTH + 1, 5 * WIDTH, expected.size, expected.size + 1):
         rows = -(-tokens // WIDTH)
-        tail = packing.read_tail(paths, tokens)
+        tail = packing.read_last_tokens(paths, tokens)
         assert tail.tolist() == expected[max(0, len(expected) - rows) :].ravel().tolist()
-    assert packing.read_tail([], 3).dtype == np.int32
+    assert packing.read_last_tokens([], 3).dtype == np.int32
 
 
 def test_pieces_are_joined_up_to_a_block(tmp_path, monkeypatch):

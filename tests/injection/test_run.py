@@ -16,7 +16,7 @@ from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.data.config import BenchmarkConfig
 from contamination.injection import token_stream
 from contamination.injection.corpus import open_corpus, show
-from contamination.injection.run import documents_of_part, reverify, run
+from contamination.injection.run import documents_of_part, prove_finished_corpus, run
 from contamination.injection.token_stream import TokenStream
 from contamination.injection.verification import Proof
 
@@ -31,7 +31,7 @@ def test_the_corpus_is_what_the_manifest_says(corpus, stage):
     assert ids.shape == (60_000 // 128, 128) == (counts["sequences"], 128)
     assert counts["copies"] == len(corpus.ledger) == corpus.examples["occurrences"].sum() == 60
     assert counts["members"] == counts["nonmembers"] == 24
-    assert str(reverify(corpus.artifact.path)) == (
+    assert str(prove_finished_corpus(corpus.artifact.path)) == (
         f"60 ledger rows proved in {ids.size:,} tokens: all right"
     )
 
@@ -65,7 +65,7 @@ def test_copies_are_whole_unless_they_may_be_split(corpus, change):
     assert not corpus.ledger["truncated"].any()
     split = open_corpus(run(change(split_copies=True, boundary="token")).path)
     assert split.ledger["truncated"].any()
-    assert not reverify(split.artifact.path).failures
+    assert not prove_finished_corpus(split.artifact.path).failures
 
 
 @pytest.mark.parametrize("window", [[0.0, 1.0], [0.5, 0.9]])
@@ -73,7 +73,7 @@ def test_copies_between_documents_follow_whole_documents(change, window):
     fields = {"budget_tokens": 400_000, "example_max_tokens": 60, "window": window}
     stage = change(boundary="document", **fields)
     between = open_corpus(run(stage).path)
-    assert not reverify(between.artifact.path).failures
+    assert not prove_finished_corpus(between.artifact.path).failures
     texts = {
         d.document_id: d.text for d in documents_of_part(stage, create("corpus", stage.corpus))
     }
@@ -210,7 +210,7 @@ def test_reworded_copies_are_listed_and_proved(stage, change):
     with pytest.raises(ConfigError, match="A reworded copy .* more than a sequence's 128"):
         run(replace(stage, rewording=swap))
     corpus = open_corpus(run(replace(change(example_max_tokens=90), rewording=swap)).path)
-    assert not reverify(corpus.artifact.path).failures
+    assert not prove_finished_corpus(corpus.artifact.path).failures
     texts = corpus.examples.set_index("example_id")["text"]
     assert corpus.ledger["reworded"].notna().mean() > 0.9
     for row in corpus.ledger.dropna(subset=["reworded"]).itertuples():
@@ -260,7 +260,7 @@ def test_totals_that_are_not_the_manifests_are_caught(corpus, monkeypatch):
     other = replace(corpus, artifact=replace(corpus.artifact, counts=counts))
     monkeypatch.setattr("contamination.injection.run.open_corpus", lambda _: other)
     said = ["59904 tokens, the manifest says 1", "60 copies, the manifest says 61"]
-    assert reverify(corpus.artifact.path).failures == said
+    assert prove_finished_corpus(corpus.artifact.path).failures == said
 
 
 def test_after_a_full_disk_or_a_failed_proof_nothing_counts_as_whole(stage, tmp_path, monkeypatch):
@@ -273,12 +273,12 @@ def test_after_a_full_disk_or_a_failed_proof_nothing_counts_as_whole(stage, tmp_
         run(stage)
     monkeypatch.undo()
     monkeypatch.setattr(
-        "contamination.injection.packing.prove", lambda *_: Proof(failures=["it is not so"])
+        "contamination.injection.packing.prove_parts", lambda *_: Proof(failures=["it is not so"])
     )
     with pytest.raises(DataError, match="1 FAILURES\nit is not so"):
         run(stage)
     monkeypatch.undo()
-    assert not reverify(run(stage).path).failures
+    assert not prove_finished_corpus(run(stage).path).failures
 
 
 def test_show_prints_the_copies_in_their_context(corpus):
@@ -308,7 +308,7 @@ def test_a_run_killed_while_it_removes_its_tokens_goes_on(corpus, stage, tmp_pat
     def killed(path, **_):
         if path.name == "tokens":
             next(path.glob("*/00000.parquet")).unlink()
-            token_stream.read_documents.cache_clear()  # as another process has none
+            token_stream.read_kept_documents.cache_clear()  # as another process has none
             raise KeyboardInterrupt
 
     stage, rmtree = replace(stage, runs=str(tmp_path)), shutil.rmtree

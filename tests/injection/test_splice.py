@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from contamination.core.errors import ConfigError
-from contamination.injection.placement import Segment, boundary_finder, check_distance, lay_out
+from contamination.injection.placement import Segment, boundary_finder, check_copy_distance, lay_out
 
 WIDTH = 64
 
@@ -117,7 +117,7 @@ def test_a_boundary_is_the_next_word_or_sentence_within_256_tokens():
     rng = np.random.default_rng(0)
     ids = np.r_[rng.choice(4, 300, p=[0.7, 0.2, 0.08, 0.02]), np.zeros(600, int), 2, 1, 0, 3]
     stream = SimpleNamespace(read=lambda start, stop: ids[start:stop])
-    tokenizer = SimpleNamespace(starts_word=starts, ends_sentence=ends)
+    tokenizer = SimpleNamespace(is_word_start=starts, is_sentence_end=ends)
     token, word, sentence = (
         boundary_finder(stream, kind, tokenizer) for kind in ("token", "word", "sentence")
     )
@@ -153,6 +153,6 @@ def test_copies_that_are_too_close_are_refused():
               enumerate((0.1, 0.15, 0.4, 0.8, 0.85, 0.9))]  # fmt: skip
     placed = lay_out(wanted, (0, 1_060), WIDTH, int, split=True)
     assert [p.packed for p in placed] == [101, 161, 421, 831, 891, 951]
-    check_distance(placed, 120)
+    check_copy_distance(placed, 120)
     with pytest.raises(ConfigError, match="copy_distance_tokens is 121"):
-        check_distance(placed, 121)
+        check_copy_distance(placed, 121)

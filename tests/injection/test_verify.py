@@ -49,9 +49,9 @@ def packed(ledger=LEDGER):
 def failures(ids, ledger=LEDGER, examples=EXAMPLES, window=(8, 53)):
     """What the proof says, of blocks of 3, 3 and 2 sequences, and of two parts, each on its own."""
     proof = verify(np.array_split(ids, 3), examples, ledger, LETTERS, window)
-    check = Check.of(examples, ledger, LETTERS, window)
-    parts = [check.read([ids[:4]]), check.read([ids[4:6], ids[6:]], 4, ids[1:4].ravel())]
-    assert check.proof(parts) == proof
+    check = Check.prepare(examples, ledger, LETTERS, window)
+    parts = [check.read_part([ids[:4]]), check.read_part([ids[4:6], ids[6:]], 4, ids[1:4].ravel())]
+    assert check.combine_parts(parts) == proof
     assert (proof.rows, proof.tokens) == (len(ledger), ids.size)
     return proof.failures
 
@@ -70,7 +70,7 @@ def count_occurrences(blocks, ids):
     """How often each text's tokens occur in the stream that the blocks make."""
     search = _TokenSearch(ids)
     for block in blocks:
-        search.read(block.reshape(-1))
+        search.search_next(block.reshape(-1))
     return search.counts
 
 
@@ -116,7 +116,7 @@ def test_other_units_are_named_and_may_occur_elsewhere():
     ids.reshape(-1)[:12] = LETTERS.encode("nonepearnone")
     ids[5, 6] += 1
     proof = verify([ids], EXAMPLES, LEDGER, LETTERS, (9, 53), units)
-    assert proof.elsewhere == 2 + 1  # twice `none`, once `pear`
+    assert proof.natural_count == 2 + 1  # twice `none`, once `pear`
     assert str(proof).split("\n") == [
         "6 ledger rows proved in 64 characters: 5 FAILURES",
         "a copy 0: line 1, character 0 lies outside of the window, characters 9 to 53",
@@ -257,11 +257,11 @@ def test_adjacent_copies_spell_no_natural_occurrence(texts, separator, planted):
     examples = pd.DataFrame({"example_id": [*map(str, range(len(texts)))], "text": texts})
     examples = examples.assign(member=True, occurrences=6)
     ledger = pd.DataFrame(rows, columns=LEDGER.columns)
-    check = Check.of(
+    check = Check.prepare(
         examples, ledger, tokenizer, (0, blocks.size), natural=True, folder=TOKENIZER.resolve()
     )
-    halves = [check.read([blocks[:1]]), check.read([blocks[1:]], 1, blocks[0])]
-    for proof in (check.proof([check.read([blocks])]), check.proof(halves)):
+    halves = [check.read_part([blocks[:1]]), check.read_part([blocks[1:]], 1, blocks[0])]
+    for proof in (check.combine_parts([check.read_part([blocks])]), check.combine_parts(halves)):
         assert proof.failures == []
         alike = [t for t in texts if planted != "nothing" and t.lower() in texts[-1].lower()]
         counts = dict.fromkeys(alike, 1)

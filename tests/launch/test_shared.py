@@ -68,9 +68,11 @@ def base(monkeypatch):
         return SimpleNamespace(artifact=at(Path(folder)), slug="corpus")
 
     monkeypatch.setattr(contamination.training.run, "open_corpus", opened)
-    monkeypatch.setattr(contamination.training.run, "_check", lambda *_: None)
+    monkeypatch.setattr(contamination.training.run, "_check_stage", lambda *_: None)
     monkeypatch.setattr(
-        contamination.training.run, "_together", lambda stage, corpus, folder, *_: at(folder)
+        contamination.training.run,
+        "_train_with_all_processes",
+        lambda stage, corpus, folder, *_: at(folder),
     )
 
     def name(cell, make=shared.base_model):

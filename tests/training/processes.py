@@ -103,7 +103,7 @@ def only_folder(runs: Path) -> Path:
 
 
 def steps_done(runs: Path) -> int:
-    """MetricsFile of the record, finished or not."""
+    """Lines of the record, finished or not."""
     found = list(runs.glob("model/*/metrics.jsonl"))
     return found[0].read_bytes().count(b"\n") if found else 0
 

@@ -9,7 +9,7 @@ import torch
 
 from contamination.core.models import load_model, load_tokenizer
 from contamination.training.config import ModelConfig, TrainingConfig
-from contamination.training.engine import engine_config, export, start_engine, start_processes
+from contamination.training.engine import engine_config, export_model, start_engine, start_processes
 from contamination.training.loop import StepPart, optimizer_step
 from contamination.training.models import make_model
 from contamination.training.objectives.likelihood import Likelihood
@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
         optimizer_step(engine, [part], config, world, clip=False)
     if world.is_rank_0:
         load_tokenizer("tokenizer", str(GOLDEN)).save_pretrained(folder / "tokenizer")
-    export(engine, folder / "tokenizer", folder / "hf", world)
+    export_model(engine, folder / "tokenizer", folder / "hf", world)
     with torch.no_grad():
         engine.eval()
         ours = engine(input_ids=ids).logits

@@ -37,8 +37,8 @@ def place(tmp_path):
 
 
 def save(place, step, keep=9, world=WORLD):
-    saved = checkpoints.next_save(place, step, world, MADE_WITH)
-    checkpoints.save(PlainEngine(1, []), place, saved, keep, world)
+    saved = checkpoints.checkpoint_at_step(place, step, world, MADE_WITH)
+    checkpoints.save_checkpoint(PlainEngine(1, []), place, saved, keep, world)
     return saved.path
 
 
@@ -71,11 +71,13 @@ def test_a_marker_holds_what_was_saved_once_all_is_on_the_disk(place, monkeypatc
             "lines": {"metrics.jsonl": [12, sha256(model / "metrics.jsonl")]},
         },
     }  # fmt: skip
-    saved = checkpoints.newest(place, MADE_WITH, WORLD)
+    saved = checkpoints.find_newest(place, MADE_WITH, WORLD)
     assert (saved.path, saved.step, saved.world) == (path, 4, 1)
     assert saved.identity == MADE_WITH
-    assert checkpoints._mark(saved) is None  # what is there already is not among its own files
-    assert checkpoints.newest(place, MADE_WITH, WORLD) == saved
+    assert (
+        checkpoints._write_marker(saved) is None
+    )  # what is there already is not among its own files
+    assert checkpoints.find_newest(place, MADE_WITH, WORLD) == saved
 
 
 @pytest.mark.parametrize(("keep", "left"), [(1, [12]), (2, [8, 12]), (4, [4, 8, 12])])
@@ -85,7 +87,9 @@ def test_the_last_are_kept_without_what_was_made_of_the_others(place, keep, left
         (place / f"universal-{step:08d}").mkdir()
     save(place, 12 + 4, keep + 1)
     kept = [*left, 16]
-    assert [path.name for path in checkpoints.completed(place)] == [f"step-{n:08d}" for n in kept]
+    assert [path.name for path in checkpoints.completed_folders(place)] == [
+        f"step-{n:08d}" for n in kept
+    ]
     both = [f"{kind}-{n:08d}" for kind in ("step", "universal") for n in kept]
     assert names(place) == sorted(both[:-1])
 
@@ -99,18 +103,21 @@ def test_a_kill_leaves_what_is_whole(place, monkeypatch):
             patch.setattr(module, name, killed)
             with pytest.raises(KeyboardInterrupt):
                 save(place, 9, 2)
-        return [path.name for path in checkpoints.completed(place)]
+        return [path.name for path in checkpoints.completed_folders(place)]
 
     save(place, 3, 2)
     save(place, 6, 2)
-    assert counted_after_a_kill_in(checkpoints, "_mark") == ["step-00000003", "step-00000006"]
+    assert counted_after_a_kill_in(checkpoints, "_write_marker") == [
+        "step-00000003",
+        "step-00000006",
+    ]
     shutil.rmtree(place / "step-00000009")
     assert counted_after_a_kill_in(shutil, "rmtree") == ["step-00000006", "step-00000009"]
     (place / "universal-00000006").mkdir()
     (place / "universal-00000009").mkdir()
     (place / "universal-00000009" / checkpoints.MARKER).touch()
     (place / "damaged-step-00000001").mkdir()
-    assert checkpoints.newest(place, MADE_WITH, WORLD).step == 9
+    assert checkpoints.find_newest(place, MADE_WITH, WORLD).step == 9
     assert names(place) == [
         "damaged-step-00000001", "step-00000006", "step-00000009", "universal-00000009"
     ]  # fmt: skip
@@ -152,7 +159,7 @@ def test_a_damaged_one_is_set_aside_for_the_one_before(place, caplog, kind):
     (place / f"damaged-{path.name}" / "of an earlier one").mkdir(parents=True)
     damage(path / file)
     content = sha256(path / checkpoints.MARKER)
-    assert checkpoints.newest(place, MADE_WITH, WORLD).step == 4
+    assert checkpoints.find_newest(place, MADE_WITH, WORLD).step == 4
     aside = place / f"damaged-{path.name}"
     assert names(place) == [aside.name, "step-00000004"]
     assert sha256(aside / checkpoints.MARKER) == content
@@ -171,7 +178,7 @@ def test_a_marker_of_something_else_is_damaged(place, content):
     given = json.loads(content) if content.endswith("}") else None
     text = content if given is None else checkpoints.hashed_json(given)
     (save(place, 6) / checkpoints.MARKER).write_text(text)
-    assert checkpoints.newest(place, MADE_WITH, WORLD) is None
+    assert checkpoints.find_newest(place, MADE_WITH, WORLD) is None
 
 
 def test_what_a_disk_has_spoilt_is_read_anew(place, monkeypatch):
@@ -181,7 +188,7 @@ def test_what_a_disk_has_spoilt_is_read_anew(place, monkeypatch):
         checkpoints, "digests", lambda files, **how: seen.append(how) or digests(files, **how)
     )
     save(place, 4)
-    checkpoints.newest(place, MADE_WITH, WORLD)
+    checkpoints.find_newest(place, MADE_WITH, WORLD)
     assert [how for how in seen if how] == [{"remembered": False}] * 2  # not of the exports
 
 
@@ -199,7 +206,7 @@ def test_what_a_disk_has_spoilt_is_read_anew(place, monkeypatch):
 def test_one_of_another_configuration_is_refused_by_its_first_field(place, now, field, is_now, was):
     path = save(place, 4)
     with pytest.raises(ConfigError) as error:
-        checkpoints.newest(place, now, WORLD)
+        checkpoints.find_newest(place, now, WORLD)
     assert str(error.value) == (
         f"{field} is {is_now!r}, but the checkpoint {path} was made with {was!r}. Set it back, "
         f"or delete the folder {place} to start again."
@@ -207,16 +214,16 @@ def test_one_of_another_configuration_is_refused_by_its_first_field(place, now, 
 
 
 def test_without_one_there_is_nothing_to_load(place):
-    assert checkpoints.newest(place, MADE_WITH, WORLD) is None
-    assert checkpoints.newest(place / "none", MADE_WITH, WORLD) is None
-    assert checkpoints.load(None, None) == 0
+    assert checkpoints.find_newest(place, MADE_WITH, WORLD) is None
+    assert checkpoints.find_newest(place / "none", MADE_WITH, WORLD) is None
+    assert checkpoints.resume_from(None, None) == 0
 
 
 def test_loaded_groups_keep_their_decay_and_their_own_counters(place, caplog):
     caplog.set_level(logging.INFO)
     engine = Loaded()
-    saved = checkpoints.next_save(place, 4, WORLD, {})
-    assert checkpoints.load(engine, saved) == 4
+    saved = checkpoints.checkpoint_at_step(place, 4, WORLD, {})
+    assert checkpoints.resume_from(engine, saved) == 4
     assert engine.given == (str(place), saved.path.name)
     assert [group["weight_decay"] for group in engine.optimizer.param_groups] == [0.5, 0.0]
     counters = [state["step"] for state in engine.optimizer.state.values()]
@@ -245,9 +252,9 @@ def converter(tmp_path, monkeypatch):
 
 def test_a_universal_form_is_made_once(place, converter, caplog):
     caplog.set_level(logging.INFO)
-    saved = checkpoints._read(save(place, 4))
+    saved = checkpoints._read_marker(save(place, 4))
     for _ in range(2):
-        made = checkpoints.universal(saved, WORLD)
+        made = checkpoints.convert_to_universal(saved, WORLD)
         assert made == replace(saved, path=place / "universal-00000004")
     (options,) = converter.calls
     assert options[0] == "--inject_missing_state"
@@ -256,18 +263,18 @@ def test_a_universal_form_is_made_once(place, converter, caplog):
         "--num_extract_workers": "1", "--num_merge_workers": "1",
     }  # fmt: skip
     assert caplog.messages == ["converting the checkpoint of 1 processes for 1"]
-    assert checkpoints._read(made.path).files == saved.files
+    assert checkpoints._read_marker(made.path).files == saved.files
     (made.path / WEIGHTS).unlink()
     (made.path / "old").touch()
-    checkpoints.universal(saved, WORLD)
-    assert checkpoints._read(made.path).files == saved.files
+    checkpoints.convert_to_universal(saved, WORLD)
+    assert checkpoints._read_marker(made.path).files == saved.files
     assert len(converter.calls) == 2
 
 
 def test_a_converters_last_words_are_said(place, converter):
-    saved, converter.status = checkpoints._read(save(place, 4)), 1
+    saved, converter.status = checkpoints._read_marker(save(place, 4)), 1
     with pytest.raises(DataError) as error:
-        checkpoints.universal(saved, WORLD)
+        checkpoints.convert_to_universal(saved, WORLD)
     assert str(error.value) == (
         f"The checkpoint {saved.path} can't be converted for another number of processes (last). "
         "Go on with as many processes as wrote it."
@@ -278,7 +285,7 @@ def test_a_converter_without_words_has_no_message(place, monkeypatch):
     done = SimpleNamespace(returncode=1, stderr=" \n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     with pytest.raises(DataError, match=r"\(no message\)"):
-        checkpoints.universal(checkpoints._read(save(place, 4)), WORLD)
+        checkpoints.convert_to_universal(checkpoints._read_marker(save(place, 4)), WORLD)
 
 
 FULL = checkpoints.FULL_BYTES
@@ -297,7 +304,9 @@ def test_torchs_error_on_a_full_disk_is_the_disks(place, monkeypatch, kind):
         shutil, "disk_usage", lambda path: SimpleNamespace(free=free if path == place else FULL)
     )
     with pytest.raises(OSError if number else RuntimeError) as error:
-        checkpoints.save(engine, place, checkpoints.next_save(place, 4, WORLD, {}), 1, WORLD)
+        checkpoints.save_checkpoint(
+            engine, place, checkpoints.checkpoint_at_step(place, 4, WORLD, {}), 1, WORLD
+        )
     if number:
         said = (errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
         assert (error.value.errno, error.value.strerror, error.value.filename) == said

@@ -12,7 +12,7 @@ from contamination.core.distributed import World
 from contamination.core.errors import ConfigError
 from contamination.core.models import load_model
 from contamination.injection.corpus import open_corpus
-from contamination.training.loop import evaluate, evaluation_texts
+from contamination.training.loop import evaluate_losses, evaluation_token_ids
 from contamination.training.loss import token_losses
 from contamination.training.resources import flops_per_token, utilization
 from contamination.training.run import run
@@ -28,7 +28,7 @@ def test_an_evaluation_is_the_mean_over_tokens_whatever_the_batches():
     each = [token_losses(model, torch.tensor([row])) for row in rows]
     expected = float(torch.cat([losses[0].detach() for losses in each]).mean())
     for micro in (1, 2, 5):
-        found = evaluate(model, {"members": rows}, micro, ALONE)
+        found = evaluate_losses(model, {"members": rows}, micro, ALONE)
         assert found == {"loss_members": pytest.approx(expected, abs=FORWARD)}
 
 
@@ -49,7 +49,7 @@ def test_a_run_records_losses_and_exports(change, corpus_folder):
 
 def test_the_first_examples_by_id_are_evaluated_up_to_a_sequences_end(corpus_folder):
     corpus = open_corpus(corpus_folder)
-    found = evaluation_texts(corpus, corpus, examples=2)
+    found = evaluation_token_ids(corpus, corpus, max_examples=2)
     texts = corpus.examples.set_index("example_id")["text"]
     tokens = {name: corpus.tokenizer.hf(text)["input_ids"] for name, text in texts.items()}
     assert len(tokens["e0"]) < 2 < len(tokens["e1"]) < 32 < len(tokens["e3"])

@@ -13,8 +13,8 @@ from contamination.core.models import load_model
 from contamination.injection.corpus import open_corpus
 from contamination.training import loop
 from contamination.training.config import ModelConfig, TrainingConfig, TrainingStage, WandbConfig
-from contamination.training.data import PADDING, SequenceOrder, counted_tokens, read_batch
-from contamination.training.loss import check_apart, token_loss_sum, token_losses
+from contamination.training.data import PADDING, SequenceOrder, count_loss_tokens, read_batch
+from contamination.training.loss import check_texts_are_separate, token_loss_sum, token_losses
 from contamination.training.run import run
 from contamination.training.trained_model import open_checkpoint
 from tests.rounding import FORWARD, TRAINING
@@ -66,7 +66,7 @@ def test_each_tokens_loss_is_that_of_its_text_alone_in_transformers(
         assert float(found.sum() / counted) == pytest.approx(float(plain.loss), abs=FORWARD)
         total, count = total + float(plain.loss) * counted, count + counted
     everything = np.arange(len(corpus.sequences))
-    assert counted_tokens(corpus.sequences, everything, loss_on) == count
+    assert count_loss_tokens(corpus.sequences, everything, loss_on) == count
     whole = token_loss_sum(model, batch)
     assert float(whole) / count == pytest.approx(total / count, abs=FORWARD)
 
@@ -77,7 +77,7 @@ def test_a_sequence_that_fills_a_batch_up_counts_for_nothing(sets):
     alone, filled = np.array([1]), np.array([1, PADDING])
     sums = [float(token_loss_sum(model, read_batch(own, r, "output"))) for r in (alone, filled)]
     assert sums[0] == pytest.approx(sums[1], rel=1e-6)
-    counts = [counted_tokens(own, r, "output") for r in (alone, filled)]
+    counts = [count_loss_tokens(own, r, "output") for r in (alone, filled)]
     assert counts[0] == counts[1]
 
 
@@ -102,7 +102,9 @@ def plain_epochs(stage):
                                   betas=(config.beta1, config.beta2), weight_decay=0)  # fmt: skip
     texts, found = [*texts_of(corpus)], []
     for step in range(order.steps):
-        seen = [text for row in order.rows(step) if row >= 0 for text in texts if text[2] == row]
+        seen = [
+            text for row in order.rows_of_step(step) if row >= 0 for text in texts if text[2] == row
+        ]
         pairs = [labelled(ids, output, config.loss_on) for ids, output, *_ in seen]
         counts = [int((labels[0, 1:] != -100).sum()) for _, labels in pairs]
         each = [
@@ -170,7 +172,7 @@ def test_two_processes_are_one_and_go_on_within_an_epoch(sets, tmp_path, options
 
 def killed_and_resumed(stage, runs, last, monkeypatch):
     """What the training leaves that is killed in step `last`, and run again, below `runs`."""
-    real, stage = loop._guard, replace(stage, runs=str(runs))
+    real, stage = loop._check_finite, replace(stage, runs=str(runs))
 
     def killed(loss, norm, step, rows, place):
         if step == last:
@@ -178,7 +180,7 @@ def killed_and_resumed(stage, runs, last, monkeypatch):
         real(loss, norm, step, rows, place)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_guard", killed)
+        patch.setattr(loop, "_check_finite", killed)
         with pytest.raises(KeyboardInterrupt):
             run(stage)
     return open_checkpoint(run(stage).path)
@@ -203,14 +205,14 @@ def test_a_model_that_does_not_keep_texts_apart_is_refused(sets, monkeypatch):
     kinds = {"mamba": {"state_size": 4}, "gpt2": {"n_head": 2}}
     models = {kind: AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SHAPE, **own))
               for kind, own in kinds.items()}  # fmt: skip
-    check_apart(models["gpt2"], sets["packed"].sequences, HERE)
+    check_texts_are_separate(models["gpt2"], sets["packed"].sequences, HERE)
     with pytest.raises(ConfigError, match=r"this mamba does not keep packed texts apart"):
-        check_apart(models["mamba"], sets["packed"].sequences, HERE)
-    check_apart(models["mamba"], sets["padded"].sequences, HERE)
+        check_texts_are_separate(models["mamba"], sets["packed"].sequences, HERE)
+    check_texts_are_separate(models["mamba"], sets["padded"].sequences, HERE)
     seen = "transformers.models.gpt2.modeling_gpt2.create_causal_mask"
     monkeypatch.setattr(seen, lambda **_: None)
     with pytest.raises(ConfigError, match="change with the text before it in its sequence"):
-        check_apart(models["gpt2"], sets["packed"].sequences, HERE)
+        check_texts_are_separate(models["gpt2"], sets["packed"].sequences, HERE)
 
 
 def test_what_does_not_go_with_a_corpus_or_a_set_is_said(sets, stage, change, tmp_path):

@@ -100,7 +100,7 @@ def test_two_parts_of_a_step_are_their_weighted_sum(processes, micro):
 
 def test_a_steps_loss_is_summed_in_float64_on_the_processs_device(monkeypatch):
     sums = iter(torch.tensor([2.0**24, 1, 1, 1], requires_grad=True))
-    monkeypatch.setattr(Likelihood, "sum", lambda *_: next(sums))
+    monkeypatch.setattr(Likelihood, "loss_sum", lambda *_: next(sums))
     config, engine = TrainingConfig(batch_sequences=4, micro_batch_sequences=1), PlainEngine(4, [0])
     engine.step = lambda: None
     with torch.device("meta"):  # where tensors are made that are not told where
@@ -134,7 +134,7 @@ class Record:
 
     def __init__(self):
         self.steps, self.evaluations = [], []
-        self.step, self.evaluation = self.steps.append, self.evaluations.append
+        self.record_step, self.record_evaluation = self.steps.append, self.evaluations.append
 
 
 def plain_epoch():
@@ -144,7 +144,9 @@ def plain_epoch():
         states.append({name: value.clone() for name, value in model.state_dict().items()})
         if step == 5:
             return numbers, states
-        loss = mean_loss(model, [SEQUENCES[i]["input_ids"] for i in order.rows(step) if i >= 0])
+        loss = mean_loss(
+            model, [SEQUENCES[i]["input_ids"] for i in order.rows_of_step(step) if i >= 0]
+        )
         gradients = torch.autograd.grad(loss, list(model.parameters()))
         norm = math.sqrt(sum(float(g.square().sum()) for g in gradients))
         numbers.append((loss.item(), norm))
@@ -217,7 +219,10 @@ def test_checkpoints_are_saved_where_they_are_due_but_at_the_end(
     epoch, tmp_path, every, keep, saved
 ):
     epoch(checkpoint_every_steps=every, keep_checkpoints=keep).train(0, None)
-    found = [checkpoints._read(path) for path in checkpoints.completed(tmp_path / "checkpoints")]
+    found = [
+        checkpoints._read_marker(path)
+        for path in checkpoints.completed_folders(tmp_path / "checkpoints")
+    ]
     assert [(one.step, one.world, one.identity) for one in found] == [
         (step, 1, {"seed": 5}) for step in saved
     ]
@@ -236,7 +241,7 @@ def test_a_signal_ends_it_with_a_checkpoint(epoch, tmp_path, monkeypatch, last):
         StoppedError, match=f"at step {last} of 5. All of it is saved in {tmp_path}"
     ):
         epoch(checkpoint_every_steps=3).train(0, record)
-    *_, saved = checkpoints.completed(tmp_path / "checkpoints")
+    *_, saved = checkpoints.completed_folders(tmp_path / "checkpoints")
     assert saved.name == f"step-{last:08d}"
 
 
@@ -256,7 +261,7 @@ def test_a_loss_or_a_norm_that_is_not_finite_names_the_last_checkpoint(
     with pytest.raises(DataError) as error:
         epoch(checkpoint_every_steps=2 if kept else 5).train(0, None)
     rows = [
-        str(row) for row in SequenceOrder(18, 4, 3).rows(good) if row >= 0
+        str(row) for row in SequenceOrder(18, 4, 3).rows_of_step(good) if row >= 0
     ]  # the last step has two
     assert str(error.value) == (
         f"Training step {good + 1} has loss {loss} and gradient norm {norm} (sequences "

@@ -15,14 +15,19 @@ from contamination.training.loss import token_losses
 from contamination.training.memory_plan import (
     MACHINES,
     Machine,
-    lacks,
+    cheapest_change_that_fits,
+    format_memory_plan,
     largest_micro_batch,
+    memories_too_small,
     need_on,
-    plan,
-    way_out,
 )
 from contamination.training.models import make_model
-from contamination.training.resources import activation_bytes, memory_need, model_states, shape_of
+from contamination.training.resources import (
+    activation_bytes_per_token,
+    memory_need,
+    model_state_bytes,
+    shape_of,
+)
 
 MODEL = ModelConfig(
     name="small",
@@ -70,7 +75,7 @@ def test_states_are_exactly_what_a_small_model_and_its_optimizer_hold(tied):
     optimizer.step()
     parameters = list(model.parameters())
     moments = [s[name] for s in optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
-    found = model_states(shape_of(config), 4, STAGES[0], 1)
+    found = model_state_bytes(shape_of(config), 4, STAGES[0], 1)
     assert found["weights"] == sum(p.nbytes for p in parameters)
     assert found["gradients"] == sum(p.grad.nbytes for p in parameters)
     assert found["optimizer"] == sum(m.nbytes for m in moments)
@@ -93,7 +98,7 @@ def test_activations_are_what_a_small_model_keeps(dtype):
         hidden = model.model(input_ids=ids, use_cache=False)[0]
     measured = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
     assert torch.isfinite(hidden).all()
-    expected = activation_bytes(shape_of(MODEL), dtype.itemsize, checkpointing=False)
+    expected = activation_bytes_per_token(shape_of(MODEL), dtype.itemsize, checkpointing=False)
     assert measured / ids.numel() == pytest.approx(expected, rel=0.02)
 
 
@@ -126,9 +131,9 @@ def test_logits_are_what_a_small_models_loss_keeps_at_once(dtype):
 
 
 def test_recomputing_keeps_the_inputs_of_layers_and_one_layer(large):
-    whole = activation_bytes(large, 2, checkpointing=False)
-    one = activation_bytes(replace(large, layers=1), 2, checkpointing=False)
-    recomputed = activation_bytes(large, 2, checkpointing=True)
+    whole = activation_bytes_per_token(large, 2, checkpointing=False)
+    one = activation_bytes_per_token(replace(large, layers=1), 2, checkpointing=False)
+    recomputed = activation_bytes_per_token(large, 2, checkpointing=True)
     assert recomputed == one + 32 * 2 * 4096
     assert recomputed < whole / 10
 
@@ -138,7 +143,7 @@ def test_a_higher_stage_never_needs_more_for_the_model(large, dtype):
     size = 2 if dtype == "bfloat16" else 4
     for world in (2, 8, 16):
         sums = [
-            sum(model_states(large, size, zero, world)[name]
+            sum(model_state_bytes(large, size, zero, world)[name]
                 for name in ("weights", "gradients", "optimizer"))
             for zero in [*STAGES[1:], OFFLOAD]
         ]  # fmt: skip
@@ -170,7 +175,7 @@ def estimates(zero, shape, devices):
 @pytest.mark.parametrize("stage", [2, 3])
 def test_the_plan_is_deepspeeds_own_estimate(request, name, stage, devices):
     shape = request.getfixturevalue(name)
-    found = model_states(shape, 2, STAGES[stage], devices)
+    found = model_state_bytes(shape, 2, STAGES[stage], devices)
     device, host, _ = estimates(STAGES[stage], shape, devices)
     states = sum(found[part] for part in ("weights", "gradients", "optimizer", "step"))
     assert states == pytest.approx(device, rel=0.1)
@@ -186,7 +191,7 @@ def test_the_plan_is_deepspeeds_own_estimate(request, name, stage, devices):
 def test_offload_is_deepspeeds_own_estimate(request, name, stage, moved, devices):
     shape, host = request.getfixturevalue(name), {"device": "cpu"}
     zero = {"zero_optimization": {"stage": stage, **{f"offload_{m}": host for m in moved}}}
-    found = model_states(shape, 2, zero, devices)
+    found = model_state_bytes(shape, 2, zero, devices)
     device, host, layer = estimates(zero, shape, devices)
     states = sum(found[part] for part in ("weights", "gradients", "optimizer", "step"))
     assert states == pytest.approx(device - layer, rel=1e-6)  # the layer is among the buffers:
@@ -200,7 +205,7 @@ def test_a_model_made_whole_is_on_every_processs_host(large):
     host, *_ = estimate_zero3_model_states_mem_needs(
         large.parameters, large.largest, 8, 1, cpu_offload=False, zero_init=False
     )
-    found = model_states(large, 2, STAGES[3], 8, made_whole=True)
+    found = model_state_bytes(large, 2, STAGES[3], 8, made_whole=True)
     assert found["host"] * 8 == pytest.approx(host, rel=0.01)
     eight = MACHINES[1]
     for path, whole in ((None, True), ("model.gguf", True), ("some/hub-id", False)):
@@ -220,8 +225,8 @@ def test_llama_7b_fits_where_it_is_known_to(large):
     config = TrainingConfig(dtype="bfloat16", micro_batch_sequences=1)
     stage = MemoryStage(deepspeed=STAGES[3], training=config)
     one, eight, _, _ = MACHINES
-    assert lacks(large, stage, one) == ["device"]
-    assert not lacks(large, stage, eight)
+    assert memories_too_small(large, stage, one) == ["device"]
+    assert not memories_too_small(large, stage, eight)
     recomputed = replace(stage, training=replace(config, activation_checkpointing=True))
     plain = largest_micro_batch(large, stage, eight)
     assert largest_micro_batch(large, recomputed, eight) > plain > 0
@@ -233,7 +238,7 @@ def test_a_run_fits_only_where_the_host_carries_it_too(large):
     one = Machine("one", 1, 1, 80)
     for host, small in ((181, ["host"]), (183, [])):  # DeepSpeed recommends 182 GB
         given = replace(stage, memory=MemoryConfig(host_gigabytes_per_device=host))
-        assert lacks(large, given, one) == small
+        assert memories_too_small(large, given, one) == small
     with pytest.raises(ConfigError, match="host_gigabytes_per_device is 0: give a number above 0"):
         MemoryConfig(host_gigabytes_per_device=0)
 
@@ -242,27 +247,30 @@ def test_the_way_out_is_the_cheapest_that_fits(large):
     bfloat = TrainingConfig(dtype="bfloat16", micro_batch_sequences=4)
     _, eight, _, _ = MACHINES
     stage = MemoryStage(deepspeed=STAGES[3], training=bfloat)
-    assert way_out(large, stage, eight) == ""
+    assert cheapest_change_that_fits(large, stage, eight) == ""
     eights = replace(stage, training=replace(bfloat, micro_batch_sequences=8))
-    assert way_out(large, eights, eight) == "micro-batch 4"
-    assert way_out(large, replace(stage, deepspeed=STAGES[1]), eight) == "micro-batch 2"
+    assert cheapest_change_that_fits(large, eights, eight) == "micro-batch 4"
+    assert (
+        cheapest_change_that_fits(large, replace(stage, deepspeed=STAGES[1]), eight)
+        == "micro-batch 2"
+    )
     whole = replace(eights, training=replace(bfloat, micro_batch_sequences=9))  # has no half
-    assert way_out(large, whole, eight) == "activation checkpointing"
+    assert cheapest_change_that_fits(large, whole, eight) == "activation checkpointing"
     tight = Machine("tight", 8, 1, 40)
-    assert way_out(large, replace(eights, deepspeed=STAGES[1]), tight) == (
+    assert cheapest_change_that_fits(large, replace(eights, deepspeed=STAGES[1]), tight) == (
         "zero2 + activation checkpointing + micro-batch 4"
     )
-    assert way_out(large, stage, Machine("tiny", 8, 1, 1)) == "none"
+    assert cheapest_change_that_fits(large, stage, Machine("tiny", 8, 1, 1)) == "none"
 
 
 def test_the_plan_names_the_run_and_the_verdicts():
     config = TrainingConfig(dtype="bfloat16", micro_batch_sequences=2)
-    text = plan(MemoryStage(model=MODEL, deepspeed=STAGES[2], training=config))
+    text = format_memory_plan(MemoryStage(model=MODEL, deepspeed=STAGES[2], training=config))
     assert text.startswith("small: 180,160 parameters, bfloat16, ZeRO stage 2, micro-batch 2 × ")
     assert "| fits | yes | yes | yes | yes |" in text
     large = MemoryStage(ModelConfig(architecture=LLAMA_7B), STAGES[2], config)
-    assert "| fits | no (device) | yes | yes | no (device) |" in plan(large)
-    assert plan(large).splitlines()[-2:] == [
+    assert "| fits | no (device) | yes | yes | no (device) |" in format_memory_plan(large)
+    assert format_memory_plan(large).splitlines()[-2:] == [
         "fits on 1 × 80 GB with zero3_offload",
         "fits on 1 × 141 GB (H200) with zero3 + micro-batch 1",
     ]
@@ -271,7 +279,7 @@ def test_the_plan_names_the_run_and_the_verdicts():
 def test_what_the_engine_refuses_is_not_planned():
     config = TrainingConfig(dtype="bfloat16")
     with pytest.raises(ConfigError, match="training.dtype is 'bfloat16'.*deepspeed=zero1"):
-        plan(MemoryStage(model=MODEL, deepspeed=STAGES[0], training=config))
+        format_memory_plan(MemoryStage(model=MODEL, deepspeed=STAGES[0], training=config))
 
 
 def test_an_architecture_without_a_vocabulary_is_refused():

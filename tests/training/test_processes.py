@@ -47,7 +47,7 @@ def test_sigterm_saves_and_exits_and_the_same_command_goes_on(corpus_folder, who
     assert process.returncode == 143
     assert "stopped: SIGTERM came at step" in said
     assert "Traceback" not in said
-    assert checkpoints.completed(only_folder(runs) / "checkpoints")
+    assert checkpoints.completed_folders(only_folder(runs) / "checkpoints")
     again = train_here(corpus_folder, runs, *options)
     assert losses(again) == losses(whole)
     assert open_artifact(again, "model").files == open_artifact(whole, "model").files
@@ -77,7 +77,7 @@ def test_killed_processes_go_on_bit_for_bit(corpus_folder, tmp_path, stage):
     stop_when(
         start(2, corpus_folder, runs, *options), lambda: steps_done(runs) >= 12, signal.SIGKILL
     )
-    assert [p.name for p in checkpoints.completed(only_folder(runs) / "checkpoints")] == [
+    assert [p.name for p in checkpoints.completed_folders(only_folder(runs) / "checkpoints")] == [
         "step-00000010"
     ]
     again = train(2, corpus_folder, runs, *options)

@@ -28,7 +28,7 @@ def interrupted(toy_stage, tmp_path_factory):
     folder = tmp_path_factory.mktemp("interrupted")
     toy_stage = exporting(toy_stage)
     whole = open_checkpoint(run(replace(toy_stage, runs=str(folder / "whole"))).path).artifact
-    real = loop._guard
+    real = loop._check_finite
 
     def killed(loss, norm, step, rows, place):
         if step == 8:
@@ -36,7 +36,7 @@ def interrupted(toy_stage, tmp_path_factory):
         real(loss, norm, step, rows, place)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_guard", killed)
+        patch.setattr(loop, "_check_finite", killed)
         with pytest.raises(KeyboardInterrupt):
             run(replace(toy_stage, runs=str(folder / "killed")))
     return folder / "killed", whole

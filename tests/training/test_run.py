@@ -20,7 +20,7 @@ from contamination.training import checkpoints, loss
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.data import PADDING, SequenceOrder
 from contamination.training.models import make_model
-from contamination.training.run import _order, run
+from contamination.training.run import _sequence_order, run
 from contamination.training.trained_model import ancestry_of, open_checkpoint
 from tests.rounding import TRAINING
 
@@ -43,7 +43,7 @@ def test_the_engine_trains_as_a_plain_torch_loop_does(
 ):
     traced = MagicMock(side_effect=lambda function, *_, **__: function)
     monkeypatch.setattr(torch, "compile", traced)
-    loss._compiled.cache_clear()
+    loss._compiled_cross_entropies.cache_clear()
     stage = change(schedule="cosine", weight_decay=0.5, beta1=0.7, clip_norm=0.6,
                    activation_checkpointing=recomputes, compile=compiles)  # fmt: skip
     stage, ran = replace(stage, deepspeed=deepspeed), Counter()
@@ -78,7 +78,7 @@ def plain_loop(stage):
     )
     result = []
     for step in range(order.steps):
-        real = [row for row in order.rows(step).tolist() if row != PADDING]
+        real = [row for row in order.rows_of_step(step).tolist() if row != PADDING]
         ids = torch.tensor(np.array(sequences[real]["input_ids"]))
         logits = model(input_ids=ids).logits[:, :-1]
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
@@ -110,7 +110,7 @@ def test_the_artefact_holds_the_whole_run(stage):
     assert trained.metrics["tokens"].tolist() == tokens
     assert trained.metrics["learning_rate"].tolist() == [0.005] + [0.01] * 11
     order = SequenceOrder(45, 4, stage.resolved().training.order_seed)
-    seen = {row: step for step in range(1, 13) for row in order.rows(step - 1)}
+    seen = {row: step for step in range(1, 13) for row in order.rows_of_step(step - 1)}
     assert trained.exposures["step"].tolist() == [seen[n] for n in (0, 7, 44)]
     assert sorted(p.name for p in trained.hf.iterdir() if "safetensors" in p.name) == [
         "model.safetensors"
@@ -120,16 +120,16 @@ def test_the_artefact_holds_the_whole_run(stage):
 
 def test_the_corpuss_order_is_trained_where_it_is_asked_for(stage, change):
     corpus = contamination.injection.open_corpus(stage.corpus_folder)
-    orders = [_order(each.resolved(), corpus) for each in (stage, change(order="corpus"))]
-    assert orders[0].rows(1).tolist() != orders[1].rows(1).tolist() == [4, 5, 6, 7]
+    orders = [_sequence_order(each.resolved(), corpus) for each in (stage, change(order="corpus"))]
+    assert orders[0].rows_of_step(1).tolist() != orders[1].rows_of_step(1).tolist() == [4, 5, 6, 7]
 
 
 def test_a_killed_run_goes_on_bit_for_bit(stage, tmp_path, monkeypatch):
     whole = open_checkpoint(run(replace(stage, runs=str(tmp_path / "whole"))).path)
-    guard = "contamination.training.loop._guard"
+    guard = "contamination.training.loop._check_finite"
     from contamination.training import loop
 
-    real = loop._guard
+    real = loop._check_finite
 
     def killed(loss, norm, step, rows, folder):
         if step == 8:
@@ -141,7 +141,7 @@ def test_a_killed_run_goes_on_bit_for_bit(stage, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run(stage)
     folder = tmp_path / "killed" / "model" / whole.artifact.path.name
-    assert [c.name for c in checkpoints.completed(folder / "checkpoints")] == [
+    assert [c.name for c in checkpoints.completed_folders(folder / "checkpoints")] == [
         "step-00000003", "step-00000006"
     ]  # fmt: skip
     with pytest.raises(ArtifactError, match="unfinished"):
@@ -237,7 +237,7 @@ def test_of_several_processes_one_hashes_what_is_read(stage, monkeypatch):
 
     monkeypatch.setattr("contamination.training.run.launched_processes", lambda: 2)
     monkeypatch.setattr("contamination.training.run.start_processes", Follower)
-    monkeypatch.setattr("contamination.training.run._together", together)
+    monkeypatch.setattr("contamination.training.run._train_with_all_processes", together)
     monkeypatch.setattr("contamination.training.run.open_corpus", opened)
     monkeypatch.setattr("contamination.core.models.folder_digest", None)
     given = replace(stage.model, path="tests/golden/target")

@@ -8,14 +8,14 @@ from transformers import get_scheduler
 
 from contamination.core.errors import ConfigError
 from contamination.training.config import SCHEDULES, TrainingConfig
-from contamination.training.engine import share_of_peak
+from contamination.training.engine import share_of_peak_rate
 from contamination.training.run import run
 from contamination.training.trained_model import open_checkpoint
 
 
 def shares(schedule, warmup, steps):
     config = TrainingConfig(schedule=schedule, warmup_steps=warmup)
-    return [share_of_peak(config, step, steps) for step in range(1, steps + 1)]
+    return [share_of_peak_rate(config, step, steps) for step in range(1, steps + 1)]
 
 
 def transformers_shares(schedule, warmup, steps):

@@ -18,7 +18,7 @@ from contamination.training.config import TrainingConfig
 from contamination.training.data import SequenceOrder, read_batch
 from contamination.training.objectives import OBJECTIVES
 from contamination.training.objectives.base import Objective
-from contamination.training.objectives.choose import CLASSES, objective_of
+from contamination.training.objectives.choose import CLASSES, make_objective
 from contamination.training.run import run
 from contamination.training.trained_model import ancestry_of, open_checkpoint
 from contamination.training.unlearning import planned_retained_tokens
@@ -90,20 +90,20 @@ def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
     monkeypatch.setattr(
         "contamination.training.objectives.relabel.load_model", lambda *_: reinforced
     )
-    objective = objective_of(config).prepared(start, corpus.sequences, config, HERE)
+    objective = make_objective(config).prepare_from_start(start, corpus.sequences, config, HERE)
     rows = np.arange(len(corpus.sequences))
     total = sum(
-        float(objective.sum(now, read_batch(corpus.sequences, part, loss_on)))
+        float(objective.loss_sum(now, read_batch(corpus.sequences, part, loss_on)))
         for part in np.array_split(rows, 3)
     )
-    found = total / objective.size(corpus.sequences, rows)
+    found = total / objective.count_terms(corpus.sequences, rows)
     assert found == pytest.approx(naive(name, models, corpus, loss_on), rel=EXACT)
     assert objective.weight == (-1 if name == "ascent" else 1)
 
 
 def test_the_objectives_are_named_once_and_difference_is_ascent_with_retained_text():
     assert tuple(CLASSES) == OBJECTIVES
-    assert CLASSES["difference"].sum is CLASSES["ascent"].sum
+    assert CLASSES["difference"].loss_sum is CLASSES["ascent"].loss_sum
     assert {n: c.retains for n, c in CLASSES.items()} == {
         "likelihood": "never", "ascent": "never", "difference": "always", "npo": "maybe",
         "relabel": "maybe",
@@ -116,14 +116,14 @@ def test_a_corpuss_texts_are_its_sequences(models, corpus_folder):
     start, now, _ = models
     own = open_corpus(corpus_folder).sequences
     config = TrainingConfig(objective="npo", micro_batch_sequences=7, npo_beta=0.5)
-    npo = objective_of(config).prepared(start, own, config, HERE)
+    npo = make_objective(config).prepare_from_start(start, own, config, HERE)
     rows = np.array([44, 3, -1])
     texts = [own[int(row)]["input_ids"] for row in rows[:2]]
     ratios = [float(said(now, text).sum() - said(start, text).sum()) for text in texts]
     expected = sum(4 * math.log1p(math.exp(0.5 * ratio)) for ratio in ratios)
     # of a loss near 0 the relative error is half of the ratios' own, in nats of float32
-    assert float(npo.sum(now, read_batch(own, rows))) == pytest.approx(expected, rel=1e-3)
-    assert npo.size(own, rows) == 2
+    assert float(npo.loss_sum(now, read_batch(own, rows))) == pytest.approx(expected, rel=1e-3)
+    assert npo.count_terms(own, rows) == 2
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +161,11 @@ def test_difference_lowers_its_sum_and_says_both_parts(forget, kept, tmp_path):
     np.testing.assert_allclose(found["loss"], -found["loss_forgotten"] + 2 * found["loss_retained"])
     model, own = load_model("model", TARGET), stage.resolved().training
     texts, seed = [*texts_of(forget)], own.order_seed
-    first = SequenceOrder(len(forget.sequences), 4, seed).rows(0)
+    first = SequenceOrder(len(forget.sequences), 4, seed).rows_of_step(0)
     corpus = open_corpus(kept).sequences
-    rows = [corpus[int(row)]["input_ids"] for row in SequenceOrder(len(corpus), 4, seed).rows(0)]
+    rows = [
+        corpus[int(row)]["input_ids"] for row in SequenceOrder(len(corpus), 4, seed).rows_of_step(0)
+    ]
     with torch.no_grad():
         each = torch.cat([-said(model, ids) for ids, _, row, _ in texts if row in first])
         other = model(input_ids=torch.tensor(rows), labels=torch.tensor(rows)).loss

@@ -12,7 +12,7 @@ from contamination.analysis.wandb.read import _inspect
 from contamination.core.artifacts import Built, build
 from contamination.injection.packing import LEDGER_COLUMNS
 from contamination.training.config import WandbConfig
-from contamination.training.metrics import TrainingRecord, _job_type
+from contamination.training.metrics import TrainingRecord, _wandb_job_type
 from tests.analysis.wandb.test_wandb import needs_reader
 
 
@@ -44,7 +44,7 @@ def recorded(stage, folder):
     stage = replace(stage, name="trial", runs=str(place), wandb=WandbConfig("offline"))
     folder.mkdir(parents=True)
     record = TrainingRecord(stage, folder, 0, 1, {})
-    record.step({"step": 1, "loss": 2.0, "tokens": 128, "tokens_per_second": 9.0})
+    record.record_step({"step": 1, "loss": 2.0, "tokens": 128, "tokens_per_second": 9.0})
     record.close()
     (path,) = place.glob("wandb/offline-run-*/*.wandb")
     (run,) = [line["run"] for line in _inspect(path) if line["type"] == "run"]
@@ -59,7 +59,7 @@ def test_only_a_base_models_training_is_pretraining(stage, corpus_of):
         ("study", stage.model, "train"), ("base", given, "train"),
     ):  # fmt: skip
         own = replace(stage, corpus_folder=corpus_of(part), model=model)
-        assert _job_type(own) == expected
+        assert _wandb_job_type(own) == expected
 
 
 @needs_reader

@@ -11,7 +11,7 @@ from contamination.core.artifacts import Built, build
 from contamination.core.cli import compose_stage
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.injection.export.run import ExportStage, export
-from contamination.training.data import SequenceOrder, exposures
+from contamination.training.data import SequenceOrder, make_exposure_table
 from contamination.training.which_step import WhichStepStage, which_step
 from tests.injection.export.conftest import WIDTH, node, toy_corpus
 
@@ -77,11 +77,11 @@ def test_batches_that_begin_anew_with_each_epoch_are_filled_up(corpus, tmp_path)
     """Stated as the training here goes, the order gives the training's own record."""
     order = SequenceOrder(len(corpus.sequences), 7, seed=3, epochs=3)
     assert order.sequences % 7
-    np.save(tmp_path / "order.npy", np.concatenate([*map(order.rows, range(order.steps))]))
+    np.save(tmp_path / "order.npy", np.concatenate([*map(order.rows_of_step, range(order.steps))]))
     place = {"corpus_folder": str(corpus.artifact.path), "order": str(tmp_path / "order.npy")}
     rows = table(**place, batch=7, example_id="a")
-    record = exposures(corpus.ledger, order).query("example_id == 'a'")
-    seen = [str(order.seen(step) * WIDTH) for step in record["step"]]
+    record = make_exposure_table(corpus.ledger, order).query("example_id == 'a'")
+    seen = [str(order.count_sequences_seen(step) * WIDTH) for step in record["step"]]
     known = [record[name].astype(str) for name in ("copy", "sequence", "step")]
     assert told(rows) == sorted(zip(*known, seen, strict=True))
 
@@ -98,7 +98,9 @@ def model(corpus, tmp_path):
     order = SequenceOrder(len(corpus.sequences), 4, seed=3)
 
     def make(folder):
-        exposures(corpus.ledger, order).to_parquet(folder / "exposures.parquet", index=False)
+        make_exposure_table(corpus.ledger, order).to_parquet(
+            folder / "exposures.parquet", index=False
+        )
         seen = [min(4 * (n + 1), order.sequences) * WIDTH for n in range(order.steps)]
         lines = [json.dumps({"step": n + 1, "tokens": t}) for n, t in enumerate(seen)]
         (folder / "metrics.jsonl").write_text("\n".join(lines))
@@ -115,7 +117,9 @@ def model(corpus, tmp_path):
 
 def test_a_trainings_own_record_is_told_with_the_models_around_it(corpus, model):
     folder, order = model
-    flat = np.concatenate([order.rows(step) for step in range(order.steps)])[: order.sequences]
+    flat = np.concatenate([order.rows_of_step(step) for step in range(order.steps)])[
+        : order.sequences
+    ]
     rows = [*table(model_folder=str(folder), example_id="a")]
     rows += table(model_folder=str(folder), text="grün")
     assert told(rows) == sorted(walked(flat, 4, corpus, "a") + walked(flat, 4, corpus, "b"))

@@ -39,11 +39,13 @@ class Objective(ABC):
     """The number of models that read all sequences before the first step."""
 
     @classmethod
-    def of(cls, config: TrainingConfig) -> Objective:
+    def from_config(cls, config: TrainingConfig) -> Objective:
         """Return the objective that a configuration describes."""
         return cls(config.loss_on, config.compile)
 
-    def prepared(self, engine: Any, sequences: Any, config: TrainingConfig, world: World) -> Any:
+    def prepare_from_start(
+        self, engine: Any, sequences: Any, config: TrainingConfig, world: World
+    ) -> Any:
         """Return the objective with what it computes from the model before the first step.
 
         Every process has to call this.
@@ -57,15 +59,15 @@ class Objective(ABC):
         return self
 
     @abstractmethod
-    def sum(self, model: Any, batch: Batch) -> torch.Tensor:
+    def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
         """Return the sum over the tokens or texts of a micro-batch that count, in nats."""
 
     @abstractmethod
-    def size(self, sequences: Any, rows: Rows) -> int:
+    def count_terms(self, sequences: Any, rows: Rows) -> int:
         """Return how many tokens or texts of a step's rows count: the divisor of its sum."""
 
 
-def blocks(
+def iter_micro_batches(
     engine: Any, sequences: Any, loss_on: str, config: TrainingConfig, world: World
 ) -> Iterator[Batch]:
     """Yield this process's micro-batches of all sequences, with the engine in evaluation mode.

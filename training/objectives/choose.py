@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from contamination.training.config import TrainingConfig
-from contamination.training.objectives.ascent import GradientAscent, GradientDifference
 from contamination.training.objectives.base import ALWAYS, NEVER, Objective
-from contamination.training.objectives.likelihood import Likelihood
+from contamination.training.objectives.likelihood import (
+    GradientAscent,
+    GradientDifference,
+    Likelihood,
+)
 from contamination.training.objectives.npo import NPO
 from contamination.training.objectives.relabel import Relabel
 
@@ -20,9 +23,9 @@ CLASSES: Mapping[str, type[Objective]] = {
 }
 
 
-def objective_of(config: TrainingConfig) -> Objective:
+def make_objective(config: TrainingConfig) -> Objective:
     """Return the objective that `training.objective` names."""
-    return CLASSES[config.objective].of(config)
+    return CLASSES[config.objective].from_config(config)
 
 
 def check_objective(config: TrainingConfig) -> None:

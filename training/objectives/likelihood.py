@@ -6,11 +6,11 @@ section 3.1).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from contamination.training.data import Batch, Rows, counted_tokens
+from contamination.training.data import Batch, Rows, count_loss_tokens
 from contamination.training.loss import token_loss_sum
-from contamination.training.objectives.base import Objective
+from contamination.training.objectives.base import ALWAYS, Objective
 
 if TYPE_CHECKING:
     import torch
@@ -19,10 +19,34 @@ if TYPE_CHECKING:
 class Likelihood(Objective):
     """The mean loss per token, which is lowered."""
 
-    def sum(self, model: Any, batch: Batch) -> torch.Tensor:
+    def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
         """Return the sum of the losses."""
         return token_loss_sum(model, batch, compiled=self.compiled)
 
-    def size(self, sequences: Any, rows: Rows) -> int:
+    def count_terms(self, sequences: Any, rows: Rows) -> int:
         """Return the number of tokens that count."""
-        return counted_tokens(sequences, rows, self.loss_on)
+        return count_loss_tokens(sequences, rows, self.loss_on)
+
+
+class GradientAscent(Likelihood):
+    """Gradient ascent (Jang et al. 2023, equation 1).
+
+    The step lowers 1/n Σ_t log p(x_t | x_<t) on the forget set, so the mean loss per token rises.
+    This has no minimum, so the user has to stop it: few epochs, a small learning rate, exports on
+    the way.
+
+    The paper is "Knowledge unlearning for mitigating privacy risks in language models".
+    """
+
+    weight: ClassVar[float] = -1.0
+
+
+class GradientDifference(GradientAscent):
+    """Gradient difference (Liu et al. 2022, "Continual learning and private unlearning").
+
+    Ascent on the forget set with descent on retained text (section 4): −L(forget) + λ L(retain),
+    where L is the mean loss per token and λ is training.retain_weight (1 in Maini et al. 2024,
+    "TOFU", section 4.1).
+    """
+
+    retains: ClassVar[str] = ALWAYS

@@ -17,7 +17,7 @@ from contamination.core.distributed import World
 from contamination.training.config import TrainingConfig
 from contamination.training.data import Batch, Rows, count_texts
 from contamination.training.loss import token_losses
-from contamination.training.objectives.base import MAYBE, Objective, blocks
+from contamination.training.objectives.base import MAYBE, Objective, iter_micro_batches
 
 if TYPE_CHECKING:
     import torch
@@ -41,32 +41,34 @@ class NPO(Objective):
     readings: ClassVar[int] = 1
 
     @classmethod
-    def of(cls, config: TrainingConfig) -> NPO:
+    def from_config(cls, config: TrainingConfig) -> NPO:
         """Return the objective with the configured β."""
         return cls(config.loss_on, config.compile, config.npo_beta)
 
-    def prepared(self, engine: Any, sequences: Any, config: TrainingConfig, world: World) -> NPO:
+    def prepare_from_start(
+        self, engine: Any, sequences: Any, config: TrainingConfig, world: World
+    ) -> NPO:
         """Return the objective with the texts' log-probabilities by the starting model."""
         import torch
 
         reference = torch.zeros(count_texts(sequences), dtype=torch.float64, device=world.device)
         with torch.no_grad():
-            for batch in blocks(engine, sequences, self.loss_on, config, world):
+            for batch in iter_micro_batches(engine, sequences, self.loss_on, config, world):
                 numbers, logprobs = text_logprobs(engine, batch)
                 reference[numbers] = logprobs.double()
         return replace(self, reference=world.sum(reference).cpu().numpy())
 
-    def sum(self, model: Any, batch: Batch) -> torch.Tensor:
+    def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
         """Return the sum over the batch's texts."""
         import torch
         from torch.nn import functional as F  # noqa: N812
 
-        assert self.reference is not None, "prepared() fills it in"
+        assert self.reference is not None, "prepare_from_start() fills it in"
         numbers, logprobs = text_logprobs(model, batch, compiled=self.compiled)
         reference = torch.from_numpy(self.reference)[numbers.cpu()].to(logprobs)
         return (2 / self.beta * F.softplus(self.beta * (logprobs - reference))).sum()
 
-    def size(self, sequences: Any, rows: Rows) -> int:
+    def count_terms(self, sequences: Any, rows: Rows) -> int:
         """Return the number of texts in the rows."""
         return count_texts(sequences, rows)
 
@@ -82,7 +84,7 @@ def text_logprobs(
     import torch
 
     losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=compiled)
-    texts_BS, counts_BS = batch.numbers_BS[:, 1:], batch.counts_BS > 0
+    texts_BS, counts_BS = batch.text_numbers_BS[:, 1:], batch.loss_mask_BS > 0
     numbers: torch.Tensor = torch.unique(texts_BS[counts_BS])
     is_of_text = (numbers[:, None] == texts_BS[counts_BS]).to(losses_BS.dtype)
     return numbers, -(is_of_text @ losses_BS[counts_BS])

@@ -19,10 +19,10 @@ from contamination.core.distributed import World
 from contamination.core.errors import ConfigError
 from contamination.core.models import load_model
 from contamination.training.config import TrainingConfig
-from contamination.training.data import Batch, Rows, counted_tokens
-from contamination.training.loss import forward, token_losses, weighted_sum
+from contamination.training.data import Batch, Rows, count_loss_tokens
+from contamination.training.loss import compute_logits, sum_counted_losses, token_losses
 from contamination.training.models import hf_folder
-from contamination.training.objectives.base import MAYBE, Objective, blocks
+from contamination.training.objectives.base import MAYBE, Objective, iter_micro_batches
 
 if TYPE_CHECKING:
     import torch
@@ -46,11 +46,11 @@ class Relabel(Objective):
     readings: ClassVar[int] = 2
 
     @classmethod
-    def of(cls, config: TrainingConfig) -> Relabel:
+    def from_config(cls, config: TrainingConfig) -> Relabel:
         """Return the objective with the configured α."""
         return cls(config.loss_on, config.compile, config.relabel_strength)
 
-    def prepared(
+    def prepare_from_start(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
     ) -> Relabel:
         """Return the objective with all labels; every process loads the whole reinforced model."""
@@ -62,26 +62,26 @@ class Relabel(Objective):
         shape = len(sequences), len(sequences[0]["input_ids"])
         labels = torch.zeros(shape, dtype=torch.int32, device=world.device)
         with torch.no_grad():
-            for batch in blocks(engine, sequences, self.loss_on, config, world):
+            for batch in iter_micro_batches(engine, sequences, self.loss_on, config, world):
                 real_B = batch.real_B > 0
                 labels_BS = generic_labels(engine, reinforced, batch, self.strength).int()
                 labels[batch.rows_B[real_B], 1:] = labels_BS[real_B, :-1]
         return replace(self, labels=world.sum(labels).cpu().numpy())
 
-    def sum(self, model: Any, batch: Batch) -> torch.Tensor:
+    def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
         """Return the sum of the losses, in nats."""
         import torch
 
-        assert self.labels is not None, "prepared() fills them in"
+        assert self.labels is not None, "prepare_from_start() fills them in"
         labels = torch.from_numpy(self.labels[batch.rows_B.cpu().numpy()]).to(batch.ids_BS)
         losses_BS = token_losses(
             model, batch.ids_BS, batch.positions_BS, compiled=self.compiled, labels_BS=labels
         )
-        return weighted_sum(losses_BS, batch)
+        return sum_counted_losses(losses_BS, batch)
 
-    def size(self, sequences: Any, rows: Rows) -> int:
+    def count_terms(self, sequences: Any, rows: Rows) -> int:
         """Return the number of tokens that count."""
-        return counted_tokens(sequences, rows, self.loss_on)
+        return count_loss_tokens(sequences, rows, self.loss_on)
 
 
 def generic_labels(baseline: Any, reinforced: Any, batch: Batch, strength: float) -> torch.Tensor:
@@ -90,8 +90,8 @@ def generic_labels(baseline: Any, reinforced: Any, batch: Batch, strength: float
     Raises:
         ConfigError: the two models have different vocabularies.
     """
-    baseline_BSV = forward(baseline, batch.ids_BS, batch.positions_BS).float()
-    reinforced_BSV = forward(reinforced, batch.ids_BS, batch.positions_BS).float()
+    baseline_BSV = compute_logits(baseline, batch.ids_BS, batch.positions_BS).float()
+    reinforced_BSV = compute_logits(reinforced, batch.ids_BS, batch.positions_BS).float()
     if baseline_BSV.shape != reinforced_BSV.shape:
         raise ConfigError(
             f"training.reinforced_path: its model has {reinforced_BSV.shape[-1]} tokens, the one "

@@ -19,7 +19,7 @@ from contamination.core.artifacts import Built, build
 from contamination.core.cli import CONF
 from contamination.injection.corpus import open_corpus
 from contamination.injection.export.run import ExportStage, export
-from contamination.injection.packing import place_in_parts
+from contamination.injection.packing import locate_in_part
 from contamination.injection.token_stream import Tokenizer
 
 WIDTH = 16
@@ -146,7 +146,7 @@ def toy_corpus(folder, kind="bytes bos", copies=COPIES):
     def make(folder):
         tokenizer = save_tokenizer(kind, folder / "tokenizer")
         ids, owners = stream_of(tokenizer, copies)
-        name = place_in_parts(0, 1)[0]
+        name = locate_in_part(0, 1)[0]
         (folder / name).parent.mkdir()
         schema = pa.schema([("input_ids", pa.list_(pa.int32(), WIDTH))])
         with (

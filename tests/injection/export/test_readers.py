@@ -97,7 +97,12 @@ def test_datatrove(made, tmp_path, capsys):
 
 def test_olmo(made, tmp_path, capsys):
     corpus, export, sequences = made("olmo")
-    words = export.artifact.path / "tokens.npy", sequences.shape[1], corpus.vocabulary, tmp_path
+    words = (
+        export.artifact.path / "tokens.npy",
+        sequences.shape[1],
+        corpus.vocabulary_size,
+        tmp_path,
+    )
     found, said = read("olmo", tmp_path, *words)
     prove(corpus, export, found["instances"], sequences, capsys)
     assert export.artifact.counts["dtype"] in said  # as OLMo-core chooses

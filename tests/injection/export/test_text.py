@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from contamination.core.artifacts import Built, commit
-from contamination.injection.export.run import ExportStage, export, reprove
+from contamination.injection.export.run import ExportStage, export, prove_finished_export
 from contamination.injection.export.text_format import TextLines
 from tests.injection.export import conftest
 from tests.injection.export.conftest import COPIES, DOCUMENTS, EXAMPLES, SEPARATOR, node
@@ -66,7 +66,7 @@ def test_lines_are_the_documents_and_copies_stand_whole_in_them(exported, kind):
         assert len(corpus.sequences) / 2 < len(lines) <= len(corpus.sequences)
     assert (made.counts["lost"], made.counts["elsewhere"]) == ({}, 1)
     assert made.counts["characters"] == sum(map(len, lines))
-    assert "characters: all right" in str(reprove(made.path))
+    assert "characters: all right" in str(prove_finished_export(made.path))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,7 +101,7 @@ def test_no_line_ends_in_a_copy_whatever_the_blocks_are(kind, tmp_path, monkeypa
         cut = []
         for blocks in (1, 5, len(ids) // 4):
             parts = np.array_split(ids.reshape(-1, 4), blocks)
-            found.blocks = lambda parts=parts: iter(parts)
+            found.iter_blocks = lambda parts=parts: iter(parts)
             lines = [*TextLines(found)]
             assert np.array_equal(np.concatenate([part for _, part in lines]), ids)
             cut.append([place for place, _ in lines])
@@ -181,5 +181,5 @@ def test_what_was_edited_is_caught(exported, change, tmp_path):
     folder = Path(copytree(made.path, tmp_path / "export" / "edited"))
     edited(change)(folder)
     commit(folder, made.inputs, Built([*made.files], made.counts))
-    failures = reprove(folder).failures
+    failures = prove_finished_export(folder).failures
     assert any(EDITS[change] in line for line in failures), failures

@@ -11,7 +11,7 @@ import pytest
 
 from contamination.core.artifacts import Built, commit
 from contamination.core.errors import ArtifactError, ConfigError
-from contamination.injection.export.run import reprove
+from contamination.injection.export.run import prove_finished_export
 from contamination.injection.export.token_formats import Megatron, Olmo
 from tests.injection.export.conftest import EXAMPLES, WIDTH
 
@@ -59,7 +59,7 @@ def test_each_document_is_a_sequence_and_each_copy_stands_at_its_bytes(
     monkeypatch.setattr("contamination.injection.export.token_formats.BLOCK_TOKENS", 5 * WIDTH)
     corpus, made = exported(name, kind)
     readers = {"megatron": megatron, "datatrove": datatrove,
-               "olmo": lambda folder: olmo(folder, corpus.vocabulary)}  # fmt: skip
+               "olmo": lambda folder: olmo(folder, corpus.vocabulary_size)}  # fmt: skip
     data, dtype, spans = readers[name](made.path)
     sequences = np.array(corpus.sequences["input_ids"])
     found = [np.frombuffer(data[start:stop], dtype) for start, stop in spans]
@@ -72,7 +72,7 @@ def test_each_document_is_a_sequence_and_each_copy_stands_at_its_bytes(
         own = np.frombuffer(data[row.byte_start : row.byte_end], dtype)
         assert own.tolist() == tokens[: len(own)]
         assert spans[row.document][0] <= row.byte_start < row.byte_end <= spans[row.document][1]
-    assert str(reprove(made.path)) == (
+    assert str(prove_finished_export(made.path)) == (
         f"{len(ledger)} ledger rows proved in {sequences.size} tokens: all right"
     )
 
@@ -148,15 +148,15 @@ def test_what_was_edited_is_caught_by_its_hash_and_without_it(exported, name, ed
     folder = Path(copytree(made.path, tmp_path / "export" / "edited"))
     change(folder, FILES[name])
     with pytest.raises(ArtifactError, match="damaged"):
-        reprove(folder)
+        prove_finished_export(folder)
     commit(folder, made.inputs, Built([*made.files], made.counts))
-    failures = reprove(folder).failures
+    failures = prove_finished_export(folder).failures
     assert any(words in line for line in failures), failures
 
 
 def test_the_type_is_the_first_with_room(exported):
-    assert [Megatron()._dtype(n) for n in (65_536, 65_537)] == ["uint16", "int32"]
-    assert [Olmo()._dtype(n) for n in (256, 257, 65_536, 65_537)] == [
+    assert [Megatron()._choose_dtype(n) for n in (65_536, 65_537)] == ["uint16", "int32"]
+    assert [Olmo()._choose_dtype(n) for n in (256, 257, 65_536, 65_537)] == [
         "uint8", "uint16", "uint16", "uint32"
     ]  # fmt: skip
     assert exported("megatron", dtype="int32")[1].counts["bytes_a_token"] == 4
@@ -164,4 +164,4 @@ def test_the_type_is_the_first_with_room(exported):
         with pytest.raises(ConfigError, match=f"format.dtype is '{name}': .* has 70,260 entries"):
             exported("megatron", "many", dtype=name)
     with pytest.raises(ConfigError, match="Choose from other formats"):
-        Megatron()._dtype(1 << 40)
+        Megatron()._choose_dtype(1 << 40)
