@@ -15,7 +15,7 @@ from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.models.base import RequestCounter
-from contamination.detection.models.served.capabilities import prompt_tops, working_strategies
+from contamination.detection.models.served.capabilities import count_prompt_tops, working_strategies
 from contamination.detection.models.served.completions import CompletionsModel
 from contamination.detection.models.served.logprob_strategies import STRATEGIES
 from contamination.detection.models.served.logprob_tracking import LogprobStrategy
@@ -54,7 +54,7 @@ def run(stage: ProbeStage) -> str:
         )
     model = ServedModel.open("model", stage.model, stage.runs)
     completions = model.connect()
-    prompt_row = ["top-n of the prompt", str(prompt_tops(completions) or "no"), "", "", ""]
+    prompt_row = ["top-n of the prompt", str(count_prompt_tops(completions) or "no"), "", "", ""]
     context = f"{model.context} tokens" if model.context else "not stated"
     return "\n".join([
         f"{model.path}: takes {model.probe.dialect}; context: {context}",
@@ -76,7 +76,7 @@ def _strategy_rows(completions: CompletionsModel) -> Iterator[list[str]]:
 
 
 def _cost_cells(strategy: LogprobStrategy) -> list[str]:
-    error = f"{strategy.error:.2g}" if strategy.error else "its rounding"
+    error = f"{strategy.max_error:.2g}" if strategy.max_error else "its rounding"
     requests = f"{strategy.requests_per_question:.3g} per {strategy.unit}"
     return [error if strategy.numbers else "", requests, strategy.note]
 

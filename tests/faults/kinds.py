@@ -377,14 +377,14 @@ def served(material: Path) -> Kind:
     folder = material / "runs" / "served" / f"toy-{'0' * 12}"
     folder.mkdir(parents=True)
     named = {"name": "toy", "tokenizer": "0" * 64, "way": "echo", "error": 0.0}
-    said = Fingerprint({0: [-1.0]}).record()
+    said = Fingerprint({0: [-1.0]}).to_record()
     write_text(folder / PROBE_FILE, hashed_json({"model": named, "said": said, "digest": "0" * 64}))
 
     def read(place: Path) -> None:
         with naming_folders(place):
             known = _read_probe(place / PROBE_FILE)
             if known["model"]["name"] == "toy":
-                Fingerprint.of(known["said"])
+                Fingerprint.from_record(known["said"])
 
     return Kind(folder, {"probe": read})
 
