@@ -37,7 +37,7 @@ def open_examples(examples: ExamplesConfig) -> Texts:
         check_sides(examples, texts)
         return texts
     if is_complete(path) or (path / "examples.parquet").is_file():
-        return check_texts(source, Texts.of(_corpus_rows(path)))
+        return check_texts(source, Texts.of(_iter_corpus_texts(path)))
     return texts_of_rows(raw_rows(examples, tally), tally, source)
 
 
@@ -66,7 +66,7 @@ def occurrences_of(path: str) -> Mapping[str, int]:
         return dict(zip(table["example_id"].astype(str), counts, strict=True))
 
 
-def _corpus_rows(folder: Path) -> Iterator[Text]:
+def _iter_corpus_texts(folder: Path) -> Iterator[Text]:
     from contamination import injection
 
     with naming_folders(folder):

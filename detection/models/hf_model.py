@@ -101,13 +101,13 @@ class HFModel(TransformersModel):
             ConfigError: there is no such folder, or the hub can't provide it.
             ArtifactError: the training artefact is unfinished.
         """
-        handle = replace(cls._without_code(field, path), configured_path=path)
+        handle = replace(cls._from_path_without_code(field, path), configured_path=path)
         if not trust_remote_code:
             return handle
         return replace(handle, digest=handle.digest + CODE, trust_remote_code=True)
 
     @classmethod
-    def _without_code(cls, field: str, path: str) -> Self:
+    def _from_path_without_code(cls, field: str, path: str) -> Self:
         from contamination import training
 
         resolved = resolve(field, path)
@@ -189,7 +189,7 @@ class InMemoryModel(TransformersModel):
     step: int = UNKNOWN_STEP
 
     @classmethod
-    def of(cls, hf: Any, tokenizer: Any, field: str, *, kept: bool) -> InMemoryModel:
+    def from_loaded(cls, hf: Any, tokenizer: Any, field: str, *, kept: bool) -> InMemoryModel:
         """Returns a handle named by the model's class, with a hash of the weights if `kept`.
 
         Args:

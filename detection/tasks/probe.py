@@ -21,8 +21,8 @@ from contamination.detection.models.served.logprob_strategies import STRATEGIES
 from contamination.detection.models.served.logprob_tracking import LogprobStrategy
 from contamination.detection.models.served.served_model import ServedModel
 from contamination.detection.passes import Pass
-from contamination.detection.requirements import missing_numbers
-from contamination.detection.run import open_stage, required_passes
+from contamination.detection.requirements import describe_missing_numbers
+from contamination.detection.run import open_stage_inputs, required_passes
 from contamination.detection.views import view_of
 
 PROBE_HEADER = ("", "served", "error in nats", "requests", "")
@@ -87,7 +87,7 @@ def _method_lines(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
     lacks = {}
     for name, node in stage.method.items():
         variants = build_methods({name: node})
-        lacks[name] = missing_numbers(models, next(iter(variants.values())))
+        lacks[name] = describe_missing_numbers(models, next(iter(variants.values())))
     served = [name for name, lack in lacks.items() if lack is None]
     yield f"methods: {', '.join(served) or 'none'}, by {model.probe.strategy}"
     yield from (f"{name} needs {lack[0]}" for name, lack in lacks.items() if lack is not None)
@@ -99,7 +99,7 @@ def plan_requests(stage: DetectionStage) -> str:
     Raises:
         UserError: what a run would raise before its first request.
     """
-    methods, examples, models, resources = open_stage(stage, None)
+    methods, examples, models, resources = open_stage_inputs(stage, None)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
     passes = {*covering_passes(required_passes(methods)).values()}
     passes |= {Pass(p.model) for p in passes if view_of(p).rewords}
