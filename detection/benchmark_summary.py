@@ -118,12 +118,15 @@ def _iter_ranked_scores(tables: Tables) -> Iterator[tuple[MethodKey, pd.DataFram
 
 
 def estimate_parts(
-    read: ReadScores, examples: Texts, config: ExamplesConfig, baseline: Baseline = blind_baseline
+    read_scores: ReadScores,
+    examples: Texts,
+    config: ExamplesConfig,
+    baseline: Baseline = blind_baseline,
 ) -> list[BenchmarkEstimates]:
     """Returns the estimates of each part in the benchmark's order, and their average if several.
 
     Args:
-        read: see `estimate_groups`.
+        read_scores: see `estimate_groups`.
         examples: the ranked texts.
         config: the configuration of the benchmark.
         baseline: computes the blind baseline.
@@ -135,7 +138,7 @@ def estimate_parts(
         name: examples.take(np.array(part_indices)) for name, part_indices in indices.items()
     }
     groups = [
-        estimate_group(n, read(), part_texts, True, METRICS, True, baseline)
+        estimate_group(n, read_scores(), part_texts, True, METRICS, True, baseline)
         for n, part_texts in texts_by_part.items()
     ]
     return [*groups, average_over_parts(groups, config)] if len(groups) > 1 else groups
@@ -195,9 +198,9 @@ def _list_parts_off_chance(
     return "; ".join(descriptions)
 
 
-def column_label(name: str, config: ExamplesConfig) -> str:
+def column_label(part_name: str, config: ExamplesConfig) -> str:
     """Returns a part's column label: "32 original" for `wikimia/32/original`."""
-    return name.removeprefix(f"{config.name}/").replace("/", " ")
+    return part_name.removeprefix(f"{config.name}/").replace("/", " ")
 
 
 def _metric_table(
@@ -308,12 +311,12 @@ def _mean_over_parts(parts: Mapping[str, Estimate], config: ExamplesConfig) -> E
     )
 
 
-def _same_texts_key(name: str, config: ExamplesConfig) -> tuple[str, ...]:
+def _same_texts_key(part_name: str, config: ExamplesConfig) -> tuple[str, ...]:
     """Returns a key that is equal for parts about the same texts."""
-    first, *values = name.split("/")
+    first, *values = part_name.split("/")
     axes = list(choose_values(config))
     if len(axes) != len(values):  # the rows name their parts
-        return (first,) if config.same_texts else (name,)
+        return (first,) if config.same_texts else (part_name,)
     pairs = zip(axes, values, strict=True)
     return (first, *(value for axis, value in pairs if axis not in config.same_texts))
 

@@ -25,19 +25,11 @@ from contamination.core.artifacts import (
 from contamination.core.errors import ArtifactError
 from contamination.data.examples import texts_digest
 from contamination.data.texts import Text, Texts, families_by_sha256, release_memory
+from contamination.detection import pass_store
 from contamination.detection.config import DetectionConfig
 from contamination.detection.models import model_for_pass
 from contamination.detection.models.base import ModelHandle
-from contamination.detection.pass_store import (
-    KIND,
-    PARTS,
-    PassRow,
-    StatsByText,
-    StoredPass,
-    is_intact,
-    part_file_name,
-    write_rows,
-)
+from contamination.detection.pass_store import PassRow, StatsByText, StoredPass
 from contamination.detection.passes import Pass
 from contamination.detection.resources import Resources
 from contamination.detection.views import view_of
@@ -87,8 +79,8 @@ class Collector:
             self._read_or_run_pass(to_run)
         return {p: self._passes[covering_pass] for p, covering_pass in covering.items()}
 
-    def collect_slice(self, passes: Iterable[Pass], number: int, of: int) -> int:
-        """Writes the missing parts of slice `number` of `of` of each pass.
+    def collect_slice(self, passes: Iterable[Pass], number: int, n_slices: int) -> int:
+        """Writes the missing parts of slice `number` of `n_slices` of each pass.
 
         Each part is written atomically, so other slices, or a run of all parts, may run at once.
 
@@ -99,10 +91,10 @@ class Collector:
         to_run |= {Pass(p.model) for p in to_run if view_of(p).rewords}
         for wanted in sorted(to_run, key=lambda p: (view_of(p).rewords, p.key)):
             folder, config, _ = self._folder_config_inputs(wanted)
-            with shared_folder(folder, config, f"slice-{number}-of-{of}") as unfinished:
+            with shared_folder(folder, config, f"slice-{number}-of-{n_slices}") as unfinished:
                 if unfinished:
                     texts_by_path = [*self._texts_by_part_path(wanted, folder).items()]
-                    start, end = (len(texts_by_path) * n // of for n in (number - 1, number))
+                    start, end = (len(texts_by_path) * n // n_slices for n in (number - 1, number))
                     written += self._write_missing_parts(wanted, dict(texts_by_path[start:end]))
         return written
 
@@ -115,7 +107,7 @@ class Collector:
         covering = covering_passes(set(passes))
         folders = {p: self.folder(p) for p in set(covering.values())}
         stored_passes = {
-            p: StoredPass(open_artifact(folder, KIND).path)
+            p: StoredPass(open_artifact(folder, pass_store.KIND).path)
             for p, folder in folders.items()
             if is_complete(folder)
         }
@@ -144,7 +136,9 @@ class Collector:
         config = {"view": wanted.view_key, **seed, **self.settings.pass_settings}
         inputs = {"model": model.digest, "tokenizer": model.tokenizer_digest}
         inputs |= {"texts": texts_digest(self.texts), **digests}
-        folder = run_folder(self.runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
+        folder = run_folder(
+            self.runs, pass_store.KIND, f"{model.slug}-{wanted.view}", config, inputs
+        )
         return folder, config, inputs
 
     def _build_pass(self, wanted: Pass, folder: Path) -> Built:
@@ -154,9 +148,11 @@ class Collector:
         missing = [
             p
             for p, part_texts in texts_by_path.items()
-            if not is_intact(p, [t.sha256 for t in part_texts])
+            if not pass_store.is_intact(p, [t.sha256 for t in part_texts])
         ]
-        for path in {*folder.glob(PARTS), *missing} - (texts_by_path.keys() - {*missing}):
+        for path in {*folder.glob(pass_store.PARTS), *missing} - (
+            texts_by_path.keys() - {*missing}
+        ):
             path.unlink(missing_ok=True)
         if 0 < len(missing) < len(texts_by_path):
             finished = len(texts_by_path) - len(missing)
@@ -170,7 +166,7 @@ class Collector:
     def _texts_by_part_path(self, wanted: Pass, folder: Path) -> dict[Path, Sequence[Text]]:
         """Returns the files of the pass's parts, each with its texts, in order."""
         return {
-            folder / part_file_name(n): part_texts
+            folder / pass_store.part_file_name(n): part_texts
             for n, part_texts in enumerate(divide_texts(self.texts, wanted))
         }
 
@@ -207,7 +203,7 @@ class Collector:
         }
         self._write_missing_parts(original, needed)
         for path, part_texts in needed.items():
-            if not is_intact(path, [text.sha256 for text in part_texts]):
+            if not pass_store.is_intact(path, [text.sha256 for text in part_texts]):
                 raise ArtifactError(
                     f"{path} is damaged, or of an earlier version, and no slice replaces existing "
                     "parts. Run the same command without slice: it makes the part again."
@@ -237,24 +233,24 @@ class Collector:
                     _add_rows_of_part(
                         model, wanted, part_texts, text_stats, families_by_text, rows_read
                     )
-                    write_rows(
+                    pass_store.write_rows(
                         path, [row for text in part_texts for row in rows_read.pop(text.sha256)]
                     )
                     release_memory()
 
     def _count_contents(self, folder: Path, context: int | None) -> dict[str, int]:
         """Counts the contents of the pass. A windowed text has at least `context` statistics."""
-        stored, rows, tokens, windowed = StoredPass(folder), 0, 0, 0
+        stored, n_rows, n_tokens, n_windowed = StoredPass(folder), 0, 0, 0
         for copies in stored.values():
-            rows += len(copies)
-            tokens += sum(map(len, copies))
-            windowed += context is not None and max(map(len, copies)) >= context
+            n_rows += len(copies)
+            n_tokens += sum(map(len, copies))
+            n_windowed += context is not None and max(map(len, copies)) >= context
         return {
             "texts": len(self.texts),
-            "rows": rows,
-            "scored_tokens": tokens,
+            "rows": n_rows,
+            "scored_tokens": n_tokens,
             "truncated": stored.count_truncated(),
-            "windowed": windowed,
+            "windowed": n_windowed,
         }
 
     def _loaded_model(self, role: str) -> LoadedModel:

@@ -200,11 +200,11 @@ class DetectionStage:
         require(bool(self.method), "method", self.method, remedy)
 
 
-def parse_slice(field: str, words: str) -> tuple[int, int]:
+def parse_slice(field: str, text: str) -> tuple[int, int]:
     """Parses "i/n" with 1 ≤ i ≤ n, and returns i and n."""
-    number, _, of = words.partition("/")
+    number, _, of = text.partition("/")
     good = number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)
-    require(good, field, words, "give such as 2/8, the second slice of eight.")
+    require(good, field, text, "give such as 2/8, the second slice of eight.")
     return int(number), int(of)
 
 

@@ -80,13 +80,13 @@ class BenchmarkEstimates:
 
 
 def estimate_groups(
-    read: ReadScores, examples: Texts, blind: bool, metrics: Sequence[Metric] = METRICS
+    read_scores: ReadScores, examples: Texts, blind: bool, metrics: Sequence[Metric] = METRICS
 ) -> list[BenchmarkEstimates]:
     """Estimates every metric of every method on the labelled texts.
 
     Args:
-        read: returns the ranked rows of each method and variant (`group_by_method`). It is called
-            repeatedly.
+        read_scores: returns the ranked rows of each method and variant (`group_by_method`). It is
+            called repeatedly.
         examples: the ranked texts.
         blind: whether to add the blind baseline, which assumes texts that were sampled one by one.
         metrics: the metrics.
@@ -100,12 +100,14 @@ def estimate_groups(
         len(texts_by_benchmark) if len(texts_by_benchmark) < 2 else len(texts_by_benchmark) + 2
     )
     groups = [
-        estimate_group(name, read(), texts, blind, metrics, comparisons=comparisons)
+        estimate_group(name, read_scores(), texts, blind, metrics, comparisons=comparisons)
         for name, texts in texts_by_benchmark.items()
     ]
     if len(groups) < 2:
         return groups
-    pooled = estimate_group(POOLED, read(), examples, blind, metrics, comparisons=comparisons)
+    pooled = estimate_group(
+        POOLED, read_scores(), examples, blind, metrics, comparisons=comparisons
+    )
     return [_mean_over_benchmarks(groups, examples, metrics, comparisons), *groups, pooled]
 
 
@@ -274,8 +276,10 @@ class _Resamples:
         Clusters reduce its effective number of trials by the same factor as the AUROC's in `plain`.
         """
         clustered = self._cluster_bootstrap
-        draws = clustered.whole if clustered else self._resample_texts(members, nonmembers)
-        matched_auroc = matched_by(blind_row, self.member, members, nonmembers, draws)
+        resample_of_group = (
+            clustered.whole if clustered else self._resample_texts(members, nonmembers)
+        )
+        matched_auroc = matched_by(blind_row, self.member, members, nonmembers, resample_of_group)
         if (
             clustered
             and matched_auroc.trials is not None

@@ -27,11 +27,14 @@ def open_examples(examples: ExamplesConfig) -> Texts:
 
     Raises:
         DataError: there are no examples, or they are invalid; see `texts_of`.
-        ArtifactError: the corpus folder is unfinished.
+        ArtifactError: the path is in or is a run folder that is unfinished or damaged.
     """
     path, tally = Path(examples.path).expanduser(), Tally(examples.on_error, "examples.on_error")
     source = f"examples.path is {examples.path!r}"
-    _check_run_folder(path)
+    if path.exists():
+        check_owner(path)
+    if is_complete(path):
+        check_folder(path)
     if examples.name is not None:
         texts = texts_of_rows(benchmark_rows(examples, tally), tally, source)
         check_sides(examples, texts)
@@ -39,18 +42,6 @@ def open_examples(examples: ExamplesConfig) -> Texts:
     if is_complete(path) or (path / "examples.parquet").is_file():
         return check_texts(source, Texts.of(_iter_corpus_texts(path)))
     return texts_of_rows(raw_rows(examples, tally), tally, source)
-
-
-def _check_run_folder(path: Path) -> None:
-    """Checks that `path`, if it is in or is a run folder, is complete and undamaged.
-
-    Raises:
-        ArtifactError: it is damaged.
-    """
-    if path.exists():
-        check_owner(path)
-    if is_complete(path):
-        check_folder(path)
 
 
 def occurrences_of(path: str) -> Mapping[str, int]:

@@ -157,17 +157,17 @@ def _write_scores(methods: Methods, texts: Texts, collector: Collector, folder: 
     return Built([FILE], {**counts, "flagged": flagged})
 
 
-def _class_identity(kind: type[Method]) -> dict[str, str]:
+def _class_identity(method_class: type[Method]) -> dict[str, str]:
     """Returns a method's class name, and for a third-party class a hash of its file."""
-    name = {"class": kind.__qualname__}
-    if kind.__module__.startswith(f"{__package__}."):
+    name = {"class": method_class.__qualname__}
+    if method_class.__module__.startswith(f"{__package__}."):
         return name
     try:
-        return {**name, "code": file_digest(Path(inspect.getfile(kind)))}
+        return {**name, "code": file_digest(Path(inspect.getfile(method_class)))}
     except (TypeError, OSError) as error:
         raise ConfigError(
-            f"the method {kind.__qualname__} has no file that would tell when it changes: put it "
-            "into a module of its own."
+            f"the method {method_class.__qualname__} has no file that would tell when it changes: "
+            "put it into a module of its own."
         ) from error
 
 

@@ -154,12 +154,12 @@ def score_tables(
         yield pa.table(columns, COLUMNS)
 
 
-def _check_finite(name: str, variant: str, ids: pa.Array, scores: np.ndarray) -> None:
+def _check_finite(method_name: str, variant: str, ids: pa.Array, scores: np.ndarray) -> None:
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
         raise DataError(
-            f"text {ids[bad[0]]}: {name} ({variant or 'no variant'}) gives {scores[bad[0]]}. "
-            "Leave the text out, or the method."
+            f"text {ids[bad[0]]}: {method_name} ({variant or 'no variant'}) gives "
+            f"{scores[bad[0]]}. Leave the text out, or the method."
         )
 
 
@@ -271,9 +271,9 @@ def _write_parquet_parts(path: Path, tables: Iterable[pa.Table], schema: pa.Sche
             release_memory()
 
 
-def _hash_line(path: Path, name: str) -> str:
+def _hash_line(path: Path, file_name: str) -> str:
     """Returns the file's hash and name in one line, as `sha256sum` writes it."""
-    return f"{file_digest(path, remembered=False)}  {name}\n"
+    return f"{file_digest(path, remembered=False)}  {file_name}\n"
 
 
 def to_arrow(table: pd.DataFrame, schema: pa.Schema = COLUMNS) -> pa.Table:

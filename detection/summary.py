@@ -95,15 +95,11 @@ def summary(
     groups = estimate_groups(lambda: group_by_method(read()), texts, blind) if is_labelled else []
     blocks = [_format_group(group, len(groups)) for group in groups]
     if results is not None:
-        _write_results(results, groups, notes)
+        group_notes = [note for group in groups for note in group.notes]
+        write_rows(results, tidy_table(groups), [*notes, *group_notes])
     if not groups:
         blocks = ["\n".join(_iter_likeliest_lists(group_by_method(read()), texts))]
     return "".join(f"{line}\n" for line in notes) + "\n\n".join(blocks)
-
-
-def _write_results(path: Path, groups: Sequence[BenchmarkEstimates], notes: Sequence[str]) -> None:
-    group_notes = [note for group in groups for note in group.notes]
-    write_rows(path, tidy_table(groups), [*notes, *group_notes])
 
 
 def write_rows(path: Path, results: pd.DataFrame, notes: Sequence[str]) -> None:

@@ -134,16 +134,13 @@ def run_slices(
     rows = (sequences, *columns)
     n = group.size if group else max(1, min(settings.processes, len(sequences)))
     single = replace(settings, processes=1)
+    bar_title = f"{title}, 1 of {n} processes" if n > 1 else title
     slices = [
-        Slice(task, source, single, [c[i::n] for c in rows], None if i else _bar_title(title, n))
+        Slice(task, source, single, [c[i::n] for c in rows], None if i else bar_title)
         for i in range(n)
     ]
     results = group.run(slices) if group else _run_in_children(slices)
     return [results[i % n][i // n] for i in range(len(sequences))]
-
-
-def _bar_title(title: str, processes: int) -> str:
-    return f"{title}, 1 of {processes} processes" if processes > 1 else title
 
 
 _children: list[ProcessPoolExecutor] | None = None  # pools of one process, each with its own GPU

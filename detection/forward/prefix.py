@@ -115,19 +115,19 @@ def run_prefixed(
     model: LanguageModel,
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
-    prefix_of: Sequence[int],
+    prefix_numbers: Sequence[int],
     prefixes: Sequence[Shots],
     batch_tokens: int,
     context: int | None,
     progress: str | None = None,
 ) -> list[Copies]:
-    """Returns the statistics of each sequence i after `prefixes[prefix_of[i]]`; see `run_after_shots`."""
+    """Returns the statistics of each sequence i after `prefixes[prefix_numbers[i]]`."""
 
     def run(number: int, places: list[int]) -> list[TokenStats]:
         texts = [sequences[i] for i in places], [names[i] for i in places]
         return run_after_shots(model, prefixes[number], *texts, batch_tokens, context, progress)
 
-    return [(stats,) for stats in run_by_key(prefix_of, run)]
+    return [(stats,) for stats in run_by_key(prefix_numbers, run)]
 
 
 def run_after_shots(

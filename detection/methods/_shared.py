@@ -16,13 +16,13 @@ def mean_logprob(stats: TokenStats) -> float:
     return float(stats.logprob.mean(dtype=np.float64))
 
 
-def mean_logprob_ratio(over: TokenStats, under: TokenStats) -> float:
+def mean_logprob_ratio(numerator: TokenStats, denominator: TokenStats) -> float:
     """Returns the ratio of two mean log-likelihoods, which is positive because both are below 0.
 
     If the model is certain of a text, its mean is 0 in float32. It is replaced by CEILING, so that
     the ratio stays finite.
     """
-    return min(mean_logprob(over), CEILING) / min(mean_logprob(under), CEILING)
+    return min(mean_logprob(numerator), CEILING) / min(mean_logprob(denominator), CEILING)
 
 
 def standardised_logprobs(stats: TokenStats) -> Floats:

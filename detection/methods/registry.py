@@ -46,8 +46,8 @@ def is_all(names: Collection[str]) -> bool:
     return set(names) >= {path.stem for path in METHODS.glob("*.yaml")}
 
 
-def _count_variants(node: Any) -> int:
-    values = node.values() if isinstance(node, Mapping) else ()
+def _count_variants(method_config: Any) -> int:
+    values = method_config.values() if isinstance(method_config, Mapping) else ()
     return math.prod(len(value) for value in values if isinstance(value, list) and value)
 
 

@@ -116,7 +116,7 @@ log = logging.getLogger(__name__)
 class CausalLM(LanguageModel):
     """Runs a model and keeps few float32 logits in memory at a time.
 
-    Nearly every model is a body and a head (`find_verified_head`). If a model is not, its full logits take
+    Nearly every model is a body and a head (`find_verified_head`). If not, its full logits take
     the place of the hidden states. On a GPU, one kernel computes the statistics from the hidden
     states (`choose_statistics`).
 
@@ -188,10 +188,10 @@ class CausalLM(LanguageModel):
         """
         targets_N = torch.from_numpy(np.concatenate(targets)).to(self.device)
         ends = np.cumsum([len(tokens) for tokens in targets])[:-1]
-        pieces = [
+        split_columns = [
             np.split(column, ends) for column in self.statistics_columns(hidden_NX, targets_N)
         ]
-        return [TokenStats(*columns) for columns in zip(*pieces, strict=True)]
+        return [TokenStats(*columns) for columns in zip(*split_columns, strict=True)]
 
     def statistics_columns(self, hidden_NX: Tensor, targets_N: Tensor) -> list[NDArray[Any]]:
         """Returns the five statistics (N,)."""

@@ -115,9 +115,9 @@ class HFModel(TransformersModel):
         if folder.is_file():
             return cls(field, folder, file_digest(folder), folder.stem)
         if not folder.is_dir():
-            cached = snapshot(field, resolved, MODEL_FILES)
-            digest = commit_digest(resolved, cached.name)
-            return cls(field, cached, digest, resolved.rpartition("/")[2])
+            snapshot_folder = snapshot(field, resolved, MODEL_FILES)
+            digest = commit_digest(resolved, snapshot_folder.name)
+            return cls(field, snapshot_folder, digest, resolved.rpartition("/")[2])
         if is_complete(folder):
             checkpoint = training.open_checkpoint(folder)
             step = int(checkpoint.artifact.counts.get("steps", UNKNOWN_STEP))

@@ -58,10 +58,9 @@ class ContinuationView(View):
     def max_tokens_read(self, wanted: Pass, tokens: int) -> int:
         """Counts the prompt and the new tokens of each continuation."""
         parameters = dict(wanted.parameters)
-        prompt = int(float(parameters["share"]) * tokens)
-        return (prompt + min(int(parameters["tokens"]), tokens - prompt)) * self.copies_per_text(
-            wanted
-        )
+        prompt_tokens = int(float(parameters["share"]) * tokens)
+        new_tokens = min(int(parameters["tokens"]), tokens - prompt_tokens)
+        return (prompt_tokens + new_tokens) * self.copies_per_text(wanted)
 
     def describe_work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
         """Describes writing the continuations of each prompt; see `View.work`."""

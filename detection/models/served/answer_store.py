@@ -228,10 +228,10 @@ def _decode_line(line: bytes) -> Any:
     return json.loads(text) if line[-10:] == b" %08x\n" % zlib.crc32(text) else None
 
 
-def _read_lines(file: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
+def _read_lines(answers_file: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """Returns the offset of each answer in a file by key, and the fields of the marks."""
     answers, marks, offset, damaged = {}, [], 0, 0
-    with file.open("rb") as stream:
+    with answers_file.open("rb") as stream:
         for line in stream:
             content = _decode_line(line)
             if isinstance(content, dict):
@@ -243,7 +243,9 @@ def _read_lines(file: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
             offset += len(line)
     if damaged:
         log.warning(
-            "%s: damaged lines: %d. Their questions are sent to the server again.", file, damaged
+            "%s: damaged lines: %d. Their questions are sent to the server again.",
+            answers_file,
+            damaged,
         )
     return answers, marks
 

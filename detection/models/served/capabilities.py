@@ -76,13 +76,15 @@ class Probe:
     fingerprint: Fingerprint
 
 
-def probe_server(client: Client, name: str, tokenizer: Any) -> Probe:
+def probe_server(client: Client, model_name: str, tokenizer: Any) -> Probe:
     """Returns what the server can do, with the best strategy that works.
 
     Raises:
         ServerError: the server generates nothing, or gives different answers to one question.
     """
-    model = model_for_dialect(client, name, tokenizer, find_dialect(client, name, tokenizer))
+    model = model_for_dialect(
+        client, model_name, tokenizer, find_dialect(client, model_name, tokenizer)
+    )
     check_tokenizer(model)
     for strategy in working_strategies(model, client.server.tolerance):
         fingerprint = take_fingerprint(strategy)
@@ -97,36 +99,38 @@ def probe_server(client: Client, name: str, tokenizer: Any) -> Probe:
     raise ServerError(f"{client.field}.url is {client.server.url!r}: it writes nothing.")
 
 
-def find_dialect(client: Client, name: str, tokenizer: Any) -> Dialect:
+def find_dialect(client: Client, model_name: str, tokenizer: Any) -> Dialect:
     """Returns the first dialect in which the server generates a token.
 
     Raises:
         RefusedError: the server accepts none.
     """
     try:
-        return _first_accepted(COMPLETION_DIALECTS, client, name, tokenizer)
+        return _first_accepted(COMPLETION_DIALECTS, client, model_name, tokenizer)
     except RefusedError as error:
         if error.http_status not in NO_COMPLETIONS:
             raise
         refused = error
     try:
-        return _first_accepted(CHAT_DIALECTS, client, name, tokenizer)
+        return _first_accepted(CHAT_DIALECTS, client, model_name, tokenizer)
     except (RefusedError, UnshownError) as error:
         words = f"{refused} Nor does it chat: {error} Give a server with /completions."
         raise RefusedError(words, refused.http_status, refused.words) from None
 
 
 def _first_accepted(
-    dialects: Sequence[Dialect], client: Client, name: str, tokenizer: Any
+    dialects: Sequence[Dialect], client: Client, model_name: str, tokenizer: Any
 ) -> Dialect:
     """Returns the first dialect that the server accepts; if it accepts none, raises its error."""
     ids = probe_token_ids(tokenizer)
     refused: list[ServerError] = []
     for dialect in dialects:
-        model = model_for_dialect(client, name, tokenizer, dialect, probing=bool(refused))
-        for options in LOGPROB_OPTIONS if model.can_send(ids) or not dialect.continues else ():
+        model = model_for_dialect(client, model_name, tokenizer, dialect, probing=bool(refused))
+        for logprob_options in (
+            LOGPROB_OPTIONS if model.can_send(ids) or not dialect.continues else ()
+        ):
             try:
-                position = model.next_token(ids, **options)
+                position = model.next_token(ids, **logprob_options)
             except ServerError as error:
                 if not _is_unsupported(error):
                     raise
@@ -146,10 +150,10 @@ def check_tokenizer(model: CompletionsModel) -> None:
     """
     ids, dialect = probe_token_ids(model.tokenizer), replace(model.dialect, ids=False)
     text_model = model_for_dialect(model.client, model.name, model.tokenizer, dialect, probing=True)
-    for options in LOGPROB_OPTIONS if model.dialect.ids else ():
+    for logprob_options in LOGPROB_OPTIONS if model.dialect.ids else ():
         try:
-            by_text = text_model.next_token(ids, **options)
-            by_ids = model.for_probing().next_token(ids, **options)
+            by_text = text_model.next_token(ids, **logprob_options)
+            by_ids = model.for_probing().next_token(ids, **logprob_options)
         except RefusedError as error:
             if not _is_unsupported(error):
                 raise
@@ -200,20 +204,20 @@ def _is_unsupported(error: ServerError) -> bool:
 
 
 def find_answers_folder(
-    served: Path, name: str, tokenizer_digest: str, probe: Probe
+    served: Path, model_name: str, tokenizer_digest: str, probe: Probe
 ) -> tuple[Path, str, Fingerprint]:
     """Returns the folder of the model's answers, its digest, and its first fingerprint.
 
     If the model was probed before, they are those of the nearest matching fingerprint.
     """
     identity = {
-        "name": name,
+        "name": model_name,
         "tokenizer": tokenizer_digest,
         "dialect": probe.dialect.to_record(),
         "way": probe.strategy,
         "error": probe.error,
     }
-    slug = file_name(name)
+    slug = file_name(model_name)
     matches: list[tuple[float, Path, str, Fingerprint]] = []
     for file in sorted(served.glob(f"{slug}-*/{PROBE_FILE}")):
         with naming_folders(file.parent):
@@ -234,11 +238,11 @@ def find_answers_folder(
     return folder, digest, probe.fingerprint
 
 
-def _read_probe(file: Path) -> dict[str, Any]:
+def _read_probe(probe_file: Path) -> dict[str, Any]:
     try:
-        return read_verified_json(file)
+        return read_verified_json(probe_file)
     except (ValueError, OSError) as error:
         raise ArtifactError(
-            f"{file} is damaged ({error}). Delete the folder {file.parent}: the server is then "
-            "asked again."
+            f"{probe_file} is damaged ({error}). Delete the folder {probe_file.parent}: the server "
+            "is then asked again."
         ) from error

@@ -104,11 +104,11 @@ class ChatModel(CompletionsModel):
 
 
 def model_for_dialect(
-    client: Client, name: str, tokenizer: Any, dialect: Dialect, probing: bool = False
+    client: Client, model_name: str, tokenizer: Any, dialect: Dialect, probing: bool = False
 ) -> CompletionsModel:
     """Returns the model at a server that accepts this dialect; see `CompletionsModel`."""
     model_class = ChatModel if dialect.chat else CompletionsModel
-    return model_class(client, name, tokenizer, dialect, probing)
+    return model_class(client, model_name, tokenizer, dialect, probing)
 
 
 def chat_notice(client: Client, dialect: Dialect) -> str:

@@ -83,19 +83,21 @@ class Client:
         self._key = _read_key(field, server.key_env)
         self._sessions = Sessions(f"{field}.url is {server.url!r}", self._new_http_client)
 
-    def get(self, path: str, kind: type[R]) -> R:
+    def get(self, path: str, reply_class: type[R]) -> R:
         """Returns what is at `path`, without retries, so that a wrong address fails at once."""
         return self._validate_answer(
-            path, kind, self._request_with_retries("GET", path, None, 0, 0)
+            path, reply_class, self._request_with_retries("GET", path, None, 0, 0)
         )
 
-    def post(self, path: str, body: Mapping[str, Any], kind: type[R], probing: bool = False) -> R:
+    def post(
+        self, path: str, body: Mapping[str, Any], reply_class: type[R], probing: bool = False
+    ) -> R:
         """Returns the answer to `body`.
 
         Args:
             path: below the address.
             body: the JSON of the request.
-            kind: the model that validates the answer.
+            reply_class: the model that validates the answer.
             probing: whether the server may lack the ability: a 500 is then retried only once.
 
         Raises:
@@ -106,11 +108,11 @@ class Client:
         answer = self._request_with_retries(
             "POST", path, body, retries, 1 if probing else retries + 1
         )
-        return self._validate_answer(path, kind, answer)
+        return self._validate_answer(path, reply_class, answer)
 
-    def without_key(self, words: str) -> str:
+    def without_key(self, text: str) -> str:
         """Returns the words without the key."""
-        return secrets.without_key(words, self._key) if self._key else words
+        return secrets.without_key(text, self._key) if self._key else text
 
     def _new_http_client(self) -> httpx.AsyncClient:
         headers = {"Accept-Encoding": "gzip"}
@@ -120,9 +122,9 @@ class Client:
         limits = httpx.Limits(max_connections=self.server.requests)
         return httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits)
 
-    def _validate_answer(self, path: str, kind: type[R], answer: Any) -> R:
+    def _validate_answer(self, path: str, reply_class: type[R], answer: Any) -> R:
         try:
-            return kind.model_validate(answer)
+            return reply_class.model_validate(answer)
         except ValidationError as error:
             raise ServerError(self.without_key(
                 f"{self.field}.url is {self.server.url!r}: in its answer to {path} "

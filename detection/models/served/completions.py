@@ -131,8 +131,8 @@ class CompletionsModel:
             raise self._changed_error(ids, f"names tokens {names[:3]}, and not by their ids")
         return position
 
-    def _changed_error(self, ids: Sequence[int], does: str) -> ServerError:
-        why = f"it {does}, other than when it was probed. See that it runs as it did then."
+    def _changed_error(self, ids: Sequence[int], behaviour: str) -> ServerError:
+        why = f"it {behaviour}, other than when it was probed. See that it runs as it did then."
         return ServerError(self.message_about_text(ids, why))
 
     def greedy_text(self, ids: Sequence[int], tokens: int) -> str:
@@ -170,33 +170,38 @@ class CompletionsModel:
         return self.dialect.ids or round_trips(self.tokenizer, ids)
 
     def unsendable_message(
-        self, ids: Sequence[int], prefix: Sequence[int], texts: int, of: int, prefixes: int
+        self,
+        ids: Sequence[int],
+        prefix: Sequence[int],
+        n_texts: int,
+        n_all_texts: int,
+        n_prefixes: int,
     ) -> str:
         """Returns an error message about prefixes that can't be sent as text.
 
         Args:
             ids: the first text with such a prefix.
             prefix: its first such prefix.
-            texts: the number of texts with such prefixes.
-            of: the number of all texts.
-            prefixes: the number of such prefixes.
+            n_texts: the number of texts with such prefixes.
+            n_all_texts: the number of all texts.
+            n_prefixes: the number of such prefixes.
         """
         retokenized = len(self.tokenizer(self._decode_text(prefix))["input_ids"])
         return self.message_about_text(
             ids,
             f"the first {len(prefix)} tokens can't be asked about. The server takes nothing but "
             f"text, and the text of these, which ends with {self._decode_text(prefix)[-20:]!r}, "
-            f"has other tokens ({retokenized}). So it is with {prefixes} beginnings of {texts} of "
-            f"the {of} texts. "
+            f"has other tokens ({retokenized}). So it is with {n_prefixes} beginnings of {n_texts} "
+            f"of the {n_all_texts} texts. "
             "Leave these texts out, or give a server that takes token ids, or one that shows "
             "the log-probabilities of whole texts.",
         )
 
-    def message_about_text(self, ids: Sequence[int], why: str) -> str:
+    def message_about_text(self, ids: Sequence[int], problem: str) -> str:
         """Returns an error message about one text."""
         start, server = self._decode_text(ids)[:60], self.client.server.url
         return self.client.without_key(
-            f"{self.client.field}.url is {server!r}: of the text {start!r} {why}"
+            f"{self.client.field}.url is {server!r}: of the text {start!r} {problem}"
         )
 
     def tokenizer_mismatch_message(self, ids: Sequence[int]) -> str:
@@ -216,13 +221,13 @@ class CompletionsModel:
         return answer
 
     def _post(
-        self, path: str, body: dict[str, Any], kind: type[Completion], ids: Sequence[int]
+        self, path: str, body: dict[str, Any], reply_class: type[Completion], ids: Sequence[int]
     ) -> Completion:
         """Returns the answer to this body about these tokens."""
         if self.dialect.names_ids:
             body["return_tokens_as_token_ids"] = True
         try:
-            return self.client.post(path, body, kind, self.probing)
+            return self.client.post(path, body, reply_class, self.probing)
         except RefusedError as error:
             raise self._explain_refusal(error, ids) from None
 
@@ -265,8 +270,8 @@ def round_trips(tokenizer: Any, ids: Sequence[int]) -> bool:
     return bool(tokenizer(text)["input_ids"] == list(ids))
 
 
-def find_model(client: Client, name: str | None) -> ServerModel:
-    """Returns the server's entry for the model `name`, or for its only model.
+def find_model(client: Client, model_name: str | None) -> ServerModel:
+    """Returns the server's entry for the model `model_name`, or for its only model.
 
     Some servers list no models, or others than they run. A model that is named but not listed is
     returned as an `UnlistedModel`, with a warning.
@@ -278,24 +283,26 @@ def find_model(client: Client, name: str | None) -> ServerModel:
     where = f"{client.field}.url is {client.server.url!r}"
     try:
         listed = {model.id: model for model in client.get("models", ModelList).data}
-        words = near_names(str(name), listed) if listed else "It lists none."
+        words = near_names(str(model_name), listed) if listed else "It lists none."
     except RefusedError as error:
         if error.http_status in (401, 403):
             raise ConfigError(str(error)) from None
         listed, words = {}, f"{client.url}/models gives no list of models ({error})."
-        if name is None:
+        if model_name is None:
             raise ConfigError(client.without_key(
                 f"{where}: {words} Give the address that stands before /completions, such as "
                 f"http://localhost:8000/v1, and {client.field}.name where it lists no models."
             )) from None  # fmt: skip
-    if name is None and len(listed) == 1:
+    if model_name is None and len(listed) == 1:
         return next(iter(listed.values()))
-    if name is None:
+    if model_name is None:
         why = f"the server has several. {words}" if listed else "the server lists no models."
         remedy = f"{why} Give the name of the one that is meant."
         raise ConfigError(client.without_key(f"{client.field}.name is None: {remedy}"))
-    if name in listed:
-        return listed[name]
+    if model_name in listed:
+        return listed[model_name]
     words = client.without_key(words)
-    log.warning("%s: it does not list the model %r, and is asked for it. %s", where, name, words)
-    return UnlistedModel(id=name, words=words)
+    log.warning(
+        "%s: it does not list the model %r, and is asked for it. %s", where, model_name, words
+    )
+    return UnlistedModel(id=model_name, words=words)

@@ -11,22 +11,12 @@ from functools import cached_property
 from typing import ClassVar
 
 from contamination.core.errors import ServerError
+from contamination.detection.models.served import logprob_tracking as tracking
 from contamination.detection.models.served.answer_store import round_to_float32
 from contamination.detection.models.served.logprob_tracking import (
-    MAX_BIAS,
-    MAX_ERROR_FACTOR,
-    RAISED_LOGPROB,
-    RESOLUTION,
     Columns,
     LogprobStrategy,
     ShownLogprobs,
-    bisect_bias,
-    logprob_by_closed_form,
-    logprob_from_other_token,
-    max_bisection_requests,
-    raising_bias,
-    remove_bias,
-    rounding_error,
 )
 from contamination.detection.models.served.responses import TokenNames, TokenPosition
 from contamination.detection.passes import LOWEST_LOGPROB
@@ -73,7 +63,7 @@ class PromptLogprobs(LogprobStrategy):
     def shown_logprobs(self, ids: Sequence[int]) -> ShownLogprobs:
         """Returns the log-probabilities of all tokens after the first."""
         positions = enumerate(self._prompt_positions(ids))
-        return {n: [max(-MAX_BIAS, position.prompt_logprob)] for n, position in positions}
+        return {n: [max(-tracking.MAX_BIAS, position.prompt_logprob)] for n, position in positions}
 
     def answer_columns(self, ids: Sequence[int]) -> Columns:
         """Returns the numbers of all tokens after the first."""
@@ -124,7 +114,7 @@ class ForcedToken(LogprobStrategy):
     def works(self, ids: Sequence[int]) -> bool:
         """Returns whether a forced token has the same log-probability as without the bias."""
         token, logprob = self._second_likeliest(ids)
-        position = self._next_position(ids, {token: MAX_BIAS})
+        position = self._next_position(ids, {token: tracking.MAX_BIAS})
         if position.token != self.model.token_names.name(token) or position.logprob is None:
             return False
         return abs(position.logprob - logprob) < AGREEMENT
@@ -139,18 +129,18 @@ class ForcedToken(LogprobStrategy):
         if position.is_hidden:
             position = self._position_beside_forced(ids, 0, self.top)
         logprobs = sorted(position.top.values(), reverse=True)[: self.top]
-        return {len(ids): [max(-MAX_BIAS, logprob) for logprob in logprobs]}
+        return {len(ids): [max(-tracking.MAX_BIAS, logprob) for logprob in logprobs]}
 
     def answer_columns(self, ids: Sequence[int]) -> Columns:
         """Returns the last token's log-probability; LEAST if no bias makes it the choice."""
-        position = self._next_position(ids[:-1], {ids[-1]: MAX_BIAS}, may_hide=True)
+        position = self._next_position(ids[:-1], {ids[-1]: tracking.MAX_BIAS}, may_hide=True)
         name = self.model.token_names.name(ids[-1])
         if position.is_hidden:
             return {"logprob": round_to_float32([self._logprob_from_longer_lists(ids)])}
         if position.token != name and not self._is_renamed(ids, position):
             if (
                 self.model.token_names.is_unique(ids[-1])
-                and position.top.get(name, LOWEST_LOGPROB) > -MAX_BIAS
+                and position.top.get(name, LOWEST_LOGPROB) > -tracking.MAX_BIAS
             ):
                 raise self._wrong_choice_error(position.token, ids, (name,))
             return {"logprob": round_to_float32([LOWEST_LOGPROB])}
@@ -179,7 +169,7 @@ class ForcedToken(LogprobStrategy):
 
     def _position_beside_forced(self, ids: Sequence[int], token: int, top: int) -> TokenPosition:
         """Returns the top tokens after these when a whole token other than `token` is forced."""
-        other = {str(self.model.token_names.any_unique_token(excluded=token)): MAX_BIAS}
+        other = {str(self.model.token_names.any_unique_token(excluded=token)): tracking.MAX_BIAS}
         return self.model.next_token(ids, shows=True, logprobs=top, logit_bias=other)
 
     def _is_renamed(self, ids: Sequence[int], position: TokenPosition) -> bool:
@@ -193,20 +183,20 @@ class ForcedToken(LogprobStrategy):
         unbiased = self._next_position(ids[:-1]).token
         if unbiased != position.token:
             return True
-        return self._next_position(ids[:-1], {ids[-1]: -MAX_BIAS}).token != unbiased
+        return self._next_position(ids[:-1], {ids[-1]: -tracking.MAX_BIAS}).token != unbiased
 
 
 class BiasedClosedForm(LogprobStrategy):
     """The server shows biased log-probabilities, from which the unbiased one follows."""
 
     name = "biased, closed form"
-    rounding_error = RESOLUTION
+    rounding_error = tracking.RESOLUTION
     is_estimate = True
 
     @property
     def max_error(self) -> float:
         """The server's rounding error, times the largest factor by which a bias increases it."""
-        return MAX_ERROR_FACTOR * self.rounding_error
+        return tracking.MAX_ERROR_FACTOR * self.rounding_error
 
     @property
     def requests_per_question(self) -> float:
@@ -222,9 +212,9 @@ class BiasedClosedForm(LogprobStrategy):
         """Returns whether the log-probabilities under a bias follow equation 8."""
         token, logprob = self._second_likeliest(ids)
         biased = self._next_position(ids, {token: 2.0}).logprobs
-        self.rounding_error = max(RESOLUTION, rounding_error([*biased.values()]))
+        self.rounding_error = max(tracking.RESOLUTION, tracking.rounding_error([*biased.values()]))
         shown = biased.get(self.model.token_names.name(token))
-        return shown is not None and abs(remove_bias(shown, 2.0) - logprob) < AGREEMENT
+        return shown is not None and abs(tracking.remove_bias(shown, 2.0) - logprob) < AGREEMENT
 
     def answer_columns(self, ids: Sequence[int]) -> Columns:
         """Returns the last token's log-probability; LEAST if no bias brings it into the list.
@@ -234,7 +224,7 @@ class BiasedClosedForm(LogprobStrategy):
         names, logprob = self.model.token_names, None
         if names.is_unique(ids[-1]):
             name = names.name(ids[-1])
-            logprob = logprob_by_closed_form(
+            logprob = tracking.logprob_by_closed_form(
                 lambda bias: self._position_under_bias(ids, bias).logprobs, name
             )
         if logprob is None and not names.by_id:
@@ -247,7 +237,7 @@ class BiasedClosedForm(LogprobStrategy):
         if comparison is None:
             raise self._ambiguous_name_error(position, ids)
         token, logprob = comparison
-        name, raised = self.model.token_names.name(token), raising_bias(logprob)
+        name, raised = self.model.token_names.name(token), tracking.raising_bias(logprob)
 
         def ask(bias: float) -> float:
             logprobs = self._position_under_bias(ids, bias, {token: raised}).logprobs
@@ -259,14 +249,14 @@ class BiasedClosedForm(LogprobStrategy):
                 raise ServerError(self.model.message_about_text(ids, why))
             return logprobs[name]
 
-        return logprob_from_other_token(ask, logprob, self.rounding_error)
+        return tracking.logprob_from_other_token(ask, logprob, self.rounding_error)
 
     def _unlisted_comparison(self, ids: Sequence[int]) -> tuple[int, float] | None:
         """Returns a token that is not listed and its logprob, if all listed names are shared."""
         if (token := self.model.token_names.any_unique_token(excluded=ids[-1])) is None:
             return None
         name = self.model.token_names.name(token)
-        logprob = logprob_by_closed_form(
+        logprob = tracking.logprob_by_closed_form(
             lambda b: self._next_position(ids[:-1], {token: b}).logprobs, name
         )
         return None if logprob is None else (token, logprob)
@@ -297,13 +287,13 @@ class ArgmaxBisection(LogprobStrategy):
     @property
     def requests_per_question(self) -> float:
         """The requests of the bisection, and one for the list."""
-        return max_bisection_requests(self.tolerance)
+        return tracking.max_bisection_requests(self.tolerance)
 
     def works(self, ids: Sequence[int]) -> bool:
         """Returns whether a bias makes each of two tokens the choice."""
         names = self.model.token_names
         return all(
-            self._next_position(ids, {token: MAX_BIAS}).token == names.name(token)
+            self._next_position(ids, {token: tracking.MAX_BIAS}).token == names.name(token)
             for token in ids[-2:]
         )
 
@@ -323,7 +313,7 @@ class TopListBisection(ArgmaxBisection):
     def works(self, ids: Sequence[int]) -> bool:
         """Returns whether the list stays the same when the choice changes."""
         token, logprob = self._second_likeliest(ids)
-        position = self._next_position(ids, {token: MAX_BIAS})
+        position = self._next_position(ids, {token: tracking.MAX_BIAS})
         name = self.model.token_names.name(token)
         listed = position.top.get(name, math.nan)
         return position.token == name and abs(listed - logprob) < AGREEMENT
@@ -342,7 +332,7 @@ class TopListBisection(ArgmaxBisection):
         if (comparison := self._comparison_token(position, ids)) is None:
             raise self._ambiguous_name_error(position, ids)
         other, other_logprob = comparison
-        other_name, raised = names.name(other), RAISED_LOGPROB - other_logprob
+        other_name, raised = names.name(other), tracking.RAISED_LOGPROB - other_logprob
 
         def is_chosen(bias: float) -> bool:
             choice = self._next_position(ids[:-1], {other: raised, ids[-1]: bias}).token
@@ -350,10 +340,12 @@ class TopListBisection(ArgmaxBisection):
                 raise self._wrong_choice_error(choice, ids, (other_name, name))
             return choice != other_name
 
-        low = RAISED_LOGPROB - (min(position.top.values()) if is_unique else 0.0)
-        bias = bisect_bias(is_chosen, self.tolerance, low)
+        low = tracking.RAISED_LOGPROB - (min(position.top.values()) if is_unique else 0.0)
+        bias = tracking.bisect_bias(is_chosen, self.tolerance, low)
         return {
-            "logprob": round_to_float32([LOWEST_LOGPROB if bias is None else RAISED_LOGPROB - bias])
+            "logprob": round_to_float32(
+                [LOWEST_LOGPROB if bias is None else tracking.RAISED_LOGPROB - bias]
+            )
         }
 
 

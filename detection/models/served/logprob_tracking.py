@@ -236,7 +236,9 @@ class LogprobStrategy(ABC):
             may_hide: whether the server may hide a part of a character.
         """
         options: dict[str, Any] = {"logprobs": self.top} if self.top else {}
-        if logit_bias := {str(token): bias for token, bias in (biases or {}).items() if bias}:
+        if logit_bias := {
+            str(biased_token): bias for biased_token, bias in (biases or {}).items() if bias
+        }:
             options["logit_bias"] = logit_bias
         shows = bool(self.numbers) and not self.model.probing
         return self.model.next_token(ids, shows=shows, may_hide=may_hide, **options)

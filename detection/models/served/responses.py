@@ -387,5 +387,5 @@ class TokenNames:
         return {n: token for n, token in zip(names, ids, strict=True) if shared[n] == 1}
 
 
-def _without_space_marks(name: str) -> str:
-    return name.strip(" ▁Ġ\n")
+def _without_space_marks(token_name: str) -> str:
+    return token_name.strip(" ▁Ġ\n")
