@@ -120,12 +120,10 @@ def _iter_rows_in_memory(texts: Any) -> Iterable[Mapping[str, Any]]:
 
 
 def _nan_to_none(value: Any) -> Any:
-    """Returns the value, or None for NaN, which NumPy and pandas use for a missing value."""
     return None if isinstance(value, float) and value != value else value
 
 
 def _with_label(row: Mapping[str, Any], label: Any) -> Mapping[str, Any]:
-    """Returns the row with this label instead of its own."""
     return {**{name: row[name] for name in row if fold_name(name) != "label"}, "label": label}
 
 

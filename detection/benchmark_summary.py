@@ -312,7 +312,6 @@ def _mean_over_parts(parts: Mapping[str, Estimate], config: ExamplesConfig) -> E
 
 
 def _same_texts_key(part_name: str, config: ExamplesConfig) -> tuple[str, ...]:
-    """Returns a key that is equal for parts about the same texts."""
     first, *values = part_name.split("/")
     axes = list(choose_values(config))
     if len(axes) != len(values):  # the rows name their parts

@@ -164,7 +164,6 @@ class Collector:
         return Built([path.name for path in texts_by_path], self._count_contents(folder, context))
 
     def _texts_by_part_path(self, wanted: Pass, folder: Path) -> dict[Path, Sequence[Text]]:
-        """Returns the files of the pass's parts, each with its texts, in order."""
         return {
             folder / pass_store.part_file_name(n): part_texts
             for n, part_texts in enumerate(divide_texts(self.texts, wanted))

@@ -110,7 +110,6 @@ def write_rows(path: Path, results: pd.DataFrame, notes: Sequence[str]) -> None:
 
 
 def _format_group(group: BenchmarkEstimates, groups: int) -> str:
-    """Returns a group's table below a heading."""
     name = group.name or ("of no benchmark" if groups > 1 else "texts")
     if group.name == ALL:
         name = f"{ALL}, the mean over {groups - 2} benchmarks"

@@ -77,7 +77,6 @@ class ChatModel(CompletionsModel):
         return len(self.tokenizer("")["input_ids"])
 
     def _messages(self, text: str) -> list[dict[str, str]]:
-        """Returns the messages of the chat that includes the text."""
         if not self.dialect.continues:
             return [{"role": "user", "content": f"{REQUEST}\n\n{text}"}]
         request = [{"role": "user", "content": REQUEST}]

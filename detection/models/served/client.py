@@ -288,7 +288,6 @@ def _read_key(field: str, variable: str | None) -> str:
 
 
 def _select_headers(answer: httpx.Response) -> dict[str, str]:
-    """Returns the headers of the answer that are read."""
     return {name: answer.headers[name] for name in READ_HEADERS if name in answer.headers}
 
 

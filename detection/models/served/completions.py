@@ -210,7 +210,6 @@ class CompletionsModel:
         return self.message_about_text(ids, f"{why}. {self._tokenizer_remedy}")
 
     def _request_choice(self, ids: Sequence[int], **options: Any) -> Choice:
-        """Returns the first choice of the answer to these tokens."""
         return self._request_completion(ids, **options).choices[0]
 
     def _request_completion(self, ids: Sequence[int], **options: Any) -> Completion:
@@ -223,7 +222,6 @@ class CompletionsModel:
     def _post(
         self, path: str, body: dict[str, Any], reply_class: type[Completion], ids: Sequence[int]
     ) -> Completion:
-        """Returns the answer to this body about these tokens."""
         if self.dialect.names_ids:
             body["return_tokens_as_token_ids"] = True
         try:
@@ -232,7 +230,6 @@ class CompletionsModel:
             raise self._explain_refusal(error, ids) from None
 
     def _check_count(self, answer: Completion, ids: Sequence[int], expected: int) -> None:
-        """Raises a ServerError if the server counts another number of tokens."""
         count = answer.prompt_token_count
         if count not in (None, expected):
             why = f"it counts {count} tokens, the tokenizer {expected}. {self._tokenizer_remedy}"

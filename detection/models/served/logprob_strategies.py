@@ -264,7 +264,6 @@ class BiasedClosedForm(LogprobStrategy):
     def _position_under_bias(
         self, ids: Sequence[int], bias: float, other_biases: Mapping[int, float] | None = None
     ) -> TokenPosition:
-        """Returns the last token's position, under a bias on it and on others."""
         return self._next_position(ids[:-1], {ids[-1]: bias, **(other_biases or {})})
 
 

@@ -380,7 +380,6 @@ class TokenNames:
 
     @cached_property
     def _unique_tokens_by_name(self) -> dict[str, int]:
-        """The tokens with unique names, by name."""
         ids = sorted(self.tokenizer.get_vocab().values())
         names = self.tokenizer.batch_decode([[token] for token in ids])
         shared = Counter(names)

@@ -160,7 +160,6 @@ class ServedLM(LanguageModel):
     def _questions_by_key(
         self, sequences: Sequence[Sequence[int]]
     ) -> dict[str, tuple[Sequence[int], int]]:
-        """Returns each question about these texts by its key: the text, and the question's end."""
         return {
             key: (ids, end)
             for ids in sequences
@@ -171,7 +170,6 @@ class ServedLM(LanguageModel):
         return self.strategy.answer_columns(ids[:end])
 
     def _question_ends_by_key(self, ids: Sequence[int]) -> dict[str, int]:
-        """Returns the end of each question about the text, by the question's key."""
         return {question_key(ids[:end]): end for end in self.strategy.question_ends(len(ids))}
 
     def _store_missing_answers(
