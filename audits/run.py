@@ -41,7 +41,7 @@ def run(stage: AuditStage) -> Artifact:
         UserError: the input can't be used; nothing is written in that case.
     """
     audit = check_audit(create("audit", stage.audit), stage.audit)
-    stage.detection.require_whole("an audit cuts its texts itself")
+    stage.detection.require_whole_texts("an audit cuts its texts itself")
     prepared = audit.prepare(stage)
     settings = {"audit": {"kind": audit.kind, **identity(audit)}, "seed": stage.seed}
     settings |= prepared.settings

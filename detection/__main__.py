@@ -114,7 +114,7 @@ def probe(config: DictConfig) -> None:
     print(run(convert(config, ProbeStage)))
 
 
-def choose(config: DictConfig) -> None:
+def thresholds(config: DictConfig) -> None:
     """Chooses thresholds, or applies them."""
     from contamination.detection.tasks.thresholds import ThresholdStage, decide
 
@@ -154,13 +154,13 @@ if __name__ == "__main__":
         "online": online,
         "probe": probe,
         "select": select,
-        "thresholds": choose,
+        "thresholds": thresholds,
         "view": view,
     }
     name, stage = "detection", main
     if sys.argv[1:2] and sys.argv[1] in stages:
         name = sys.argv.pop(1)
         stage = stages[name]
-    if stage is choose:
+    if stage is thresholds:
         sys.argv[1:] = [EXAMPLES.sub(FILE_OF_EXAMPLES, word) for word in sys.argv[1:]]
     sys.exit(run_tool(partial(run_launched, partial(command, name, stage))))

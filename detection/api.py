@@ -56,7 +56,7 @@ ARGUMENT_NAMES = {
 
 
 @contextmanager
-def errors_name_arguments() -> Iterator[None]:
+def naming_arguments_in_errors() -> Iterator[None]:
     """Makes errors name the functions' arguments instead of configuration fields."""
     try:
         yield
@@ -96,21 +96,21 @@ def make_texts(
             columns=dict(layout.columns), separator=layout.separator,
         )  # fmt: skip
         return open_examples(examples)
-    rows = _rows(texts)
+    rows = _iter_rows_in_memory(texts)
     if labels is not None:
         is_sequence = hasattr(labels, "__iter__") and not isinstance(labels, str | Mapping | set)
         require(is_sequence, "labels", labels, "give one for each text, in a list.")
         to_list = getattr(labels, "tolist", None)  # a method of NumPy's and pandas' columns
-        rows, labels = list(rows), [*map(_or_none, to_list())] if to_list else list(labels)
+        rows, labels = list(rows), [*map(_nan_to_none, to_list())] if to_list else list(labels)
         if len(labels) != len(rows):
             raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
-        rows = [_labelled(row, label) for row, label in zip(rows, labels, strict=True)]
+        rows = [_with_label(row, label) for row, label in zip(rows, labels, strict=True)]
     shard = Shard(Path("texts"), "texts", "rows")
     numbered = (InMemoryRow(shard, number, row) for number, row in enumerate(rows, 1))
     return texts_of_rows(numbered, Tally(on_error, "on_error"), "texts", layout)
 
 
-def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
+def _iter_rows_in_memory(texts: Any) -> Iterable[Mapping[str, Any]]:
     if isinstance(texts, Mapping | set) or not hasattr(texts, "__iter__"):
         kind = type(texts).__name__
         remedy = "give strings, a data frame, or one split of a data set."
@@ -119,7 +119,7 @@ def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
         if duplicates := [*texts.columns[texts.columns.duplicated()]]:
             raise DataError(f"texts: the column {duplicates[0]!r} occurs twice. Leave one out.")
         return (
-            dict(zip(texts.columns, map(_or_none, row), strict=True))
+            dict(zip(texts.columns, map(_nan_to_none, row), strict=True))
             for row in texts.itertuples(index=False, name=None)
         )
     if hasattr(texts, "features"):  # a data set, streamed or not
@@ -127,13 +127,11 @@ def _rows(texts: Any) -> Iterable[Mapping[str, Any]]:
     return (row if isinstance(row, Mapping) else {"text": row} for row in texts)
 
 
-def _or_none(value: Any) -> Any:
-    """Returns the value, or None for NaN, which NumPy and pandas use for a missing value."""
+def _nan_to_none(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
 
 
-def _labelled(row: Mapping[str, Any], label: Any) -> Mapping[str, Any]:
-    """Returns the row with this label instead of its own."""
+def _with_label(row: Mapping[str, Any], label: Any) -> Mapping[str, Any]:
     return {**{name: row[name] for name in row if fold_name(name) != "label"}, "label": label}
 
 
@@ -165,7 +163,7 @@ def make_model_node(
         raise ConfigError(f"{name}: its tokenizer is a {type(tokenizer).__name__}: {remedy}")
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ConfigError(f"{name}: its tokenizer is a slow one: give a fast one (use_fast=True).")
-    loaded_model = InMemoryModel.of(model, tokenizer, f"{name}.path", kept=stored)
+    loaded_model = InMemoryModel.from_loaded(model, tokenizer, f"{name}.path", kept=stored)
     stack.callback(loaded_model.release)
     return {"path": loaded_model.hold()}
 
@@ -203,16 +201,16 @@ def make_stage(nodes: Mapping[str, Any]) -> DetectionStage:
         ConfigError: a field is unknown or its value is invalid.
     """
     try:
-        return convert(OmegaConf.create(_plain(nodes)), DetectionStage)
+        return convert(OmegaConf.create(_to_yaml_value(nodes)), DetectionStage)
     except OmegaConfBaseException as error:
         message = str(error.msg or error).splitlines()[0]
         raise ConfigError(f"{error.full_key}: {message}.") from error
 
 
-def _plain(value: Any) -> Any:
+def _to_yaml_value(value: Any) -> Any:
     """Converts NumPy's numbers and arrays, torch's types and devices, and paths to YAML's types."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _to_yaml_value(inner) for key, inner in value.items()}
     if isinstance(value, range | Path):
         return [*value] if isinstance(value, range) else str(value)
     if type(value).__module__ == "torch":
@@ -227,7 +225,7 @@ SCORE_COLUMNS = ("example_id", "method", "variant", "score", "ranked")
 """The columns of scores that `evaluate` reads."""
 
 
-@errors_name_arguments()
+@naming_arguments_in_errors()
 def score(
     texts: Any,
     model: Any,
@@ -307,7 +305,7 @@ def score(
     return pd.concat(tables, ignore_index=True)
 
 
-@errors_name_arguments()
+@naming_arguments_in_errors()
 def evaluate(
     scores: pd.DataFrame,
     texts: Any,
@@ -353,7 +351,7 @@ def evaluate(
         are_rates = isinstance(rates, Sequence) and all(map(_is_rate, rates))
         require(are_rates, name, rates, "give rates above 0 and below 1, such as (0.05,).")
     rows_by_method = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
-    _check_complete(rows_by_method, ranked)
+    _check_all_scored(rows_by_method, ranked)
     return tidy_table(
         estimate_groups(
             lambda: group_by_method(rows_by_method), ranked, blind, chosen_metrics(fpr, tpr)
@@ -402,7 +400,7 @@ def _check_same_texts(scores: pd.DataFrame, examples: Texts) -> None:
             )
 
 
-def _check_complete(rows_by_method: Sequence[pd.DataFrame], ranked: Texts) -> None:
+def _check_all_scored(rows_by_method: Sequence[pd.DataFrame], ranked: Texts) -> None:
     """Raises a DataError unless each method has a ranked score of each of these texts."""
     for rows in rows_by_method:
         scored = set(rows["example_id"][rows["ranked"]])

@@ -91,18 +91,18 @@ def benchmark_report(
     baseline = cached_baseline()
     for path, tables in models.items():
         texts = ranked_texts(examples, next(iter(tables())))
-        groups[path] = evaluated_parts(partial(_ranked, tables), texts, config, baseline)
+        groups[path] = estimate_parts(partial(_iter_ranked_scores, tables), texts, config, baseline)
         flag_counts = merge_flag_counts(map(count_flags, tables()))
         notes += [f"{path}: {note}" for note in describe_flags(flag_counts)]
     first = next(iter(groups.values()))
     notes += [sizes(first, config), *part_notes(examples, partial(column_label, config=config))]
     notes += blind_notes(first, config)
-    metric_tables = benchmark_tables(groups, config)
+    tables_by_metric = metric_tables(groups, config)
     if out is not None:
         parts = [
             f"# {config.name}: {', '.join(models)}",
             *notes,
-            *(t.markdown() for t in metric_tables),
+            *(t.markdown() for t in tables_by_metric),
         ]
         with atomic_output_file(out / FILE) as part:
             part.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
@@ -110,20 +110,23 @@ def benchmark_report(
             tidy_table(part_groups).assign(model=path) for path, part_groups in groups.items()
         ]
         write_rows(out / "results.json", pd.concat(tidied), notes)
-    return "\n\n".join([*map(wrapped, notes), *(table.text() for table in metric_tables)])
+    return "\n\n".join([*map(wrapped, notes), *(table.text() for table in tables_by_metric)])
 
 
-def _ranked(tables: Tables) -> Iterator[tuple[MethodKey, pd.DataFrame]]:
+def _iter_ranked_scores(tables: Tables) -> Iterator[tuple[MethodKey, pd.DataFrame]]:
     return group_by_method(tables())
 
 
-def evaluated_parts(
-    read: ReadScores, examples: Texts, config: ExamplesConfig, baseline: Baseline = blind_baseline
+def estimate_parts(
+    read_scores: ReadScores,
+    examples: Texts,
+    config: ExamplesConfig,
+    baseline: Baseline = blind_baseline,
 ) -> list[BenchmarkEstimates]:
     """Returns the estimates of each part in the benchmark's order, and their average if several.
 
     Args:
-        read: see `estimate_groups`.
+        read_scores: see `estimate_groups`.
         examples: the ranked texts.
         config: the configuration of the benchmark.
         baseline: computes the blind baseline.
@@ -135,24 +138,24 @@ def evaluated_parts(
         name: examples.take(np.array(part_indices)) for name, part_indices in indices.items()
     }
     groups = [
-        estimate_group(n, read(), part_texts, True, METRICS, True, baseline)
+        estimate_group(n, read_scores(), part_texts, True, METRICS, True, baseline)
         for n, part_texts in texts_by_part.items()
     ]
-    return [*groups, average_of(groups, config)] if len(groups) > 1 else groups
+    return [*groups, average_over_parts(groups, config)] if len(groups) > 1 else groups
 
 
-def benchmark_tables(
+def metric_tables(
     models: Mapping[str, Sequence[BenchmarkEstimates]], config: ExamplesConfig
 ) -> list[MetricTable]:
     """Returns one table per metric; below each method are the papers' values for the model."""
-    return [_table(models, config, metric) for metric in SHOWN]
+    return [_metric_table(models, config, metric) for metric in SHOWN]
 
 
 def sizes(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> str:
     """Returns a note with the numbers of members and non-members of each part."""
     parts = [part for part in groups if part.name != AVERAGE]
     words = (
-        f"{column_label(part.name, config)} {part.members} + {part.nonmembers}{part.of_clusters}"
+        f"{column_label(part.name, config)} {part.members} + {part.nonmembers}{part.clusters_text}"
         for part in parts
     )
     note = f"Members + non-members: {', '.join(words)}."
@@ -166,14 +169,14 @@ def blind_notes(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) ->
     notes = [
         f"{column_label(part.name, config)}: {note}" for part in without for note in part.notes
     ]
-    if off_chance := _parts_off_chance(parts, config, AUROC, below=True):
+    if off_chance := _list_parts_off_chance(parts, config, AUROC, below=True):
         notes.append(f"Blind AUROC off 0.5: {off_chance}. {MEANS}")
-    if off_chance := _parts_off_chance(parts, config, MATCHED, below=False):
+    if off_chance := _list_parts_off_chance(parts, config, MATCHED, below=False):
         notes.append(f"{STYLE_LEFT} {off_chance}.")
     return notes
 
 
-def _parts_off_chance(
+def _list_parts_off_chance(
     parts: Sequence[BenchmarkEstimates], config: ExamplesConfig, metric: Metric, *, below: bool
 ) -> str:
     """Lists the parts whose blind metric is above 0.5, or also below if `below`, with intervals.
@@ -195,12 +198,12 @@ def _parts_off_chance(
     return "; ".join(descriptions)
 
 
-def column_label(name: str, config: ExamplesConfig) -> str:
+def column_label(part_name: str, config: ExamplesConfig) -> str:
     """Returns a part's column label: "32 original" for `wikimia/32/original`."""
-    return name.removeprefix(f"{config.name}/").replace("/", " ")
+    return part_name.removeprefix(f"{config.name}/").replace("/", " ")
 
 
-def _table(
+def _metric_table(
     models: Mapping[str, Sequence[BenchmarkEstimates]], config: ExamplesConfig, metric: Metric
 ) -> MetricTable:
     lines: list[list[str]] = []
@@ -210,11 +213,13 @@ def _table(
         for method in dict.fromkeys(method for part in groups for method in part.estimates):
             cells = [part.estimates.get(method, {}).get(metric.name) for part in groups]
             if any(cells):
-                lines.append([model, *method, *map(_cell, cells)])
+                lines.append([model, *method, *map(_format_cell, cells)])
             for name, estimate in zip(columns, cells, strict=True):
                 if estimate is not None and estimate.needs and name != AVERAGE:
                     parts_by_need.setdefault(estimate.needs, []).append(column_label(name, config))
-            rows = _published_rows(config, paper_name(model), method, metric.name, columns)
+            rows = _published_rows(
+                config, model_name_in_papers(model), method, metric.name, columns
+            )
             lines += [line for row in rows if (line := [model, *row]) not in lines]
     notes = [
         f"{NOTHING} needs {needs}: {', '.join(dict.fromkeys(parts))}."
@@ -229,7 +234,7 @@ def _table(
     return MetricTable(title, header, lines, notes)
 
 
-def _cell(estimate: Estimate | None) -> str:
+def _format_cell(estimate: Estimate | None) -> str:
     return NOTHING if estimate is None or estimate.needs else format_estimate(estimate)
 
 
@@ -239,7 +244,7 @@ def _published_rows(
     """Returns the papers' values for this model and method, one row per source."""
     if config.papers is None or method == (BLIND, ""):
         return []
-    published = published_figures(config.papers)
+    published = read_published_figures(config.papers)
     published = published[
         (published["model"] == model)
         & (published["method"] == method[0])
@@ -256,22 +261,26 @@ def _published_rows(
 
 
 @cache
-def published_figures(file: str) -> pd.DataFrame:
+def read_published_figures(file: str) -> pd.DataFrame:
     """Reads the papers' values: source, model, method, length, setting, metric, value."""
     return pd.read_csv(PAPERS / file, dtype={"length": str})
 
 
-def paper_name(path: str) -> str:
+def model_name_in_papers(path: str) -> str:
     """Returns a model's name in the papers: `llama-7b` for huggyllama/llama-7b or a folder."""
     return path.rstrip("/").rpartition("/")[2].lower()
 
 
-def average_of(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> BenchmarkEstimates:
+def average_over_parts(
+    groups: Sequence[BenchmarkEstimates], config: ExamplesConfig
+) -> BenchmarkEstimates:
     """Returns the mean over the parts for each method that all parts have."""
     members, nonmembers = sum(g.members for g in groups), sum(g.nonmembers for g in groups)
     estimates = {
         method: {
-            metric.name: _mean({g.name: g.estimates[method][metric.name] for g in groups}, config)
+            metric.name: _mean_over_parts(
+                {g.name: g.estimates[method][metric.name] for g in groups}, config
+            )
             for metric in SHOWN
             if all(metric.name in g.estimates[method] for g in groups)
         }
@@ -281,7 +290,7 @@ def average_of(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> 
     return BenchmarkEstimates(AVERAGE, members, nonmembers, estimates)
 
 
-def _mean(parts: Mapping[str, Estimate], config: ExamplesConfig) -> Estimate:
+def _mean_over_parts(parts: Mapping[str, Estimate], config: ExamplesConfig) -> Estimate:
     """Returns the mean over parts. Parts about the same texts are taken as fully correlated.
 
     This is conservative: whatever the correlation, the standard deviation of a mean is at most the
@@ -289,11 +298,11 @@ def _mean(parts: Mapping[str, Estimate], config: ExamplesConfig) -> Estimate:
     """
     estimates_by_texts: dict[tuple[str, ...], list[Estimate]] = {}
     for name, estimate in parts.items():
-        estimates_by_texts.setdefault(_texts_key(name, config), []).append(estimate)
+        estimates_by_texts.setdefault(_same_texts_key(name, config), []).append(estimate)
     rng = np.random.default_rng(0)
     groups = list(estimates_by_texts.values())
-    sums = [len(group) * _correlated_draws(group, rng) for group in groups]
-    trials = [_trials(group) for group in groups]
+    sums = [len(group) * _draws_of_correlated_mean(group, rng) for group in groups]
+    trials = [_trials_of_mean(group) for group in groups]
     weights = [len(group) for group in groups]
     return replace(
         mean_over(parts),
@@ -302,24 +311,23 @@ def _mean(parts: Mapping[str, Estimate], config: ExamplesConfig) -> Estimate:
     )
 
 
-def _texts_key(name: str, config: ExamplesConfig) -> tuple[str, ...]:
-    """Returns a key that is equal for parts about the same texts."""
-    first, *values = name.split("/")
+def _same_texts_key(part_name: str, config: ExamplesConfig) -> tuple[str, ...]:
+    first, *values = part_name.split("/")
     axes = list(choose_values(config))
     if len(axes) != len(values):  # the rows name their parts
-        return (first,) if config.same_texts else (name,)
+        return (first,) if config.same_texts else (part_name,)
     pairs = zip(axes, values, strict=True)
     return (first, *(value for axis, value in pairs if axis not in config.same_texts))
 
 
-def _correlated_draws(parts: Sequence[Estimate], rng: np.random.Generator) -> Scores:
+def _draws_of_correlated_mean(parts: Sequence[Estimate], rng: np.random.Generator) -> Scores:
     """Returns draws of the mean of fully correlated parts, in a random order."""
     draws: Scores = np.mean([np.sort(part.draws) for part in parts], axis=0)
     rng.shuffle(draws)
     return draws
 
 
-def _trials(parts: Sequence[Estimate]) -> float | None:
+def _trials_of_mean(parts: Sequence[Estimate]) -> float | None:
     """Returns the trials of such a mean, which is as certain as the parts are on average."""
     trials = [part.trials for part in parts if part.trials is not None]
     return float(np.mean(np.power(trials, -0.5)) ** -2) if len(trials) == len(parts) else None

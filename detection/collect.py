@@ -25,23 +25,15 @@ from contamination.core.artifacts import (
 from contamination.core.errors import ArtifactError
 from contamination.data.examples import texts_digest
 from contamination.data.texts import Text, Texts, families_by_sha256, release_memory
+from contamination.detection import pass_store
 from contamination.detection.config import DetectionConfig
 from contamination.detection.models import model_for_pass
 from contamination.detection.models.base import ModelHandle
-from contamination.detection.pass_store import (
-    KIND,
-    PARTS,
-    PassRow,
-    StatsByText,
-    StoredPass,
-    is_intact,
-    part_file,
-    write_rows,
-)
+from contamination.detection.pass_store import PassRow, StatsByText, StoredPass
 from contamination.detection.passes import Pass
 from contamination.detection.resources import Resources
 from contamination.detection.views import view_of
-from contamination.detection.workers import children_kept_alive
+from contamination.detection.workers import keep_children_alive
 
 if TYPE_CHECKING:
     from contamination.detection.loaded_model import LoadedModel
@@ -84,11 +76,11 @@ class Collector:
         """
         covering = covering_passes(set(passes))
         for to_run in sorted(set(covering.values()), key=lambda p: p.key):
-            self._pass(to_run)
+            self._read_or_run_pass(to_run)
         return {p: self._passes[covering_pass] for p, covering_pass in covering.items()}
 
-    def collect_slice(self, passes: Iterable[Pass], number: int, of: int) -> int:
-        """Writes the missing parts of slice `number` of `of` of each pass.
+    def collect_slice(self, passes: Iterable[Pass], number: int, n_slices: int) -> int:
+        """Writes the missing parts of slice `number` of `n_slices` of each pass.
 
         Each part is written atomically, so other slices, or a run of all parts, may run at once.
 
@@ -99,14 +91,14 @@ class Collector:
         to_run |= {Pass(p.model) for p in to_run if view_of(p).rewords}
         for wanted in sorted(to_run, key=lambda p: (view_of(p).rewords, p.key)):
             folder, config, _ = self._folder_config_inputs(wanted)
-            with shared_folder(folder, config, f"slice-{number}-of-{of}") as unfinished:
+            with shared_folder(folder, config, f"slice-{number}-of-{n_slices}") as unfinished:
                 if unfinished:
-                    texts_by_path = [*self._parts(wanted, folder).items()]
-                    start, end = (len(texts_by_path) * n // of for n in (number - 1, number))
-                    written += self._add(wanted, dict(texts_by_path[start:end]))
+                    texts_by_path = [*self._texts_by_part_path(wanted, folder).items()]
+                    start, end = (len(texts_by_path) * n // n_slices for n in (number - 1, number))
+                    written += self._write_missing_parts(wanted, dict(texts_by_path[start:end]))
         return written
 
-    def stored(self, passes: Iterable[Pass]) -> dict[Pass, StatsByText]:
+    def read_finished(self, passes: Iterable[Pass]) -> dict[Pass, StatsByText]:
         """Returns the statistics of the passes whose folders are finished, without running any.
 
         Raises:
@@ -115,7 +107,7 @@ class Collector:
         covering = covering_passes(set(passes))
         folders = {p: self.folder(p) for p in set(covering.values())}
         stored_passes = {
-            p: StoredPass(open_artifact(folder, KIND).path)
+            p: StoredPass(open_artifact(folder, pass_store.KIND).path)
             for p, folder in folders.items()
             if is_complete(folder)
         }
@@ -129,10 +121,10 @@ class Collector:
         """Returns the folder where the pass is, or will be, stored."""
         return self._folder_config_inputs(wanted)[0]
 
-    def _pass(self, wanted: Pass) -> StatsByText:
+    def _read_or_run_pass(self, wanted: Pass) -> StatsByText:
         if wanted not in self._passes:
             folder, config, inputs = self._folder_config_inputs(wanted)
-            build(folder, config, inputs, partial(self._run, wanted), log_nearest=False)
+            build(folder, config, inputs, partial(self._build_pass, wanted), log_nearest=False)
             self._passes[wanted] = StoredPass(folder)
         return self._passes[wanted]
 
@@ -141,50 +133,57 @@ class Collector:
         model = model_for_pass(wanted, self.models)
         # `config` has every setting that can change the numbers, `inputs` the digests of the inputs
         seed, digests = self.resources.identity(view_of(wanted).needs, self.texts)
-        config = {"view": wanted.view_key, **seed, **self.settings.of_a_pass}
+        config = {"view": wanted.view_key, **seed, **self.settings.pass_settings}
         inputs = {"model": model.digest, "tokenizer": model.tokenizer_digest}
         inputs |= {"texts": texts_digest(self.texts), **digests}
-        folder = run_folder(self.runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
+        folder = run_folder(
+            self.runs, pass_store.KIND, f"{model.slug}-{wanted.view}", config, inputs
+        )
         return folder, config, inputs
 
-    def _run(self, wanted: Pass, folder: Path) -> Built:
+    def _build_pass(self, wanted: Pass, folder: Path) -> Built:
         """Writes the parts of the pass that are missing or damaged."""
-        text_stats = self._pass(Pass(wanted.model)) if view_of(wanted).rewords else None
-        texts_by_path = self._parts(wanted, folder)
+        text_stats = self._read_or_run_pass(Pass(wanted.model)) if view_of(wanted).rewords else None
+        texts_by_path = self._texts_by_part_path(wanted, folder)
         missing = [
             p
             for p, part_texts in texts_by_path.items()
-            if not is_intact(p, [t.sha256 for t in part_texts])
+            if not pass_store.is_intact(p, [t.sha256 for t in part_texts])
         ]
-        for path in {*folder.glob(PARTS), *missing} - (texts_by_path.keys() - {*missing}):
+        for path in {*folder.glob(pass_store.PARTS), *missing} - (
+            texts_by_path.keys() - {*missing}
+        ):
             path.unlink(missing_ok=True)
         if 0 < len(missing) < len(texts_by_path):
             finished = len(texts_by_path) - len(missing)
             log.info(
                 "%s: %d of %d parts are already stored.", wanted.key, finished, len(texts_by_path)
             )
-        self._write(wanted, {path: texts_by_path[path] for path in missing}, text_stats)
-        context = self._load(wanted.model).source.context
-        return Built([path.name for path in texts_by_path], self._counts(folder, context))
+        self._write_parts(wanted, {path: texts_by_path[path] for path in missing}, text_stats)
+        context = self._loaded_model(wanted.model).source.context
+        return Built([path.name for path in texts_by_path], self._count_contents(folder, context))
 
-    def _parts(self, wanted: Pass, folder: Path) -> dict[Path, Sequence[Text]]:
-        """Returns the files of the pass's parts, each with its texts, in order."""
+    def _texts_by_part_path(self, wanted: Pass, folder: Path) -> dict[Path, Sequence[Text]]:
         return {
-            folder / part_file(n): part_texts
+            folder / pass_store.part_file_name(n): part_texts
             for n, part_texts in enumerate(divide_texts(self.texts, wanted))
         }
 
-    def _add(self, wanted: Pass, texts_by_path: Mapping[Path, Sequence[Text]]) -> int:
+    def _write_missing_parts(
+        self, wanted: Pass, texts_by_path: Mapping[Path, Sequence[Text]]
+    ) -> int:
         """Writes the missing parts among these, and returns their number."""
         missing = {
             path: part_texts for path, part_texts in texts_by_path.items() if not path.exists()
         }
         if missing:
-            text_stats = self._text_stats(wanted, missing) if view_of(wanted).rewords else None
-            self._write(wanted, missing, text_stats)
+            text_stats = (
+                self._original_text_stats(wanted, missing) if view_of(wanted).rewords else None
+            )
+            self._write_parts(wanted, missing, text_stats)
         return len(missing)
 
-    def _text_stats(
+    def _original_text_stats(
         self, wanted: Pass, texts_by_path: Mapping[Path, Sequence[Text]]
     ) -> StatsByText:
         """Returns the statistics of the original texts, writing missing parts of their pass.
@@ -195,29 +194,29 @@ class Collector:
         original, wanted_parts = Pass(wanted.model), [*texts_by_path.values()]
         first, last = wanted_parts[0][0].sha256, wanted_parts[-1][-1].sha256
         folder = self.folder(original)
-        original_parts = self._parts(original, folder).items()
+        original_parts = self._texts_by_part_path(original, folder).items()
         needed = {
             p: part_texts
             for p, part_texts in original_parts
             if part_texts[0].sha256 <= last and first <= part_texts[-1].sha256
         }
-        self._add(original, needed)
+        self._write_missing_parts(original, needed)
         for path, part_texts in needed.items():
-            if not is_intact(path, [text.sha256 for text in part_texts]):
+            if not pass_store.is_intact(path, [text.sha256 for text in part_texts]):
                 raise ArtifactError(
                     f"{path} is damaged, or of an earlier version, and no slice replaces existing "
                     "parts. Run the same command without slice: it makes the part again."
                 )
         return StoredPass(folder)
 
-    def _write(
+    def _write_parts(
         self,
         wanted: Pass,
         texts_by_path: Mapping[Path, Sequence[Text]],
         text_stats: StatsByText | None,
     ) -> None:
         """Writes these parts, except any that another process has written in the meantime."""
-        model = self._load(wanted.model)
+        model = self._loaded_model(wanted.model)
         if len(texts_by_path) > 1:  # reports a bad text before any text is scored
             for part_texts in texts_by_path.values():
                 model.tokenize(wanted, part_texts)
@@ -227,31 +226,33 @@ class Collector:
             families_by_sha256(map(Texts.of, texts_by_path.values())) if several else {}
         )
         rows_read: dict[str, list[PassRow]] = {}
-        with children_kept_alive():
+        with keep_children_alive():
             for path, part_texts in texts_by_path.items():
                 if not path.exists():
-                    _read_ahead(model, wanted, part_texts, text_stats, families_by_text, rows_read)
-                    write_rows(
+                    _add_rows_of_part(
+                        model, wanted, part_texts, text_stats, families_by_text, rows_read
+                    )
+                    pass_store.write_rows(
                         path, [row for text in part_texts for row in rows_read.pop(text.sha256)]
                     )
                     release_memory()
 
-    def _counts(self, folder: Path, context: int | None) -> dict[str, int]:
+    def _count_contents(self, folder: Path, context: int | None) -> dict[str, int]:
         """Counts the contents of the pass. A windowed text has at least `context` statistics."""
-        stored, rows, tokens, windowed = StoredPass(folder), 0, 0, 0
+        stored, n_rows, n_tokens, n_windowed = StoredPass(folder), 0, 0, 0
         for copies in stored.values():
-            rows += len(copies)
-            tokens += sum(map(len, copies))
-            windowed += context is not None and max(map(len, copies)) >= context
+            n_rows += len(copies)
+            n_tokens += sum(map(len, copies))
+            n_windowed += context is not None and max(map(len, copies)) >= context
         return {
             "texts": len(self.texts),
-            "rows": rows,
-            "scored_tokens": tokens,
-            "truncated": stored.truncated(),
-            "windowed": windowed,
+            "rows": n_rows,
+            "scored_tokens": n_tokens,
+            "truncated": stored.count_truncated(),
+            "windowed": n_windowed,
         }
 
-    def _load(self, role: str) -> LoadedModel:
+    def _loaded_model(self, role: str) -> LoadedModel:
         if role not in self._loaded:
             from contamination.detection.loaded_model import LoadedModel
 
@@ -259,7 +260,7 @@ class Collector:
         return self._loaded[role]
 
 
-def _read_ahead(
+def _add_rows_of_part(
     model: LoadedModel,
     wanted: Pass,
     part_texts: Sequence[Text],
@@ -281,14 +282,16 @@ def _read_ahead(
 def covering_passes(wanted: Collection[Pass]) -> dict[Pass, Pass]:
     """Returns, for each pass, the pass among them that contains its statistics."""
     return {
-        p: view_of(p).serving(p, (o for o in wanted if (o.model, o.view) == (p.model, p.view)))
+        p: view_of(p).covering_pass(
+            p, (o for o in wanted if (o.model, o.view) == (p.model, p.view))
+        )
         for p in wanted
     }
 
 
 def divide_texts(texts: Sequence[Text], wanted: Pass) -> Iterator[Sequence[Text]]:
     """Yields the texts in parts of up to PART_CHARACTERS over all copies, or of one text."""
-    copies = view_of(wanted).copies(wanted)
+    copies = view_of(wanted).copies_per_text(wanted)
     start = characters = 0
     for index, text in enumerate(texts):
         text_characters = len(text.text) * copies

@@ -74,17 +74,17 @@ class DetectionConfig(Ranged, node="detection"):
             remedy = f"it chooses the devices, but detection.device is {self.device!r}: give auto."
             self.require(self.device == "auto", "device_map", remedy)
 
-    def require_whole(self, reason: str) -> None:
+    def require_whole_texts(self, reason: str) -> None:
         """Raises a ConfigError if `scope` selects a part of each text, which is not supported."""
         self.require(self.scope == WHOLE, "scope", f"{reason}: leave it out.")
 
     @property
-    def of_a_pass(self) -> dict[str, str]:
+    def pass_settings(self) -> dict[str, str]:
         """The settings that can change a pass; the others affect only scores."""
-        return {"dtype": self.dtype, "long_texts": self.long_texts, **self.of_the_head}
+        return {"dtype": self.dtype, "long_texts": self.long_texts, **self.head_settings}
 
     @property
-    def of_the_head(self) -> dict[str, str]:
+    def head_settings(self) -> dict[str, str]:
         """A setting that distinguishes scores from 16-bit weights from those of earlier versions.
 
         Earlier versions rounded the logits to 16 bits.
@@ -200,11 +200,11 @@ class DetectionStage:
         require(bool(self.method), "method", self.method, remedy)
 
 
-def slice_of(field: str, words: str) -> tuple[int, int]:
+def parse_slice(field: str, text: str) -> tuple[int, int]:
     """Parses "i/n" with 1 ≤ i ≤ n, and returns i and n."""
-    number, _, of = words.partition("/")
+    number, _, of = text.partition("/")
     good = number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)
-    require(good, field, words, "give such as 2/8, the second slice of eight.")
+    require(good, field, text, "give such as 2/8, the second slice of eight.")
     return int(number), int(of)
 
 

@@ -74,19 +74,19 @@ class BenchmarkEstimates:
     clusters: tuple[int, int] | None = None
 
     @property
-    def of_clusters(self) -> str:
+    def clusters_text(self) -> str:
         """The clusters in words, such as " (of 50 + 50 clusters)"; empty if there are none."""
         return f" (of {self.clusters[0]} + {self.clusters[1]} clusters)" if self.clusters else ""
 
 
 def estimate_groups(
-    read: ReadScores, examples: Texts, blind: bool, metrics: Sequence[Metric] = METRICS
+    read_scores: ReadScores, examples: Texts, blind: bool, metrics: Sequence[Metric] = METRICS
 ) -> list[BenchmarkEstimates]:
     """Estimates every metric of every method on the labelled texts.
 
     Args:
-        read: returns the ranked rows of each method and variant (`group_by_method`). It is called
-            repeatedly.
+        read_scores: returns the ranked rows of each method and variant (`group_by_method`). It is
+            called repeatedly.
         examples: the ranked texts.
         blind: whether to add the blind baseline, which assumes texts that were sampled one by one.
         metrics: the metrics.
@@ -100,13 +100,15 @@ def estimate_groups(
         len(texts_by_benchmark) if len(texts_by_benchmark) < 2 else len(texts_by_benchmark) + 2
     )
     groups = [
-        estimate_group(name, read(), texts, blind, metrics, comparisons=comparisons)
+        estimate_group(name, read_scores(), texts, blind, metrics, comparisons=comparisons)
         for name, texts in texts_by_benchmark.items()
     ]
     if len(groups) < 2:
         return groups
-    pooled = estimate_group(POOLED, read(), examples, blind, metrics, comparisons=comparisons)
-    return [_mean(groups, examples, metrics, comparisons), *groups, pooled]
+    pooled = estimate_group(
+        POOLED, read_scores(), examples, blind, metrics, comparisons=comparisons
+    )
+    return [_mean_over_benchmarks(groups, examples, metrics, comparisons), *groups, pooled]
 
 
 def group_by_method(tables: Iterable[pd.DataFrame]) -> Iterator[tuple[MethodKey, pd.DataFrame]]:
@@ -157,7 +159,7 @@ def tidy_table(groups: Sequence[BenchmarkEstimates]) -> pd.DataFrame:
                 "variant": variant,
                 "metric": metric,
                 "value": None if estimate.needs else estimate.value,
-                **dict(zip(("low", "high"), _ends(estimate), strict=True)),
+                **dict(zip(("low", "high"), _interval_ends(estimate), strict=True)),
                 "needs": estimate.needs or "",
             }
             for (method, variant), estimates in group.estimates.items()
@@ -172,7 +174,7 @@ COLUMNS = [
 ]
 
 
-def _ends(metric_estimate: Estimate) -> tuple[float | None, float | None]:
+def _interval_ends(metric_estimate: Estimate) -> tuple[float | None, float | None]:
     return (None, None) if metric_estimate.needs else interval(metric_estimate, CONFIDENCE)
 
 
@@ -200,8 +202,8 @@ def estimate_group(
         comparisons: the number of groups whose blind rows a reader sees. A note appears on any of
             them by chance in 5% of the cases (Bonferroni).
     """
-    texts, member = _labelled(examples)
-    draws = _Draws(member, clusters_of([e for e in examples if e.label is not None]), name)
+    texts, member = _texts_and_labels(examples)
+    draws = _Resamples(member, clusters_of([e for e in examples if e.label is not None]), name)
     reason = blind_obstacle(texts, member, draws.cluster)
     blind_row = None
     if blind and not reason:
@@ -210,9 +212,9 @@ def estimate_group(
     for method, scores in scores_of:
         members, nonmembers = split_scores(scores, examples)
         if len(members) and len(nonmembers):
-            estimates[method] = draws.estimate(members, nonmembers, metrics)
+            estimates[method] = draws.estimate_metrics(members, nonmembers, metrics)
             if match:
-                estimates[method] |= draws.matched(
+                estimates[method] |= draws.estimate_matched_auroc(
                     blind_row, members, nonmembers, estimates[method]
                 )
     if blind_row and estimates:
@@ -223,12 +225,12 @@ def estimate_group(
             estimates[BLIND, ""][MATCHED.name] = leftover(blind_row.style, sizes, DRAWS)
     counts = int(member.sum()), int((~member).sum())
     return BenchmarkEstimates(
-        name, *counts, estimates, "", _notes(estimates, reason, comparisons), draws.clusters
+        name, *counts, estimates, "", _blind_notes(estimates, reason, comparisons), draws.clusters
     )
 
 
 @dataclass(frozen=True)
-class _Draws:
+class _Resamples:
     """Resamples of a group's texts, or of their clusters if they have any.
 
     Attributes:
@@ -242,7 +244,7 @@ class _Draws:
     name: str
 
     @cached_property
-    def _clustered(self) -> ClusterBootstrap | None:
+    def _cluster_bootstrap(self) -> ClusterBootstrap | None:
         if self.cluster is None or self.member.all() or not self.member.any():
             return None
         both_sides = clusters_by_side(self.cluster, self.member)
@@ -251,18 +253,18 @@ class _Draws:
     @property
     def clusters(self) -> tuple[int, int] | None:
         """The number of clusters of members and of non-members, or None."""
-        clustered = self._clustered
+        clustered = self._cluster_bootstrap
         return (clustered.members, clustered.nonmembers) if clustered else None
 
-    def estimate(
+    def estimate_metrics(
         self, members: Scores, nonmembers: Scores, metrics: Sequence[Metric]
     ) -> dict[str, Estimate]:
         """Returns the estimate of every metric, by name, of a method's scores."""
-        if self._clustered:
-            return self._clustered.estimate(members, nonmembers, metrics)
-        return estimate(members, nonmembers, self._single(members, nonmembers), metrics)
+        if self._cluster_bootstrap:
+            return self._cluster_bootstrap.estimate(members, nonmembers, metrics)
+        return estimate(members, nonmembers, self._resample_texts(members, nonmembers), metrics)
 
-    def matched(
+    def estimate_matched_auroc(
         self,
         blind_row: BlindBaseline | None,
         members: Scores,
@@ -273,9 +275,11 @@ class _Draws:
 
         Clusters reduce its effective number of trials by the same factor as the AUROC's in `plain`.
         """
-        clustered = self._clustered
-        draws = clustered.whole if clustered else self._single(members, nonmembers)
-        matched_auroc = matched_by(blind_row, self.member, members, nonmembers, draws)
+        clustered = self._cluster_bootstrap
+        resample_of_group = (
+            clustered.whole if clustered else self._resample_texts(members, nonmembers)
+        )
+        matched_auroc = matched_by(blind_row, self.member, members, nonmembers, resample_of_group)
         if (
             clustered
             and matched_auroc.trials is not None
@@ -287,11 +291,11 @@ class _Draws:
             )
         return {MATCHED.name: matched_auroc}
 
-    def _single(self, members: Scores, nonmembers: Scores) -> Resample:
+    def _resample_texts(self, members: Scores, nonmembers: Scores) -> Resample:
         return resample(len(members), len(nonmembers), DRAWS, derive(SEED, self.name))
 
 
-def _notes(estimates: Estimates, reason: str | None, comparisons: int) -> list[str]:
+def _blind_notes(estimates: Estimates, reason: str | None, comparisons: int) -> list[str]:
     """Returns a note if the blind baseline beats chance, or if there are too few texts for it."""
     if (BLIND, "") not in estimates:
         return [f"no blind row: {reason}"] if reason else []
@@ -307,12 +311,12 @@ def _notes(estimates: Estimates, reason: str | None, comparisons: int) -> list[s
     return [texts_warning(f"blind AUROC {blind_auroc.value:.2f} [{low:.2f}, {high:.2f}]")]
 
 
-def _labelled(examples: Sequence[Text]) -> tuple[list[str], NDArray[np.bool_]]:
+def _texts_and_labels(examples: Sequence[Text]) -> tuple[list[str], NDArray[np.bool_]]:
     labelled = [e for e in examples if e.label is not None]
     return [e.text for e in labelled], np.array([e.label for e in labelled], bool)
 
 
-def _mean(
+def _mean_over_benchmarks(
     groups: Sequence[BenchmarkEstimates],
     examples: Texts,
     metrics: Sequence[Metric],
@@ -335,5 +339,5 @@ def _mean(
                 m.name: mean_over({name: by_metric[m.name] for name, by_metric in by_name.items()})
                 for m in metrics
             }
-    notes = _notes(estimates, blind_obstacle(*_labelled(examples)), comparisons)
+    notes = _blind_notes(estimates, blind_obstacle(*_texts_and_labels(examples)), comparisons)
     return BenchmarkEstimates(ALL, members, nonmembers, estimates, "", notes)

@@ -30,11 +30,14 @@ def open_examples(examples: ExamplesConfig) -> Texts:
 
     Raises:
         DataError: there are no examples, or they are invalid; see `texts_of`.
-        ArtifactError: the corpus folder is unfinished.
+        ArtifactError: the path is in or is a run folder that is unfinished or damaged.
     """
     path, tally = Path(examples.path).expanduser(), Tally(examples.on_error, "examples.on_error")
     source = f"examples.path is {examples.path!r}"
-    _check_run_folder(path)
+    if path.exists():
+        check_owner(path)
+    if is_complete(path):
+        check_folder(path)
     if examples.name is not None:
         remedy = f"the benchmark {examples.name} consists of whole texts: leave it out."
         require(examples.template is None, "examples.template", examples.template, remedy)
@@ -46,20 +49,8 @@ def open_examples(examples: ExamplesConfig) -> Texts:
     if is_complete(path) or (path / "examples.parquet").is_file():
         remedy = "a corpus folder has its texts already: leave it out."
         require(examples.template is None, "examples.template", examples.template, remedy)
-        return check_texts(source, Texts.of(islice(_corpus_rows(path), examples.limit)))
+        return check_texts(source, Texts.of(islice(_iter_corpus_texts(path), examples.limit)))
     return texts_of_rows(raw_rows(examples, tally), tally, source, RowLayout.of(examples))
-
-
-def _check_run_folder(path: Path) -> None:
-    """Checks that `path`, if it is in or is a run folder, is complete and undamaged.
-
-    Raises:
-        ArtifactError: it is damaged.
-    """
-    if path.exists():
-        check_owner(path)
-    if is_complete(path):
-        check_folder(path)
 
 
 def occurrences_of(path: str) -> Mapping[str, int]:
@@ -75,7 +66,7 @@ def occurrences_of(path: str) -> Mapping[str, int]:
         return dict(zip(table["example_id"].astype(str), counts, strict=True))
 
 
-def _corpus_rows(folder: Path) -> Iterator[Text]:
+def _iter_corpus_texts(folder: Path) -> Iterator[Text]:
     from contamination import injection
 
     with naming_folders(folder):

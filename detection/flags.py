@@ -27,14 +27,14 @@ UPPER_BOUND = "_upper_bound"
 COLUMNS = ("method", "variant", "flag", "texts", "of")
 
 
-def with_token_counts(passes: set[Pass]) -> set[Pass]:
+def with_token_count_pass(passes: set[Pass]) -> set[Pass]:
     """Returns the passes, with one that shows how many tokens of each text the target scores."""
-    return passes if any(map(_counts_tokens, passes)) else {*passes, ORIGINAL}
+    return passes if any(map(_shows_token_counts, passes)) else {*passes, ORIGINAL}
 
 
-def token_count_pass(passes: Mapping[Pass, StatsByText]) -> StatsByText:
+def find_token_count_stats(passes: Mapping[Pass, StatsByText]) -> StatsByText:
     """Returns a pass whose first copy shows how many tokens of each text the target scores."""
-    return passes[min(filter(_counts_tokens, passes), key=lambda wanted: wanted.key)]
+    return passes[min(filter(_shows_token_counts, passes), key=lambda wanted: wanted.key)]
 
 
 def reason_unranked(text: str, scored: int, min_scored_tokens: int) -> str:
@@ -103,5 +103,5 @@ def describe_contamination(texts: Texts) -> Sequence[str]:
     ]
 
 
-def _counts_tokens(wanted: Pass) -> bool:
+def _shows_token_counts(wanted: Pass) -> bool:
     return wanted.model == ORIGINAL.model and view_of(wanted).counts

@@ -10,7 +10,7 @@ from contamination.data.texts import Text
 from contamination.detection.forward.reader import Reader, Tokens
 from contamination.detection.pass_store import PassRow, StatsByText
 from contamination.detection.passes import Copies, Pass
-from contamination.detection.views import render, view_of
+from contamination.detection.views import render_versions, view_of
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class LoadedModel(Reader):
         tokens = self.tokenize(wanted, texts)
         self._check_windows(wanted, tokens)
         if text_stats is None:
-            copies_by_version = self._read(wanted, tokens)
+            copies_by_version = self._read_versions(wanted, tokens)
         else:
             text_tokens = self.tokenize(Pass(wanted.model), texts)
             copies_by_version = self._read_rewordings(wanted, tokens, text_tokens, text_stats)
@@ -46,13 +46,13 @@ class LoadedModel(Reader):
             for copy, stats in enumerate(copies, start=t.copy)
         ]
 
-    def _read(self, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
+    def _read_versions(self, wanted: Pass, tokens: Sequence[Tokens]) -> list[Copies]:
         """Returns the statistics of each version, read in windows where it is too long."""
         view, title = view_of(wanted), wanted.view_key
         fitting = [t for t in tokens if not t.windowed]
         too_long = [t for t in tokens if t.windowed]
-        copies = iter(self.perform(view.work(self, wanted, fitting), title))
-        task = view.task(wanted, self.settings.batch_tokens)
+        copies = iter(self.perform(view.describe_work(self, wanted, fitting), title))
+        task = view.window_task(wanted, self.settings.batch_tokens)
         merged_copies = iter(self.perform_in_windows(task, title, too_long))
         return [next(merged_copies if t.windowed else copies) for t in tokens]
 
@@ -70,7 +70,7 @@ class LoadedModel(Reader):
         """
         copies_by_ids = {tuple(t.ids): text_stats[t.owner.sha256] for t in text_tokens}
         new = {ids: t for t in tokens if (ids := tuple(t.ids)) not in copies_by_ids}
-        copies_by_ids.update(zip(new, self._read(wanted, list(new.values())), strict=True))
+        copies_by_ids.update(zip(new, self._read_versions(wanted, list(new.values())), strict=True))
         return [copies_by_ids[tuple(t.ids)] for t in tokens]
 
     def _check_windows(self, wanted: Pass, tokens: Sequence[Tokens]) -> None:
@@ -88,7 +88,9 @@ class LoadedModel(Reader):
         """Returns the tokens of every version, with the special tokens that the tokenizer adds."""
         versions = [
             (text, copy, version)
-            for text, of_text in zip(texts, render(wanted, texts, self.resources), strict=True)
+            for text, of_text in zip(
+                texts, render_versions(wanted, texts, self.resources), strict=True
+            )
             for copy, version in enumerate(of_text)
         ]
         tokens: list[Tokens] = []
@@ -97,12 +99,12 @@ class LoadedModel(Reader):
             strings = [string for *_, string in block]
             rows = self.tokenizer(strings, return_attention_mask=False, verbose=False)["input_ids"]
             tokens += [
-                self._checked(wanted, *version, ids)
+                self._checked_tokens(wanted, *version, ids)
                 for version, ids in zip(block, rows, strict=True)
             ]
         return tokens
 
-    def _checked(
+    def _checked_tokens(
         self, wanted: Pass, owner: Text, copy: int, version: str, ids: list[int]
     ) -> Tokens:
         view = view_of(wanted)

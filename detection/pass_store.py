@@ -58,7 +58,7 @@ class PassRow:
     windowed: bool = False
 
 
-def part_file(number: int) -> str:
+def part_file_name(number: int) -> str:
     """Returns the file name of a part."""
     return PARTS.replace("*", f"{number:05d}")
 
@@ -68,13 +68,13 @@ def write_rows(path: Path, rows: Sequence[PassRow]) -> None:
 
     Equal rows give equal bytes.
     """
-    schema = _schema([name for name in COLUMNS if name in vars(rows[0].stats)])
+    schema = _arrow_schema([name for name in COLUMNS if name in vars(rows[0].stats)])
     with parquet_writer(path, schema, keep=True) as writer:
-        for group in _groups(rows):
-            writer.write_table(_table(group, schema))
+        for group in _row_groups(rows):
+            writer.write_table(_arrow_table(group, schema))
 
 
-def _schema(numbers: Iterable[str]) -> pa.Schema:
+def _arrow_schema(numbers: Iterable[str]) -> pa.Schema:
     return pa.schema([*TEXT, *((name, COLUMNS[name]) for name in numbers if name in COLUMNS)])
 
 
@@ -85,7 +85,7 @@ def is_intact(path: Path, texts: Sequence[str]) -> bool:
     try:
         stored = _Part(path)
         stored_texts = [
-            sha256 for group in range(len(stored.firsts)) for sha256 in stored.read(group)
+            sha256 for group in range(len(stored.firsts)) for sha256 in stored.read_row_group(group)
         ]
     except ArtifactError:
         return False
@@ -108,23 +108,23 @@ class StoredPass(StatsByText):
         self._last_read: tuple[int, StatsByText] = -1, {}
 
     def __getitem__(self, sha256: str) -> Copies:
-        return self._group(max(0, bisect_right(self._firsts, sha256) - 1))[sha256]
+        return self._read_row_group(max(0, bisect_right(self._firsts, sha256) - 1))[sha256]
 
     def __iter__(self) -> Iterator[str]:
         for number in range(len(self._row_groups)):
-            yield from self._group(number)
+            yield from self._read_row_group(number)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def truncated(self) -> int:
+    def count_truncated(self) -> int:
         """Returns the number of rows whose text was truncated."""
-        return sum(part.truncated() for part in self._parts)
+        return sum(part.count_truncated() for part in self._parts)
 
-    def _group(self, number: int) -> StatsByText:
+    def _read_row_group(self, number: int) -> StatsByText:
         if self._last_read[0] != number:
             part, group = self._row_groups[number]
-            self._last_read = number, part.read(group)
+            self._last_read = number, part.read_row_group(group)
         return self._last_read[1]
 
 
@@ -133,16 +133,16 @@ class _Part:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with self._opened() as file:
-            if not file.schema_arrow.equals(_schema(file.schema_arrow.names)):
+        with self._open_parquet() as file:
+            if not file.schema_arrow.equals(_arrow_schema(file.schema_arrow.names)):
                 raise OSError("its columns are others")
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
             self.firsts: list[str] = [group.column(0).statistics.min for group in groups]
             if not all(isinstance(first, str) for first in self.firsts):
                 raise ValueError("a row group does not say what is in it")
 
-    def read(self, group: int) -> dict[str, Copies]:
-        with self._opened() as file:
+    def read_row_group(self, group: int) -> dict[str, Copies]:
+        with self._open_parquet() as file:
             table = file.read_row_group(group, use_threads=False)
             columns = {n: _read_values(table[n]) for n in COLUMNS if n in table.column_names}
             kind = Continuation if "ids" in columns else TokenStats
@@ -154,12 +154,12 @@ class _Part:
                 raise ValueError("a row group begins with another text than it says")
         return {sha256: tuple(text_copies) for sha256, text_copies in copies.items()}
 
-    def truncated(self) -> int:
-        with self._opened() as file:
+    def count_truncated(self) -> int:
+        with self._open_parquet() as file:
             return sum(file.read(["truncated"])["truncated"].to_pylist())
 
     @contextmanager
-    def _opened(self) -> Iterator[pq.ParquetFile]:
+    def _open_parquet(self) -> Iterator[pq.ParquetFile]:
         try:
             with pq.ParquetFile(self._path, page_checksum_verification=True) as file:
                 yield file
@@ -170,7 +170,7 @@ class _Part:
             ) from error
 
 
-def _groups(rows: Sequence[PassRow]) -> Iterator[Sequence[PassRow]]:
+def _row_groups(rows: Sequence[PassRow]) -> Iterator[Sequence[PassRow]]:
     """Divides the rows into groups of about GROUP_TOKENS; the rows of one text stay together."""
     start = tokens = 0
     for index, row in enumerate(rows):
@@ -182,7 +182,7 @@ def _groups(rows: Sequence[PassRow]) -> Iterator[Sequence[PassRow]]:
         yield rows[start:]
 
 
-def _table(rows: Sequence[PassRow], schema: pa.Schema) -> pa.Table:
+def _arrow_table(rows: Sequence[PassRow], schema: pa.Schema) -> pa.Table:
     columns = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in TEXT]
     ends = np.cumsum([0, *(len(row.stats) for row in rows)]).astype(np.int32)
     for name in schema.names[len(TEXT) :]:

@@ -106,7 +106,7 @@ class TokenStats:
         )
 
     @staticmethod
-    def joined(pieces: Sequence[TokenStats]) -> TokenStats:
+    def concatenate(pieces: Sequence[TokenStats]) -> TokenStats:
         """Concatenates the entries of the pieces."""
         columns = {n: [vars(piece)[n] for piece in pieces] for n in vars(pieces[0])}
         return TokenStats(**{name: np.concatenate(parts) for name, parts in columns.items()})

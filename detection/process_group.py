@@ -79,8 +79,8 @@ class ProcessGroup:
         """Returns the results of each process. Raises the first error of any process."""
         from torch.distributed import gather_object
 
-        self._send(pieces)
-        outcome_of_rank_0 = _outcome(pieces[0])
+        self._broadcast(pieces)
+        outcome_of_rank_0 = _results_or_error(pieces[0])
         outcomes: list[Any] = [None] * self.size
         with _gloo_errors():
             gather_object(None, outcomes, dst=0)
@@ -98,9 +98,9 @@ class ProcessGroup:
         """
         if self.waiting:
             with suppress(UserError):
-                self._send([status] * self.size)
+                self._broadcast([status] * self.size)
 
-    def _send(self, objects: Sequence[Any]) -> None:
+    def _broadcast(self, objects: Sequence[Any]) -> None:
         from torch.distributed import scatter_object_list
 
         self.waiting = False
@@ -147,7 +147,7 @@ def _receive_and_work() -> int | None:
         scatter_object_list(received, None, src=0)
     if isinstance(received[0], int):
         return received[0]
-    outcome = _outcome(received[0])
+    outcome = _results_or_error(received[0])
     if isinstance(outcome, Exception) and not isinstance(outcome, UserError):
         # neither the traceback nor, perhaps, the class can be sent to rank 0
         text = "".join(traceback.format_exception(outcome))
@@ -157,7 +157,7 @@ def _receive_and_work() -> int | None:
     return None
 
 
-def _outcome(piece: GroupWork[T]) -> list[T] | Exception:
+def _results_or_error(piece: GroupWork[T]) -> list[T] | Exception:
     """Returns the results or the error, which must not keep this process from the others."""
     try:
         return piece.run(int(os.environ["LOCAL_RANK"]))

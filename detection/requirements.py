@@ -15,7 +15,7 @@ from contamination.detection.models import model_for_pass, open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.resources import Prefix, Resources, held_out_prefix, open_prefix
-from contamination.detection.scope import lack_of_scope
+from contamination.detection.scope import describe_scope_obstacle
 from contamination.detection.supplied_neighbors import Neighbors, has_neighbors
 from contamination.detection.views import view_of
 
@@ -59,7 +59,7 @@ def choose_methods(stage: DetectionStage) -> Methods:
             "which takes far longer than reading. Give them a run of their own: method=[%s].",
             *(", ".join(slow), ",".join(slow)),
         )
-    return _without_lack(stage.method, methods, partial(_missing_path, stage))
+    return _drop_lacking_methods(stage.method, methods, partial(_describe_unconfigured_need, stage))
 
 
 def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, ModelHandle]:
@@ -70,7 +70,7 @@ def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, Model
     return models
 
 
-def choose_servable(
+def choose_servable_methods(
     chosen: Collection[str], methods: Methods, models: Mapping[str, ModelHandle]
 ) -> Methods:
     """Returns the methods; with `method=all`, those whose numbers the models provide.
@@ -83,10 +83,10 @@ def choose_servable(
     Raises:
         ConfigError: a method chosen by name needs a number that its model does not provide.
     """
-    return _without_lack(chosen, methods, partial(missing_numbers, models))
+    return _drop_lacking_methods(chosen, methods, partial(describe_missing_numbers, models))
 
 
-def _without_lack(
+def _drop_lacking_methods(
     chosen: Collection[str],
     methods: Methods,
     lack: Callable[[Method], tuple[str, str] | None],
@@ -107,7 +107,9 @@ def _without_lack(
     return complete
 
 
-def missing_numbers(models: Mapping[str, ModelHandle], method: Method) -> tuple[str, str] | None:
+def describe_missing_numbers(
+    models: Mapping[str, ModelHandle], method: Method
+) -> tuple[str, str] | None:
     """Returns what a model does not provide of the method's needs, without and with the remedy."""
     for wanted in method.passes:
         model = model_for_pass(wanted, models)
@@ -165,12 +167,12 @@ def open_resources(stage: DetectionStage, used: Collection[str]) -> Resources:
     return Resources(stage.seed, masked_lm, prefix, stage.detection.device, neighbors=neighbors)
 
 
-def _missing_path(stage: DetectionStage, method: Method) -> tuple[str, str] | None:
+def _describe_unconfigured_need(stage: DetectionStage, method: Method) -> tuple[str, str] | None:
     """Returns the first need that is not configured, without and with the remedy, or None.
 
     Texts that the corpus holds out satisfy the need of a prefix.
     """
-    if lack := lack_of_scope(stage.detection.scope, method):
+    if lack := describe_scope_obstacle(stage.detection.scope, method):
         return lack
     if "neighbors" in needs_of(method) and not has_neighbors(stage.examples):
         source = "a benchmark with neighbours of its own, such as examples=mimir with its folder"

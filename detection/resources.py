@@ -69,7 +69,7 @@ class Prefix:
             log.warning("prefix: %d texts%s are held out, not %d.", len(texts), of_benchmark, count)
         return texts[:count]
 
-    def shots_of(self, count: int, benchmarks: Sequence[str]) -> list[tuple[str, ...]]:
+    def shots_for_benchmarks(self, count: int, benchmarks: Sequence[str]) -> list[tuple[str, ...]]:
         """Returns the shots of each text, given the texts' benchmarks.
 
         Raises:
@@ -99,7 +99,7 @@ def open_prefix(path: str) -> Prefix:
             "JSONL with a `text` in each line, or plain text, one per line."
         )
     lines = enumerate(source.read_bytes().split(b"\n"), 1)
-    rows = [_text_and_benchmark(source, number, line) for number, line in lines if line.strip()]
+    rows = [_parse_prefix_line(source, number, line) for number, line in lines if line.strip()]
     benchmarks = tuple(benchmark for _, benchmark in rows)
     texts = tuple(text for text, _ in rows)
     return Prefix(path, texts, file_digest(source), benchmarks if any(benchmarks) else ())
@@ -138,7 +138,7 @@ def check_shots_disjoint(shots: Iterable[str], texts: Iterable[tuple[str, str]])
                 )
 
 
-def _text_and_benchmark(path: Path, number: int, line: bytes) -> tuple[str, str]:
+def _parse_prefix_line(path: Path, number: int, line: bytes) -> tuple[str, str]:
     """Returns a line's text, and its benchmark or an empty string."""
     try:
         row = json.loads(line) if path.suffix == ".jsonl" else {"text": line.decode().strip()}
@@ -186,7 +186,7 @@ class Resources:
             digests["neighbors"] = self.neighbors.identity(texts)
         return {"seed": self.seed} if "seed" in needs else {}, digests
 
-    def shared(self, needs: Collection[str]) -> dict[str, str]:
+    def prefix_digest(self, needs: Collection[str]) -> dict[str, str]:
         """Returns the digest of all prefix texts, to compare scores of different examples."""
         if "prefix" not in needs or self.prefix is None:
             return {}

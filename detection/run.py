@@ -17,13 +17,13 @@ from contamination.core.hashing import file_digest
 from contamination.data.examples import examples_digest
 from contamination.data.texts import Texts
 from contamination.detection.collect import Collector
-from contamination.detection.config import DetectionStage, slice_of
+from contamination.detection.config import DetectionStage, parse_slice
 from contamination.detection.examples import open_examples
 from contamination.detection.flags import (
     count_flags,
     describe_flags,
     merge_flag_counts,
-    with_token_counts,
+    with_token_count_pass,
 )
 from contamination.detection.methods.base import Method
 from contamination.detection.models.base import ModelHandle
@@ -32,13 +32,13 @@ from contamination.detection.requirements import (
     Methods,
     all_needs,
     choose_methods,
-    choose_servable,
+    choose_servable_methods,
     name_upper_bounds,
     open_models,
     open_resources,
 )
 from contamination.detection.resources import Resources
-from contamination.detection.scope import outputs_of, scoped
+from contamination.detection.scope import output_starts_digest, restrict_to_scope
 from contamination.detection.scores import (
     COLUMNS,
     FILE,
@@ -82,14 +82,14 @@ def run(
     """
     if stage.out is not None:
         check_writable("out", stage.out)
-    methods, examples, models, resources = open_stage(stage, examples)
+    methods, examples, models, resources = open_stage_inputs(stage, examples)
     log.info("%s", describe_first_text(examples, models["target"]))
     settings, inputs = _settings_and_inputs(stage, methods, examples, models, resources)
     folder = run_folder(Path(stage.runs), KIND, models["target"].slug, settings, inputs)
     if start is not None and not is_complete(folder):
         start(folder)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
-    inputs |= resources.shared(all_needs(methods))
+    inputs |= resources.prefix_digest(all_needs(methods))
     make = partial(_write_scores, methods, examples, collector)
     artifact = build(folder, stage, inputs, make, named=settings)
     log.info("scores: %s", artifact.path)
@@ -103,7 +103,7 @@ def run(
 
 def scores_folder(stage: DetectionStage, examples: Texts) -> Path:
     """Returns the folder of the scores that `run` makes or reuses, without making it."""
-    methods, examples, models, resources = open_stage(stage, examples)
+    methods, examples, models, resources = open_stage_inputs(stage, examples)
     settings, inputs = _settings_and_inputs(stage, methods, examples, models, resources)
     return run_folder(Path(stage.runs), KIND, models["target"].slug, settings, inputs)
 
@@ -116,8 +116,8 @@ def run_slice(stage: DetectionStage, start: Callable[[Path | None], None] | None
     if start is not None:
         start(None)
         return
-    number, of = slice_of("slice", str(stage.slice))
-    methods, examples, models, resources = open_stage(stage, None)
+    number, of = parse_slice("slice", str(stage.slice))
+    methods, examples, models, resources = open_stage_inputs(stage, None)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
     written = collector.collect_slice(required_passes(methods), number, of)
     outcome = f"wrote {written} parts." if written else "nothing to do."
@@ -125,14 +125,14 @@ def run_slice(stage: DetectionStage, start: Callable[[Path | None], None] | None
     log.info("A slice makes no scores: run the same command without slice to make them.")
 
 
-def open_stage(
+def open_stage_inputs(
     stage: DetectionStage, examples: Texts | None
 ) -> tuple[Methods, Texts, dict[str, ModelHandle], Resources]:
     """Returns the methods that the models can serve, the texts, the models and the resources."""
     methods = choose_methods(stage)
     examples = open_examples(stage.examples) if examples is None else examples
     models = open_models(stage, all_needs(methods))
-    methods = choose_servable(stage.method, methods, models)
+    methods = choose_servable_methods(stage.method, methods, models)
     return (
         name_upper_bounds(methods, models),
         examples,
@@ -157,13 +157,13 @@ def describe_first_text(examples: Texts, model: ModelHandle) -> str:
 
 def required_passes(methods: Methods) -> set[Pass]:
     """Returns all passes that the methods need, and one that counts the scored tokens."""
-    return with_token_counts({p for method in methods.values() for p in method.passes})
+    return with_token_count_pass({p for method in methods.values() for p in method.passes})
 
 
 def _write_scores(methods: Methods, texts: Texts, collector: Collector, folder: Path) -> Built:
     models, settings = collector.models, collector.settings
     whole_passes = collector.collect(required_passes(methods))
-    texts, passes = scoped(settings.scope, texts, whole_passes, models)
+    texts, passes = restrict_to_scope(settings.scope, texts, whole_passes, models)
     step, min_scored_tokens = models["target"].step, settings.min_scored_tokens
     write_tables(folder / FILE, score_tables(methods, texts, passes, step, min_scored_tokens))
     for line in describe_flags(merge_flag_counts(map(count_flags, read_tables(folder / FILE)))):
@@ -174,17 +174,17 @@ def _write_scores(methods: Methods, texts: Texts, collector: Collector, folder: 
     return Built([FILE], {**counts, "flagged": flagged})
 
 
-def _class_identity(kind: type[Method]) -> dict[str, str]:
+def _class_identity(method_class: type[Method]) -> dict[str, str]:
     """Returns a method's class name, and for a third-party class a hash of its file."""
-    name = {"class": kind.__qualname__}
-    if kind.__module__.startswith(f"{__package__}."):
+    name = {"class": method_class.__qualname__}
+    if method_class.__module__.startswith(f"{__package__}."):
         return name
     try:
-        return {**name, "code": file_digest(Path(inspect.getfile(kind)))}
+        return {**name, "code": file_digest(Path(inspect.getfile(method_class)))}
     except (TypeError, OSError) as error:
         raise ConfigError(
-            f"the method {kind.__qualname__} has no file that would tell when it changes: put it "
-            "into a module of its own."
+            f"the method {method_class.__qualname__} has no file that would tell when it changes: "
+            "put it into a module of its own."
         ) from error
 
 
@@ -201,17 +201,19 @@ def _settings_and_inputs(
         **{role: m.digest for role, m in models.items()},
         "examples": examples_digest(examples),
         **digests,
-        **outputs_of(stage.detection.scope, examples),
+        **output_starts_digest(stage.detection.scope, examples),
     }
-    return _settings(stage, methods, seed), inputs
+    return _score_settings(stage, methods, seed), inputs
 
 
-def _settings(stage: DetectionStage, methods: Methods, seed: Mapping[str, int]) -> dict[str, Any]:
+def _score_settings(
+    stage: DetectionStage, methods: Methods, seed: Mapping[str, int]
+) -> dict[str, Any]:
     """Returns every setting that can change the table of scores."""
     method_settings = {
         f"{name} {variant}".strip(): {**_class_identity(type(method)), **identity(method)}
         for (name, variant), method in methods.items()
     }
     columns = {"columns": COLUMNS.names}
-    detection = {**identity(stage.detection), **stage.detection.of_the_head}
+    detection = {**identity(stage.detection), **stage.detection.head_settings}
     return {"method": method_settings, **seed, **columns, "detection": detection}

@@ -46,7 +46,7 @@ class ScopedPass(Mapping[str, Copies]):
 
     def __getitem__(self, sha256: str) -> Copies:
         copies, (name, tokens) = self.whole[sha256], self.inputs[sha256]
-        cut = self.view.beginning if self.scope == INPUT else self.view.ending
+        cut = self.view.stats_of_beginning if self.scope == INPUT else self.view.stats_of_ending
         copies_of_part = cut(copies, tokens)
         if not len(copies_of_part[0]):
             raise DataError(
@@ -63,7 +63,7 @@ class ScopedPass(Mapping[str, Copies]):
         return len(self.inputs)
 
 
-def lack_of_scope(scope: str, method: Method) -> tuple[str, str] | None:
+def describe_scope_obstacle(scope: str, method: Method) -> tuple[str, str] | None:
     """Returns why the method cannot score a part of a text, without and with the remedy, or None.
 
     It is not known where the output begins in a reworded version.
@@ -80,23 +80,25 @@ def lack_of_scope(scope: str, method: Method) -> tuple[str, str] | None:
     return reason, f"{reason}. Leave the method out, or score whole texts."
 
 
-def scoped(
+def restrict_to_scope(
     scope: str, texts: Texts, passes: Mapping[Pass, StatsByText], models: Mapping[str, ModelHandle]
 ) -> tuple[Texts, Mapping[Pass, StatsByText]]:
     """Returns the texts and the statistics of the passes, both restricted to the scope.
 
-    Both keep the SHA-256 of the whole text. Each text must have one output (`check_outputs`).
+    Both keep the SHA-256 of the whole text. Each text must have one output (`check_output_starts`).
     """
     if scope == WHOLE:
         return texts, passes
-    inputs = {p.model: input_tokens(model_for_pass(p, models).tokenizer(), texts) for p in passes}
+    inputs = {
+        p.model: input_token_counts(model_for_pass(p, models).tokenizer(), texts) for p in passes
+    }
     scoped_passes = {
         p: ScopedPass(by_text, view_of(p), scope, inputs[p.model]) for p, by_text in passes.items()
     }
-    return Texts.of(_cut(scope, text) for text in texts), scoped_passes
+    return Texts.of(_text_in_scope(scope, text) for text in texts), scoped_passes
 
 
-def check_outputs(scope: str, texts: Sequence[Text]) -> None:
+def check_output_starts(scope: str, texts: Sequence[Text]) -> None:
     """Raises a DataError unless each text has one known start of its output."""
     output_starts: dict[str, int] = {}
     for text in texts:
@@ -113,30 +115,30 @@ def check_outputs(scope: str, texts: Sequence[Text]) -> None:
             )
 
 
-def outputs_of(scope: str, texts: Texts) -> dict[str, str]:
+def output_starts_digest(scope: str, texts: Texts) -> dict[str, str]:
     """Returns the digest that identifies scores of a part: of where each text's output begins.
 
     Raises:
-        DataError: see `check_outputs`.
+        DataError: see `check_output_starts`.
     """
     if scope == WHOLE:
         return {}
-    check_outputs(scope, texts)
+    check_output_starts(scope, texts)
     ordered = texts.take(texts.sorting_places("sha256", "example_id"))
     return {"outputs": lines_digest(f"{t.sha256} {t.output_start}" for t in ordered)}
 
 
-def input_tokens(tokenizer: Any, texts: Sequence[Text]) -> dict[str, tuple[str, int]]:
+def input_token_counts(tokenizer: Any, texts: Sequence[Text]) -> dict[str, tuple[str, int]]:
     """Returns by SHA-256 each text's id and the number of its tokens before its output."""
     blocks = (texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE))
     return {
-        text.sha256: (text.example_id, tokens_before(offsets, text.output_start or 0))
+        text.sha256: (text.example_id, count_tokens_before(offsets, text.output_start or 0))
         for block in blocks
-        for text, offsets in zip(block, _offsets(tokenizer, block), strict=True)
+        for text, offsets in zip(block, _token_offsets(tokenizer, block), strict=True)
     }
 
 
-def tokens_before(offsets: Sequence[tuple[int, int]], character: int) -> int:
+def count_tokens_before(offsets: Sequence[tuple[int, int]], character: int) -> int:
     """Returns how many tokens at the beginning of a text end at or before a character.
 
     Args:
@@ -146,7 +148,7 @@ def tokens_before(offsets: Sequence[tuple[int, int]], character: int) -> int:
     return next((n for n, (_, end) in enumerate(offsets) if end > character), len(offsets))
 
 
-def _offsets(tokenizer: Any, texts: Sequence[Text]) -> list[list[tuple[int, int]]]:
+def _token_offsets(tokenizer: Any, texts: Sequence[Text]) -> list[list[tuple[int, int]]]:
     try:
         encoding = tokenizer([t.text for t in texts], return_offsets_mapping=True, verbose=False)
     except NotImplementedError as error:
@@ -158,6 +160,6 @@ def _offsets(tokenizer: Any, texts: Sequence[Text]) -> list[list[tuple[int, int]
     return offsets
 
 
-def _cut(scope: str, text: Text) -> Text:
+def _text_in_scope(scope: str, text: Text) -> Text:
     part = text.text[text.output_start :] if scope == OUTPUT else text.text[: text.output_start]
     return replace(text, text=part)

@@ -33,7 +33,11 @@ from contamination.core.table_files import parquet_writer
 from contamination.core.user_files import atomic_output_file
 from contamination.data.texts import Text, Texts, release_memory
 from contamination.detection.config import WHOLE, DetectionConfig
-from contamination.detection.flags import reason_unranked, token_count_pass, zero_probability_flag
+from contamination.detection.flags import (
+    find_token_count_stats,
+    reason_unranked,
+    zero_probability_flag,
+)
 from contamination.detection.methods.base import Method
 from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import Example, Pass
@@ -111,14 +115,14 @@ def score_tables(
         methods: the methods by name and variant.
         examples: the texts, in any order.
         passes: the statistics, by the text's SHA-256, of each declared pass and of one that counts
-            the target's scored tokens (`flags.with_token_counts`).
+            the target's scored tokens (`flags.with_token_count_pass`).
         step: the optimizer step of the scored checkpoint; -1 if unknown.
         min_scored_tokens: a text with fewer scored tokens is not ranked.
 
     Raises:
         DataError: a score is not finite.
     """
-    token_counts = token_count_pass(passes)
+    token_counts = find_token_count_stats(passes)
     judgements = {key: np.empty(len(examples), JUDGEMENT) for key in sorted(methods)}
     flags: dict[str, int] = {}  # the number of each distinct flag
     texts = Texts.of(examples)
@@ -150,12 +154,12 @@ def score_tables(
         yield pa.table(columns, COLUMNS)
 
 
-def _check_finite(name: str, variant: str, ids: pa.Array, scores: np.ndarray) -> None:
+def _check_finite(method_name: str, variant: str, ids: pa.Array, scores: np.ndarray) -> None:
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
         raise DataError(
-            f"text {ids[bad[0]]}: {name} ({variant or 'no variant'}) gives {scores[bad[0]]}. "
-            "Leave the text out, or the method."
+            f"text {ids[bad[0]]}: {method_name} ({variant or 'no variant'}) gives "
+            f"{scores[bad[0]]}. Leave the text out, or the method."
         )
 
 
@@ -250,16 +254,16 @@ def write_tables(
     metadata = {name: json.dumps(dict(v), sort_keys=True) for name, v in origin_parts.items()}
     schema = schema.with_metadata(metadata or None)
     if made_of is None:
-        _write_parts(path, tables, schema)
+        _write_parquet_parts(path, tables, schema)
         return
     with atomic_output_file(path) as partial_file:
-        _write_parts(partial_file, tables, schema)
+        _write_parquet_parts(partial_file, tables, schema)
         line = _hash_line(partial_file, path.name)
     with atomic_output_file(path.with_name(HASH)) as partial_file:
         partial_file.write_text(line)
 
 
-def _write_parts(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
+def _write_parquet_parts(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
     with parquet_writer(path, schema) as writer:
         for table in tables:
             table = table.replace_schema_metadata(schema.metadata)
@@ -267,9 +271,9 @@ def _write_parts(path: Path, tables: Iterable[pa.Table], schema: pa.Schema) -> N
             release_memory()
 
 
-def _hash_line(path: Path, name: str) -> str:
+def _hash_line(path: Path, file_name: str) -> str:
     """Returns the file's hash and name in one line, as `sha256sum` writes it."""
-    return f"{file_digest(path, use_cache=False)}  {name}\n"
+    return f"{file_digest(path, use_cache=False)}  {file_name}\n"
 
 
 def to_arrow(table: pd.DataFrame, schema: pa.Schema = COLUMNS) -> pa.Table:

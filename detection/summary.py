@@ -93,17 +93,13 @@ def summary(
     release_memory()
     is_labelled = {True, False} <= set(texts.column("label").unique().to_pylist())
     groups = estimate_groups(lambda: group_by_method(read()), texts, blind) if is_labelled else []
-    blocks = [_estimates_text(group, len(groups)) for group in groups]
+    blocks = [_format_group(group, len(groups)) for group in groups]
     if results is not None:
-        _write_results(results, groups, notes)
+        group_notes = [note for group in groups for note in group.notes]
+        write_rows(results, tidy_table(groups), [*notes, *group_notes])
     if not groups:
-        blocks = ["\n".join(_likeliest(group_by_method(read()), texts))]
+        blocks = ["\n".join(_iter_likeliest_lists(group_by_method(read()), texts))]
     return "".join(f"{line}\n" for line in notes) + "\n\n".join(blocks)
-
-
-def _write_results(path: Path, groups: Sequence[BenchmarkEstimates], notes: Sequence[str]) -> None:
-    group_notes = [note for group in groups for note in group.notes]
-    write_rows(path, tidy_table(groups), [*notes, *group_notes])
 
 
 def write_rows(path: Path, results: pd.DataFrame, notes: Sequence[str]) -> None:
@@ -113,14 +109,13 @@ def write_rows(path: Path, results: pd.DataFrame, notes: Sequence[str]) -> None:
         part.write_text(json.dumps({"notes": [*notes], "results": rows}, indent=1) + "\n")
 
 
-def _estimates_text(group: BenchmarkEstimates, groups: int) -> str:
-    """Returns a group's table below a heading."""
+def _format_group(group: BenchmarkEstimates, groups: int) -> str:
     name = group.name or ("of no benchmark" if groups > 1 else "texts")
     if group.name == ALL:
         name = f"{ALL}, the mean over {groups - 2} benchmarks"
     if group.needs:
         return f"{name}: needs {group.needs}"
-    sizes = f"{group.members} members, {group.nonmembers} non-members{group.of_clusters}"
+    sizes = f"{group.members} members, {group.nonmembers} non-members{group.clusters_text}"
     heading = f"{name}: {sizes}"
     if not group.estimates:
         return f"{heading}: no metric without both"
@@ -140,7 +135,7 @@ def format_estimate(estimate: Estimate) -> str:
     return f"{estimate.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _likeliest(
+def _iter_likeliest_lists(
     scores_of: Iterable[tuple[MethodKey, pd.DataFrame]], examples: Texts
 ) -> Iterator[str]:
     """Yields a list of the highest-scoring texts per method, for texts without labels."""

@@ -97,11 +97,11 @@ def _neighbors_by_text(examples: ExamplesConfig) -> Iterator[tuple[str, Sequence
                 raise DataError(f"{subject}: {error}") from error
             folded_rows = [{fold_name(name): value for name, value in row.items()} for row in rows]
             values_of_rows = [row.get(column, row.get("text")) for row in folded_rows]
-            neighbors = _by_text(values_of_rows, len(texts), subject)
+            neighbors = _neighbor_lists(values_of_rows, len(texts), subject)
             yield from zip((text.sha256 for text in texts), neighbors, strict=True)
 
 
-def _by_text(values: Sequence[object], texts: int, subject: str) -> list[Sequence[str]]:
+def _neighbor_lists(values: Sequence[object], texts: int, subject: str) -> list[Sequence[str]]:
     """Returns each text's neighbours from rows of lists, or from equally many rows per text."""
     if values and all(isinstance(value, list) for value in values) and len(values) == texts:
         return [[str(v) for v in value] for value in values]  # type: ignore[attr-defined]

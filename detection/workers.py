@@ -51,11 +51,11 @@ class Slice(Generic[T]):
         """Returns the task's results; with CUDA, computed on GPU `number` modulo their number."""
         if not self.columns[0]:
             return []
-        model = _last_model.load(self.source, _on_gpu(self.settings, number))
+        model = _last_model.load(self.source, _settings_for_gpu(self.settings, number))
         return self.task(model, *self.columns, progress=self.title)
 
 
-class _LastModel:
+class _LoadedModelCache:
     """The model loaded last, which the next pass often uses again."""
 
     def __init__(self) -> None:
@@ -72,20 +72,20 @@ class _LastModel:
         return self._model
 
 
-_last_model = _LastModel()
+_last_model = _LoadedModelCache()
 
 
-def takes_gpu(settings: DetectionConfig) -> bool:
+def assigns_gpus(settings: DetectionConfig) -> bool:
     """Returns whether there is a GPU and the settings leave its choice to this module."""
     import torch
 
     return torch.cuda.is_available() and settings.device in ("auto", "cuda")
 
 
-def _on_gpu(settings: DetectionConfig, number: int) -> DetectionConfig:
+def _settings_for_gpu(settings: DetectionConfig, number: int) -> DetectionConfig:
     import torch
 
-    if not takes_gpu(settings):
+    if not assigns_gpus(settings):
         return settings
     return replace(settings, device=f"cuda:{number % torch.cuda.device_count()}")
 
@@ -134,23 +134,20 @@ def run_slices(
     rows = (sequences, *columns)
     n = group.size if group else max(1, min(settings.processes, len(sequences)))
     single = replace(settings, processes=1)
+    bar_title = f"{title}, 1 of {n} processes" if n > 1 else title
     slices = [
-        Slice(task, source, single, [c[i::n] for c in rows], None if i else _bar_title(title, n))
+        Slice(task, source, single, [c[i::n] for c in rows], None if i else bar_title)
         for i in range(n)
     ]
     results = group.run(slices) if group else _run_in_children(slices)
     return [results[i % n][i // n] for i in range(len(sequences))]
 
 
-def _bar_title(title: str, processes: int) -> str:
-    return f"{title}, 1 of {processes} processes" if processes > 1 else title
-
-
 _children: list[ProcessPoolExecutor] | None = None  # pools of one process, each with its own GPU
 
 
 @contextmanager
-def children_kept_alive() -> Iterator[list[ProcessPoolExecutor]]:
+def keep_children_alive() -> Iterator[list[ProcessPoolExecutor]]:
     """Keeps child processes, and the model that each has loaded, until the context ends."""
     global _children
     if _children is not None:
@@ -167,7 +164,7 @@ def children_kept_alive() -> Iterator[list[ProcessPoolExecutor]]:
 
 def _run_in_children(slices: Sequence[Slice[T]]) -> list[list[T]]:
     n = len(slices)
-    with children_kept_alive() as pools:
+    with keep_children_alive() as pools:
         while len(pools) < n:
             pools.append(ProcessPoolExecutor(1, get_context("spawn")))
         futures = [pools[i].submit(_run_in_child, piece, i, n) for i, piece in enumerate(slices)]
@@ -177,6 +174,6 @@ def _run_in_children(slices: Sequence[Slice[T]]) -> list[list[T]]:
 def _run_in_child(piece: Slice[T], number: int, processes: int) -> list[T]:
     import torch
 
-    if not takes_gpu(piece.settings):
+    if not assigns_gpus(piece.settings):
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
     return piece.run(number)

@@ -16,7 +16,7 @@ from contamination.core import hub
 from contamination.core.models import load_config, resolve
 from contamination.data.readers.hub import hub_nodes
 from contamination.detection.collect import covering_passes
-from contamination.detection.flags import with_token_counts
+from contamination.detection.flags import with_token_count_pass
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.passes import Pass
 from contamination.detection.views import VIEWS
@@ -143,7 +143,7 @@ def scoring_work(plan: CellPlan, model: ModelCost | None, *, first: bool) -> Wor
     passes = [
         scoring_pass for scoring_pass in _passes(plan) if first or scoring_pass.model == "target"
     ]
-    tokens = texts * sum(VIEWS[p.view].reads(p, tokens_per_text) for p in passes)
+    tokens = texts * sum(VIEWS[p.view].max_tokens_read(p, tokens_per_text) for p in passes)
     if model is None:
         return Workload(tokens, None)
     flops = masked_lm_flops(plan, tokens_per_text) if first else None
@@ -153,7 +153,7 @@ def scoring_work(plan: CellPlan, model: ModelCost | None, *, first: bool) -> Wor
 def neighbour_tokens(plan: CellPlan) -> int:
     """Return the tokens that a masked language model reads to make all neighbours."""
     passes = {p.view_key: p for p in _passes(plan) if "masked_lm" in VIEWS[p.view].needs}
-    copies = sum(VIEWS[p.view].copies(p) for p in passes.values())
+    copies = sum(VIEWS[p.view].copies_per_text(p) for p in passes.values())
     return _texts(plan) * text_tokens(plan) * copies
 
 
@@ -188,7 +188,7 @@ def _passes(plan: CellPlan) -> set[Pass]:
     """Return the passes that are run; if one contains the statistics of others, only that one."""
     methods = build_methods(plan.detection.method).values()
     needed = {scoring_pass for method in methods for scoring_pass in method.passes}
-    return set(covering_passes(with_token_counts(needed)).values())
+    return set(covering_passes(with_token_count_pass(needed)).values())
 
 
 def _folder(field: str, path: str) -> str | None:

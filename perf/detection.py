@@ -41,7 +41,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from contamination.core.models import load_model, load_tokenizer
 from contamination.data.texts import longest_extensions
 from contamination.detection.forward.batches import run_batches, run_sequences
-from contamination.detection.forward.infilling import run_branches, takes_branches
+from contamination.detection.forward.infilling import run_branches, supports_branches
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.loss import Loss
 from contamination.detection.methods.min_k import MinK
@@ -126,7 +126,7 @@ def measure_seconds(model: CausalLM, rows: Sequence[Sequence[int]], repeats: int
         lambda: [score_methods(model, [row], METHODS) for row in rows],
         repeats=repeats,
     )
-    if not takes_branches(model):
+    if not supports_branches(model):
         sys.exit(f"{type(model.hf).__name__} takes no branches, so infilling is the loop.")
     _, lengths, pac, neighbor, one, five, few = median_seconds(
         lambda: time_versions(model, rows, 1),

@@ -21,7 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from contamination.core.cli import quiet_libraries
 from contamination.detection.config import KERNELS, DetectionConfig
-from contamination.detection.forward.infilling import takes_branches
+from contamination.detection.forward.infilling import supports_branches
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.kernel import CheckedStatistics
 from contamination.training.config import TrainingConfig
@@ -185,7 +185,7 @@ def detection(
             "four methods": lambda model=model: score_methods(model, rows, METHODS),  # type: ignore[misc]
             "pac": lambda model=model: time_versions(model, rows, 6),  # type: ignore[misc]
         }
-        if takes_branches(model):
+        if supports_branches(model):
             for m in (1, 5):
                 ways[f"infilling m={m}"] = lambda model=model, m=m: time_infilling(model, rows, m)  # type: ignore[misc]
         bare, *ratios = median_seconds(

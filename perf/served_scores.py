@@ -133,13 +133,13 @@ def _again(asked: list[str], probe_requests: int) -> int:
 def counting_requests() -> Iterator[list[str]]:
     """What is asked meanwhile."""
     asked: list[str] = []
-    received = Client._received
+    received = Client._receive_in_session
 
     def counting(self: Client, method: str, path: str, body: Any) -> Any:
         asked.append(json.dumps([path, body]))
         return received(self, method, path, body)
 
-    with patch.object(Client, "_received", counting):
+    with patch.object(Client, "_receive_in_session", counting):
         yield asked
 
 

@@ -16,7 +16,12 @@ from contamination.core.config import convert
 from contamination.core.errors import ConfigError
 from contamination.data.examples import RowLayout
 from contamination.data.texts import Texts
-from contamination.detection.api import errors_name_arguments, make_model_node, make_texts, score
+from contamination.detection.api import (
+    make_model_node,
+    make_texts,
+    naming_arguments_in_errors,
+    score,
+)
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.models import open_model
 
@@ -24,7 +29,7 @@ DEFAULT = ("loss", "zlib", "min_k", "min_k_plus_plus", "gap_k", "surp")
 """Methods that need one forward pass; conf/audit/benchmark.yaml has the same."""
 
 
-@errors_name_arguments()
+@naming_arguments_in_errors()
 def audit_benchmark(
     questions: Any,
     fresh: Any = None,

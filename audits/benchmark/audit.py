@@ -209,7 +209,7 @@ class Benchmark(Audit):
             slug=first.slug,
             inputs=digests,
             conduct=conduct,
-            settings={"method": stage.method, "detection": stage.detection.of_a_pass,
+            settings={"method": stage.method, "detection": stage.detection.pass_settings,
                       "control": control},
         )  # fmt: skip
 

@@ -329,7 +329,7 @@ class Unlearning(Audit):
             conduct=inputs.conduct,
             settings={
                 "method": stage.method,
-                "detection": stage.detection.of_a_pass,
+                "detection": stage.detection.pass_settings,
                 "corpus_questions": self.questions == CORPUS,
             },
         )

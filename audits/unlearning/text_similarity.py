@@ -240,7 +240,7 @@ class Judge:
         unrated = np.flatnonzero(np.isnan(alike))
         if not len(unrated):
             return
-        first = self._client.hidden(answers[unrated[0]])[:MAX_QUOTED_CHARACTERS]
+        first = self._client.without_key(answers[unrated[0]])[:MAX_QUOTED_CHARACTERS]
         problem = (
             f"{len(unrated)} of {len(alike)} pairs got no rating from 1 to 5 from {self.name}; its "
             f"answer for the first of them is {first!r}"

@@ -52,7 +52,7 @@ def run_sequences(
     return run_batches(sequences, names, budget, score, progress)
 
 
-def run_alone(*args: Any, **kwargs: Any) -> list[Copies]:
+def run_single_copies(*args: Any, **kwargs: Any) -> list[Copies]:
     """Returns the results of `run_sequences`, each as the only copy of its text."""
     return [(stats,) for stats in run_sequences(*args, **kwargs)]
 
@@ -98,7 +98,7 @@ def run_batches(
             except torch.cuda.OutOfMemoryError as error:
                 used = batch_tokens if in_pieces else len(batch) * width
                 if used <= (LEAST_PIECE if in_pieces else width):
-                    raise _too_large(batch_names[0], used, in_pieces=in_pieces) from error
+                    raise _out_of_memory_error(batch_names[0], used, in_pieces=in_pieces) from error
                 batch_tokens = used // 2
                 torch.cuda.empty_cache()
                 continue
@@ -107,20 +107,21 @@ def run_batches(
     return [results[i] for i in range(len(sequences))]
 
 
-def _too_large(name: str, tokens: int, *, in_pieces: bool) -> ConfigError:
+def _out_of_memory_error(text_name: str, tokens: int, *, in_pieces: bool) -> ConfigError:
     size = f"even in pieces of {tokens} tokens" if in_pieces else "even alone"
     return ConfigError(
-        f"text {name}{'' if in_pieces else f' of {tokens} tokens'} does not fit into the device's "
-        f"memory, {size}. Use detection.dtype=bfloat16, a shorter text, or detection.device=cpu."
+        f"text {text_name}{'' if in_pieces else f' of {tokens} tokens'} does not fit into the "
+        f"device's memory, {size}. Use detection.dtype=bfloat16, a shorter text, or "
+        "detection.device=cpu."
     )
 
 
-def run_groups(keys: Sequence[int], run: Callable[[int, list[int]], Sequence[T]]) -> list[T]:
-    """Returns a result per place, where `run` computes those of all places with the same key."""
+def run_by_key(keys: Sequence[int], run_places: Callable[[int, list[int]], Sequence[T]]) -> list[T]:
+    """Returns a result per place; `run_places` computes those of all places with the same key."""
     results: dict[int, T] = {}
     for key in sorted(set(keys)):
         places = [i for i, other in enumerate(keys) if other == key]
-        results.update(zip(places, run(key, places), strict=True))
+        results.update(zip(places, run_places(key, places), strict=True))
     return [results[i] for i in range(len(keys))]
 
 

@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from contamination.core.errors import DataError
-from contamination.detection.forward.batches import check_finite, run_batches, run_groups
+from contamination.detection.forward.batches import check_finite, run_batches, run_by_key
 from contamination.detection.models.base import ProgressCallback, ignore_progress
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.passes import FLOATS, Copies, Parameter, TokenStats
@@ -83,7 +83,7 @@ def branch_states(
         texts: the branches of each text.
         queries: the maximum number of query tokens per text and piece; a branch is not divided.
     """
-    cuts = [_cuts(text, queries) for text in texts]
+    cuts = [_query_pieces(text, queries) for text in texts]
     for i in range(max(map(len, cuts))):
         piece = [t[slice(*c[i])] if i < len(c) else t[:0] for t, c in zip(texts, cuts, strict=True)]
         yield piece, _piece_states(model, cache, piece)
@@ -104,12 +104,12 @@ def naive_states(
             position, row = piece.start + piece.offset, np.searchsorted(group, piece.start)
             ids = np.tile(np.asarray(sequence[: int(position.max()) + 1]), (len(group), 1))
             ids[np.arange(len(group)), group] = piece.ids[piece.offset == 0]
-            states_BTX = model.hidden(torch.from_numpy(ids).to(model.device))
+            states_BTX = model.hidden_states(torch.from_numpy(ids).to(model.device))
             states_NX = states_BTX[torch.from_numpy(row), torch.from_numpy(position)]
             yield [piece if other is text else other[:0] for other in texts], states_NX
 
 
-def _cuts(text: Branches, queries: int) -> list[tuple[int, int]]:
+def _query_pieces(text: Branches, queries: int) -> list[tuple[int, int]]:
     """Divides the query tokens between branches into pieces of up to `queries` tokens."""
     cuts = [0]
     for begin, end in pairwise([*np.flatnonzero(text.offset == 0).tolist(), len(text)]):
@@ -119,13 +119,13 @@ def _cuts(text: Branches, queries: int) -> list[tuple[int, int]]:
 
 
 def _piece_states(model: CausalLM, cache: DynamicCache, texts: Sequence[Branches]) -> Tensor:
-    start_BQ = _padded([t.start for t in texts], model)
-    offset_BQ = _padded([t.offset for t in texts], model)
-    real_BQ = _padded([np.ones_like(t.ids) for t in texts], model).bool()
+    start_BQ = _pad_rows([t.start for t in texts], model)
+    offset_BQ = _pad_rows([t.offset for t in texts], model)
+    real_BQ = _pad_rows([np.ones_like(t.ids) for t in texts], model).bool()
     prefix, cached = int(start_BQ.max()), DynamicCache()
     cached.layers = [_FrozenLayer(layer, prefix) for layer in cache.layers]
-    states_BQX, _ = model.states(
-        input_ids=_padded([t.ids for t in texts], model),
+    states_BQX, _ = model.hidden_states_and_cache(
+        input_ids=_pad_rows([t.ids for t in texts], model),
         position_ids=start_BQ + offset_BQ,
         attention_mask=branch_mask(start_BQ, prefix, model.hf.dtype),
         cache=cached,
@@ -161,7 +161,7 @@ class _FrozenLayer(DynamicLayer):  # type: ignore[misc]
         return torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
 
 
-def _padded(rows: Sequence[Index], model: CausalLM) -> Tensor:
+def _pad_rows(rows: Sequence[Index], model: CausalLM) -> Tensor:
     return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True).to(model.device)
 
 
@@ -182,7 +182,7 @@ def run_branches(
     cache = DynamicCache()  # of whole layers, even if the model's own cache would drop tokens
 
     def hidden(ids_BT: Tensor) -> Tensor:
-        return model.states(input_ids=ids_BT, cache=cache)[0]
+        return model.hidden_states_and_cache(input_ids=ids_BT, cache=cache)[0]
 
     texts = model.score(sequences, hidden=hidden)
     queries = max(1, min(QUERIES, batch_tokens // len(sequences)))
@@ -229,12 +229,17 @@ def _all_copies(
             part.append(stats)
         done += len(states_NX)
         tell(done, total)
-    branch_stats = list(map(TokenStats.joined, stats_pieces))
+    branch_stats = list(map(TokenStats.concatenate, stats_pieces))
     check_finite(branch_stats, names)
-    return [_copies(*rows) for rows in zip(text_stats, branches, branch_stats, depths, strict=True)]
+    return [
+        _copies_of_text(*rows)
+        for rows in zip(text_stats, branches, branch_stats, depths, strict=True)
+    ]
 
 
-def _copies(text: TokenStats, branches: Branches, branch_stats: TokenStats, future: int) -> Copies:
+def _copies_of_text(
+    text: TokenStats, branches: Branches, branch_stats: TokenStats, future: int
+) -> Copies:
     """Returns copies 0 to min(m, T-2): the text's statistics, replaced by those of its branches."""
     depth = min(future, len(text) - 1)
     order = np.argsort(branches.offset, kind="stable")
@@ -277,10 +282,10 @@ def run_infill(
             in_pieces=True,
         )
 
-    return run_groups(_need_naive(model, sequences), run)
+    return run_by_key(_need_naive_by_text(model, sequences), run)
 
 
-def takes_branches(model: CausalLM) -> bool:
+def supports_branches(model: CausalLM) -> bool:
     """Returns whether branches have the naive loop's statistics, by trying a short random text."""
     ids = np.random.default_rng(0).integers(model.vocabulary, size=12).tolist()
     tolerance = max(1e-3, 32 * torch.finfo(model.hf.dtype).eps)
@@ -305,9 +310,9 @@ def fits_window(model: CausalLM, tokens: int) -> bool:
     return all(tokens <= (getattr(config, name, None) or tokens) for name in names)
 
 
-def _need_naive(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[bool]:
+def _need_naive_by_text(model: CausalLM, sequences: Sequence[Sequence[int]]) -> list[bool]:
     """Returns which texts need the naive loop, and logs its cost."""
-    branches_work = takes_branches(model)
+    branches_work = supports_branches(model)
     needed = [not branches_work or not fits_window(model, len(ids)) for ids in sequences]
     if any(needed):
         reason = "the texts exceed the model's attention window"

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from contamination.detection.forward.batches import run_groups, run_sequences
+from contamination.detection.forward.batches import run_by_key, run_sequences
 from contamination.detection.forward.reader import count_leading_special
 from contamination.detection.models.base import LanguageModel, ProgressCallback, ignore_progress
 from contamination.detection.models.causal_lm import CausalLM
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 SEPARATOR = "\n"
 
 
-class AfterPrefix(LanguageModel):
+class CachedPrefixModel(LanguageModel):
     """A model that has read a prefix and returns statistics of texts after it.
 
     The text's leading special tokens, if any, are not read again because the prefix begins with
@@ -36,25 +36,25 @@ class AfterPrefix(LanguageModel):
     def __init__(self, model: CausalLM, prefix: Sequence[int], special: int) -> None:
         self.model, self.special = model, special
         prefix_1P = torch.tensor([list(prefix)], device=model.device)
-        states, self.past = model.states(input_ids=prefix_1P, use_cache=True)
+        states, self.past = model.hidden_states_and_cache(input_ids=prefix_1P, use_cache=True)
         self.last_11X = states[:, -1:]
 
     def score(
         self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns the statistics of each sequence's tokens after the first, after the prefix."""
-        return self.model.score(sequences, hidden=self.hidden)
+        return self.model.score(sequences, hidden=self.hidden_states)
 
-    def hidden(self, ids_BT: Tensor) -> Tensor:
+    def hidden_states(self, ids_BT: Tensor) -> Tensor:
         """Returns the hidden states (B, T, X) of each text after the prefix."""
         rows, body_BT = len(ids_BT), ids_BT[:, self.special :]
         past = copy.deepcopy(self.past)  # a forward extends it
         past.batch_repeat_interleave(rows)
-        states = self.model.states(input_ids=body_BT, cache=past)[0]
+        states = self.model.hidden_states_and_cache(input_ids=body_BT, cache=past)[0]
         return torch.cat([self.last_11X.expand(rows, -1, -1)] * self.special + [states], dim=1)
 
 
-class WithPrefix(LanguageModel):
+class PrependedPrefixModel(LanguageModel):
     """A model without cached keys and values, which reads the prefix with each text."""
 
     def __init__(self, model: LanguageModel, prefix: Sequence[int], special: int) -> None:
@@ -72,7 +72,7 @@ class WithPrefix(LanguageModel):
         start = len(self.prefix) - min(1, self.special)
         leading = slice(0, max(0, self.special - 1))
         return [
-            TokenStats.joined([stats[leading], stats[start:]])
+            TokenStats.concatenate([stats[leading], stats[start:]])
             for stats in self.model.score(prefixed, tell)
         ]
 
@@ -83,10 +83,10 @@ def model_after_prefix(model: LanguageModel, prefix: Sequence[int], special: int
     The first `special` tokens of the prefix also begin each text.
     """
     if isinstance(model, CausalLM):
-        after_prefix = AfterPrefix(model, prefix, special)
+        after_prefix = CachedPrefixModel(model, prefix, special)
         if after_prefix.past is not None:  # else a layer keeps something else
             return after_prefix
-    return WithPrefix(model, prefix, special)
+    return PrependedPrefixModel(model, prefix, special)
 
 
 class Shots:
@@ -103,7 +103,7 @@ class Shots:
         rows = tokenizer(joined, add_special_tokens=False, verbose=False)["input_ids"]
         self.ids = [[*self.special, *row] for row in rows]
 
-    def fitting(self, tokens: int, context: int | None) -> int:
+    def count_fitting(self, tokens: int, context: int | None) -> int:
         """Returns how many shots leave room for a text of `tokens` tokens."""
         body = tokens - len(self.special)
         if context is None:
@@ -115,22 +115,22 @@ def run_prefixed(
     model: LanguageModel,
     sequences: Sequence[Sequence[int]],
     names: Sequence[str],
-    prefix_of: Sequence[int],
+    prefix_numbers: Sequence[int],
     prefixes: Sequence[Shots],
     batch_tokens: int,
     context: int | None,
     progress: str | None = None,
 ) -> list[Copies]:
-    """Returns the statistics of each sequence i after `prefixes[prefix_of[i]]`; see `run_after`."""
+    """Returns the statistics of each sequence i after `prefixes[prefix_numbers[i]]`."""
 
     def run(number: int, places: list[int]) -> list[TokenStats]:
         texts = [sequences[i] for i in places], [names[i] for i in places]
-        return run_after(model, prefixes[number], *texts, batch_tokens, context, progress)
+        return run_after_shots(model, prefixes[number], *texts, batch_tokens, context, progress)
 
-    return [(stats,) for stats in run_groups(prefix_of, run)]
+    return [(stats,) for stats in run_by_key(prefix_numbers, run)]
 
 
-def run_after(
+def run_after_shots(
     model: LanguageModel,
     shots: Shots,
     sequences: Sequence[Sequence[int]],
@@ -162,4 +162,4 @@ def run_after(
             progress,
         )
 
-    return run_groups([shots.fitting(len(sequence), context) for sequence in sequences], run)
+    return run_by_key([shots.count_fitting(len(sequence), context) for sequence in sequences], run)

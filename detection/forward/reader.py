@@ -87,7 +87,7 @@ class Reader:
 
     def perform(self, work: ViewWork, title: str) -> list[Copies]:
         """Returns the statistics of every text of the work; `title` names the progress bar."""
-        return work.to_copies(self.spread(work.task, title, work.tokens, *work.columns))
+        return work.to_copies(self.run_in_processes(work.task, title, work.tokens, *work.columns))
 
     def perform_in_windows(
         self, task: Task[Copies], title: str, tokens: Sequence[Tokens]
@@ -97,19 +97,19 @@ class Reader:
         if not tokens or context is None:
             return []
         special = count_leading_special(self.tokenizer)
-        windows_by_text = [split(t.ids, context, special) for t in tokens]
+        windows_by_text = [split_into_windows(t.ids, context, special) for t in tokens]
         windows = [
             replace(text, ids=ids)
             for text, windows_of_text in zip(tokens, windows_by_text, strict=True)
             for ids in windows_of_text
         ]
-        copies = iter(self.spread(task, f"{title}, windows", windows))
+        copies = iter(self.run_in_processes(task, f"{title}, windows", windows))
         return [
-            merge_copies([next(copies) for _ in windows_of_text], context)
+            merge_window_copies([next(copies) for _ in windows_of_text], context)
             for windows_of_text in windows_by_text
         ]
 
-    def spread(
+    def run_in_processes(
         self, task: Task[T], title: str, tokens: Sequence[Tokens], *columns: Sequence[int]
     ) -> list[T]:
         """Returns the task's result for each sequence, computed by one process or several.
@@ -123,7 +123,7 @@ class Reader:
         if not tokens:
             return []
         ids, names = [t.ids for t in tokens], [t.owner.example_id for t in tokens]
-        bar_title = self.source.titled(title)
+        bar_title = self.source.bar_title(title)
         if uses_several_processes(self.settings):
             return run_slices(
                 task, self.source, self.settings, ids, names, *columns, title=bar_title
@@ -138,7 +138,7 @@ def count_leading_special(tokenizer: Any) -> int:
     return with_special.index(first)
 
 
-def overlap(context: int) -> int:
+def overlap_tokens(context: int) -> int:
     """Returns the number of leading tokens of a window that are not scored in it.
 
     Special tokens are included. In the first window, all tokens but the first are scored.
@@ -146,30 +146,32 @@ def overlap(context: int) -> int:
     return context - context // 2
 
 
-def split(ids: Sequence[int], context: int, special: int) -> list[list[int]]:
+def split_into_windows(ids: Sequence[int], context: int, special: int) -> list[list[int]]:
     """Divides a text of more than `context` tokens into windows.
 
     Each window begins with the first `special` tokens of the text.
     """
     step = context // 2
-    starts = range(0, len(ids) - overlap(context), step)
+    starts = range(0, len(ids) - overlap_tokens(context), step)
     return [[*ids[:special], *ids[s + special : s + context]] for s in starts]
 
 
-def merge(windows: Sequence[TokenStats], context: int, ahead: int = 0) -> TokenStats:
+def merge_windows(windows: Sequence[TokenStats], context: int, ahead: int = 0) -> TokenStats:
     """Merges the statistics of a text's windows.
 
     The result has one entry for each token after the first 1 + `ahead` tokens of the text. In the
     infilling pass `ahead` is the distance to the replaced token, otherwise 0.
     """
-    starts = [0] + [overlap(context) - 1 - ahead] * (len(windows) - 1)
-    return TokenStats.joined([w[s:] for w, s in zip(windows, starts, strict=True)])
+    starts = [0] + [overlap_tokens(context) - 1 - ahead] * (len(windows) - 1)
+    return TokenStats.concatenate([w[s:] for w, s in zip(windows, starts, strict=True)])
 
 
-def merge_copies(windows: Sequence[Copies], context: int) -> Copies:
+def merge_window_copies(windows: Sequence[Copies], context: int) -> Copies:
     """Merges the copies of a text's windows in the infilling pass: copy j is j tokens ahead."""
     windows_by_copy = zip(*windows, strict=True)
-    return tuple(merge(copy_windows, context, j) for j, copy_windows in enumerate(windows_by_copy))
+    return tuple(
+        merge_windows(copy_windows, context, j) for j, copy_windows in enumerate(windows_by_copy)
+    )
 
 
 def run_continuations(

@@ -16,16 +16,16 @@ def mean_logprob(stats: TokenStats) -> float:
     return float(stats.logprob.mean(dtype=np.float64))
 
 
-def ratio(over: TokenStats, under: TokenStats) -> float:
+def mean_logprob_ratio(numerator: TokenStats, denominator: TokenStats) -> float:
     """Returns the ratio of two mean log-likelihoods, which is positive because both are below 0.
 
     If the model is certain of a text, its mean is 0 in float32. It is replaced by CEILING, so that
     the ratio stays finite.
     """
-    return min(mean_logprob(over), CEILING) / min(mean_logprob(under), CEILING)
+    return min(mean_logprob(numerator), CEILING) / min(mean_logprob(denominator), CEILING)
 
 
-def standardised(stats: TokenStats) -> Floats:
+def standardised_logprobs(stats: TokenStats) -> Floats:
     """Returns z_t = (log p(x_t | x_<t) − μ_t) / σ_t per scored token (Zhang et al. 2024, eq. 4).
 
     μ and σ are the mean and standard deviation of log p(v | x_<t) under the model's own
@@ -49,20 +49,20 @@ def augmented_pass(augmentation: str, n: int, share: float) -> Pass:
     return Pass(view=augmentation, n=n, share=share)
 
 
-def count(k: float, n: int) -> int:
+def count_of_share(k: float, n: int) -> int:
     """Returns ⌊k·n⌋, at least 1; the small term makes up for rounding in 0.29·100 = 28.999…."""
     return max(1, floor(k * n + 1e-9))
 
 
-def low(values: Floats, k: float) -> float:
+def mean_of_lowest(values: Floats, k: float) -> float:
     """Returns the mean of the ⌊k·n⌋ smallest of n ≥ 1 values, at least one."""
-    chosen = count(k, len(values))
+    chosen = count_of_share(k, len(values))
     return float(np.partition(values, chosen - 1)[:chosen].mean(dtype=np.float64))
 
 
-def high(values: Floats, k: float) -> float:
+def mean_of_highest(values: Floats, k: float) -> float:
     """Returns the mean of the ⌊k·n⌋ largest of n ≥ 1 values, at least one."""
-    return -low(-values, k)
+    return -mean_of_lowest(-values, k)
 
 
 def polarization(stats: TokenStats, top: float, bottom: float) -> float:
@@ -72,4 +72,4 @@ def polarization(stats: TokenStats, top: float, bottom: float) -> float:
     each over at least one token (Ye et al. 2024, eq. 5). It is in nats, never negative, and smaller
     for a member.
     """
-    return high(stats.logprob, top) - low(stats.logprob, bottom)
+    return mean_of_highest(stats.logprob, top) - mean_of_lowest(stats.logprob, bottom)

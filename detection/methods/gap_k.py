@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from contamination.core.config import FRACTION, at_least, limited
-from contamination.detection.methods._shared import low
+from contamination.detection.methods._shared import mean_of_lowest
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example
 
@@ -35,4 +35,4 @@ class GapK(Method):
         stats = example.stats(ORIGINAL)
         gaps = (stats.logprob - stats.top_logprob) / stats.std
         width = min(self.window, len(gaps))
-        return low(np.convolve(gaps, np.full(width, 1 / width), mode="valid"), self.k)
+        return mean_of_lowest(np.convolve(gaps, np.full(width, 1 / width), mode="valid"), self.k)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from contamination.core.config import FRACTION, Range, limited
-from contamination.detection.methods._shared import low, standardised
+from contamination.detection.methods._shared import mean_of_lowest, standardised_logprobs
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Floats, Pass
 
@@ -50,18 +50,18 @@ class Infilling(Method):
 
     def score(self, example: Example) -> float:
         """Returns the mean of the lowest r."""
-        return low(self.ratios(example), self.k)
+        return mean_of_lowest(self.ratios(example), self.k)
 
     def ratios(self, example: Example) -> Floats:
         """Returns r_t of each scored token, shape (T-1,)."""
         (wanted,) = self.passes
         text, *branches = example.all_stats(wanted)
         ratios = (text.logprob - text.top_logprob) / text.std.astype(np.float64)
-        for j, branch in enumerate(branches[: self._future(len(text))], start=1):
-            ratios[:-j] += standardised(text)[j:] - standardised(branch)
+        for j, branch in enumerate(branches[: self._future_tokens(len(text))], start=1):
+            ratios[:-j] += standardised_logprobs(text)[j:] - standardised_logprobs(branch)
         return ratios.astype(np.float32)
 
-    def _future(self, scored: int) -> int:
+    def _future_tokens(self, scored: int) -> int:
         if isinstance(self.m, int):
             return self.m
         return scored if self.m == "all" else 1 if scored <= SHORT else 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from contamination.detection.methods._shared import ratio
+from contamination.detection.methods._shared import mean_logprob_ratio
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Pass
 
@@ -24,4 +24,4 @@ class Lowercase(Method):
 
     def score(self, example: Example) -> float:
         """Returns the ratio of the two means, each over its own tokens."""
-        return ratio(example.stats(LOWERCASE), example.stats(ORIGINAL))
+        return mean_logprob_ratio(example.stats(LOWERCASE), example.stats(ORIGINAL))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from contamination.core.config import FRACTION, limited
-from contamination.detection.methods._shared import low
+from contamination.detection.methods._shared import mean_of_lowest
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example
 
@@ -23,4 +23,4 @@ class MinK(Method):
 
     def score(self, example: Example) -> float:
         """Returns the mean log-likelihood of the least likely tokens."""
-        return low(example.stats(ORIGINAL).logprob, self.k)
+        return mean_of_lowest(example.stats(ORIGINAL).logprob, self.k)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from contamination.core.config import FRACTION, limited
-from contamination.detection.methods._shared import low, standardised
+from contamination.detection.methods._shared import mean_of_lowest, standardised_logprobs
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example
 
@@ -27,4 +27,4 @@ class MinKPlusPlus(Method):
 
     def score(self, example: Example) -> float:
         """Returns the mean of the lowest normalised log-likelihoods."""
-        return low(standardised(example.stats(ORIGINAL)), self.k)
+        return mean_of_lowest(standardised_logprobs(example.stats(ORIGINAL)), self.k)

@@ -31,18 +31,18 @@ class Neighbor(Method):
     """The share of the words to replace, above 0 and at most 1."""
 
     @property
-    def neighbors(self) -> Pass:
+    def neighbor_pass(self) -> Pass:
         """The pass over the neighbours."""
         return augmented_pass(self.augmentation, self.n, self.share)
 
     @property
     def passes(self) -> tuple[Pass, ...]:
         """The text and its neighbours."""
-        return (ORIGINAL, self.neighbors)
+        return (ORIGINAL, self.neighbor_pass)
 
     def score(self, example: Example) -> float:
         """Returns the text's mean minus the mean of its neighbours' means."""
         text_mean = mean_logprob(example.stats(ORIGINAL))
         return float(
-            np.mean([text_mean - mean_logprob(s) for s in example.all_stats(self.neighbors)])
+            np.mean([text_mean - mean_logprob(s) for s in example.all_stats(self.neighbor_pass)])
         )

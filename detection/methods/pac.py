@@ -37,19 +37,19 @@ class Pac(Method):
     """The fraction of the least likely tokens, above 0 and at most 1; the paper's default."""
 
     @property
-    def augmented(self) -> Pass:
+    def versions_pass(self) -> Pass:
         """The pass over the augmented versions."""
         return augmented_pass(self.augmentation, self.n, self.share)
 
     @property
     def passes(self) -> tuple[Pass, ...]:
         """The text and its augmented versions."""
-        return (ORIGINAL, self.augmented)
+        return (ORIGINAL, self.versions_pass)
 
     def score(self, example: Example) -> float:
         """Returns how much more polarized the augmented versions are than the text."""
         text_polarization = polarization(example.stats(ORIGINAL), self.top, self.bottom)
-        versions = example.all_stats(self.augmented)
+        versions = example.all_stats(self.versions_pass)
         return float(
             np.mean([polarization(s, self.top, self.bottom) - text_polarization for s in versions])
         )

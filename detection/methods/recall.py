@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from contamination.core.config import at_least, limited
-from contamination.detection.methods._shared import ratio
+from contamination.detection.methods._shared import mean_logprob_ratio
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Pass
 
@@ -24,15 +24,15 @@ class Recall(Method):
     """Texts in the prefix, 1 or more. Fewer are used, with a warning, if a text has no room."""
 
     @property
-    def prefixed(self) -> Pass:
+    def prefixed_pass(self) -> Pass:
         """The pass over the text after its prefix."""
         return Pass(view="prefix", shots=self.shots)
 
     @property
     def passes(self) -> tuple[Pass, ...]:
         """The text alone and after the prefix."""
-        return (ORIGINAL, self.prefixed)
+        return (ORIGINAL, self.prefixed_pass)
 
     def score(self, example: Example) -> float:
         """Returns the ratio of the two means."""
-        return ratio(example.stats(self.prefixed), example.stats(ORIGINAL))
+        return mean_logprob_ratio(example.stats(self.prefixed_pass), example.stats(ORIGINAL))

@@ -46,8 +46,8 @@ def is_all(names: Collection[str]) -> bool:
     return set(names) >= {path.stem for path in METHODS.glob("*.yaml")}
 
 
-def _count_variants(node: Any) -> int:
-    values = node.values() if isinstance(node, Mapping) else ()
+def _count_variants(method_config: Any) -> int:
+    values = method_config.values() if isinstance(method_config, Mapping) else ()
     return math.prod(len(value) for value in values if isinstance(value, list) and value)
 
 
@@ -57,7 +57,7 @@ def _variants(name: str, node: Any) -> list[Method]:
             f"method.{name} is {node!r}: give a mapping with the method's class as `_target_`, "
             "as the files of conf/method do."
         )
-    kind = _class(name, str(node["_target_"]))
+    kind = _method_class(name, str(node["_target_"]))
     hyperparameters = {str(key): value for key, value in node.items() if key != "_target_"}
     field_names = [f.name for f in fields(kind)]
     for key in hyperparameters:
@@ -78,7 +78,7 @@ def _variants(name: str, node: Any) -> list[Method]:
         raise ConfigError(f"method.{name}.{error}") from error
 
 
-def _class(name: str, target: str) -> type[Method]:
+def _method_class(name: str, target: str) -> type[Method]:
     module, _, class_name = target.rpartition(".")
     try:
         kind = getattr(import_module(module), class_name)

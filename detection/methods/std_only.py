@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from contamination.core.config import FRACTION, limited
-from contamination.detection.methods._shared import low
+from contamination.detection.methods._shared import mean_of_lowest
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example
 
@@ -27,4 +27,4 @@ class StdOnly(Method):
     def score(self, example: Example) -> float:
         """Returns the mean of the lowest log-likelihoods in units of their standard deviation."""
         stats = example.stats(ORIGINAL)
-        return low(stats.logprob / stats.std, self.k)
+        return mean_of_lowest(stats.logprob / stats.std, self.k)

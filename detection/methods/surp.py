@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from contamination.core.config import FRACTION, POSITIVE, limited
-from contamination.detection.methods._shared import count
+from contamination.detection.methods._shared import count_of_share
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Floats
 
@@ -32,16 +32,20 @@ class Surp(Method):
 
     def score(self, example: Example) -> float:
         """Returns the mean log-likelihood of the surprising tokens."""
-        surprising, lowest = self._tokens(example)
+        surprising, lowest = self._surprising_and_lowest(example)
         return float((surprising if len(surprising) else lowest).mean(dtype=np.float64))
 
     def flag(self, example: Example) -> str:
         """Returns a flag if there is no surprising token."""
-        return "" if len(self._tokens(example)[0]) else "no surprising token, scored as min_k"
+        return (
+            ""
+            if len(self._surprising_and_lowest(example)[0])
+            else "no surprising token, scored as min_k"
+        )
 
-    def _tokens(self, example: Example) -> tuple[Floats, Floats]:
+    def _surprising_and_lowest(self, example: Example) -> tuple[Floats, Floats]:
         """Returns the log-likelihoods of the surprising tokens and of all the ⌊k·n⌋ lowest."""
         stats = example.stats(ORIGINAL)
-        lowest = np.argsort(stats.logprob, kind="stable")[: count(self.k, len(stats))]
+        lowest = np.argsort(stats.logprob, kind="stable")[: count_of_share(self.k, len(stats))]
         sure = -stats.mean[lowest] < self.entropy
         return stats.logprob[lowest[sure]], stats.logprob[lowest]

@@ -40,7 +40,7 @@ class ModelHandle(ABC):
     slug: str
     step: int
 
-    def titled(self, title: str) -> str:
+    def bar_title(self, title: str) -> str:
         """Returns a progress bar's title, with the role of a model that is not under test."""
         role = self.field.partition(".")[0]
         return title if role == "model" else f"{role} {title}"

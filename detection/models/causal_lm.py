@@ -29,8 +29,8 @@ from contamination.detection.models.base import (
     Prompt,
     ignore_progress,
 )
-from contamination.detection.models.head import HALF, head_of
-from contamination.detection.models.kernel import statistics_of
+from contamination.detection.models.head import HALF, find_verified_head
+from contamination.detection.models.kernel import choose_statistics
 from contamination.detection.passes import TokenStats
 
 
@@ -116,9 +116,9 @@ log = logging.getLogger(__name__)
 class CausalLM(LanguageModel):
     """Runs a model and keeps few float32 logits in memory at a time.
 
-    Nearly every model is a body and a head (`head_of`). If a model is not, its full logits take
+    Nearly every model is a body and a head (`find_verified_head`). If not, its full logits take
     the place of the hidden states. On a GPU, one kernel computes the statistics from the hidden
-    states (`statistics_of`).
+    states (`choose_statistics`).
 
     A model that is spread over devices moves its inputs itself: the hidden states and the logits
     may be on another device than `device`, which receives the token ids.
@@ -135,8 +135,8 @@ class CausalLM(LanguageModel):
         config = hf.config.get_text_config(decoder=True)
         self.vocabulary: int = config.vocab_size
         ids = torch.arange(min(8, self.vocabulary), device=self.device)[None]
-        self.head = head_of(hf, ids)
-        self.statistics = statistics_of(self.head, self.vocabulary, kernel)
+        self.head = find_verified_head(hf, ids)
+        self.statistics = choose_statistics(self.head, self.vocabulary, kernel)
         half = {str(p.dtype) for p in hf.parameters() if p.dtype in HALF}
         if half and (self.head is None or not self.head.is_linear):
             log.warning("%s computes its logits itself, in %s.", type(hf).__name__, *half)
@@ -157,7 +157,7 @@ class CausalLM(LanguageModel):
         """
         rows = [torch.tensor(sequence) for sequence in sequences]
         ids_BT = pad_sequence(rows, batch_first=True).to(self.device)
-        hidden_BTX = (hidden or self.hidden)(ids_BT)
+        hidden_BTX = (hidden or self.hidden_states)(ids_BT)
         states = [
             hidden_TX[: len(row) - 1] for hidden_TX, row in zip(hidden_BTX, rows, strict=True)
         ]
@@ -188,22 +188,24 @@ class CausalLM(LanguageModel):
         """
         targets_N = torch.from_numpy(np.concatenate(targets)).to(self.device)
         ends = np.cumsum([len(tokens) for tokens in targets])[:-1]
-        pieces = [np.split(column, ends) for column in self.columns(hidden_NX, targets_N)]
-        return [TokenStats(*columns) for columns in zip(*pieces, strict=True)]
+        split_columns = [
+            np.split(column, ends) for column in self.statistics_columns(hidden_NX, targets_N)
+        ]
+        return [TokenStats(*columns) for columns in zip(*split_columns, strict=True)]
 
-    def columns(self, hidden_NX: Tensor, targets_N: Tensor) -> list[NDArray[Any]]:
+    def statistics_columns(self, hidden_NX: Tensor, targets_N: Tensor) -> list[NDArray[Any]]:
         """Returns the five statistics (N,)."""
         *floats, top_id = (c.cpu().numpy() for c in self.statistics(hidden_NX, targets_N))
         return [*floats, top_id.astype(np.int32)]
 
-    def hidden(self, ids_BT: Tensor) -> Tensor:
+    def hidden_states(self, ids_BT: Tensor) -> Tensor:
         """Returns the last hidden states (B, T, X); the padding must be on the right.
 
         No attention mask is needed: a position of a causal model never attends to later ones.
         """
-        return self.states(input_ids=ids_BT, use_cache=False)[0]
+        return self.hidden_states_and_cache(input_ids=ids_BT, use_cache=False)[0]
 
-    def states(self, cache: Any = None, **inputs: Any) -> tuple[Tensor, Any]:
+    def hidden_states_and_cache(self, cache: Any = None, **inputs: Any) -> tuple[Tensor, Any]:
         """Returns the last hidden states of a forward pass, and the cache of keys and values.
 
         The cache is None if a layer keeps something else than keys and values (a recurrent state).
@@ -221,10 +223,10 @@ class CausalLM(LanguageModel):
         name = "cache" if hasattr(output, "cache") else "past_key_values"
         returned = getattr(output, name, None)
         layers = getattr(returned, "layers", None)
-        return states, returned if layers and all(map(_only_keys_and_values, layers)) else None
+        return states, returned if layers and all(map(_has_only_keys_and_values, layers)) else None
 
 
-def _only_keys_and_values(layer: Any) -> bool:
+def _has_only_keys_and_values(layer: Any) -> bool:
     return isinstance(layer, DynamicLayer) and not hasattr(layer, "update_recurrent_state")
 
 

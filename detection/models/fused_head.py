@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from contamination.detection.models.head import HALF, Head
-from contamination.detection.models.token_statistics import FAR, finished, merged
+from contamination.detection.models.token_statistics import FAR, finish_statistics, merge_blocks
 
 ROWS, ENTRIES = 128, 128  # of a block; half as many for float32, which needs more registers
 UNITS = 64  # hidden units at a time
@@ -50,7 +50,7 @@ def fused_statistics(head: Head, hidden_NX: Tensor, targets_N: Tensor) -> list[T
             UNITS=UNITS if half else UNITS // 2, FAR=FAR,
             num_warps=8 if half else 4, num_stages=3 if half else 2,
         )  # fmt: skip
-    return finished(*merged(sums_P5N, top_id_PN))
+    return finish_statistics(*merge_blocks(sums_P5N, top_id_PN))
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -49,12 +49,12 @@ class Head:
 
         Products of 16-bit weights are summed in float32 and never rounded to 16 bits.
         """
-        for logits in self._products(hidden_NX):
+        for logits in self._iter_products(hidden_NX):
             if self.scale != 1:
                 logits.mul_(self.scale)
             yield logits if self.cap is None else logits.div_(self.cap).tanh_().mul_(self.cap)
 
-    def _products(self, hidden_NX: Tensor) -> Iterator[Tensor]:
+    def _iter_products(self, hidden_NX: Tensor) -> Iterator[Tensor]:
         """Yields W·h + b for one block of the vocabulary at a time, (N, at most BLOCK)."""
         if not self.is_linear:
             yield from self.module(hidden_NX).float().split(BLOCK, dim=1)
@@ -78,7 +78,7 @@ def _linear(hidden_NX: Tensor, weight_BX: Tensor, bias_B: Tensor | None) -> Tens
 
 
 @torch.inference_mode()
-def head_of(hf: Any, ids: Tensor) -> Head | None:
+def find_verified_head(hf: Any, ids: Tensor) -> Head | None:
     """Returns the model's head, verified on a few tokens.
 
     Body and head must reproduce the model's own logits exactly.

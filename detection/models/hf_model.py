@@ -101,13 +101,13 @@ class HFModel(TransformersModel):
             ConfigError: there is no such folder, or the hub can't provide it.
             ArtifactError: the training artefact is unfinished.
         """
-        handle = replace(cls._without_code(field, path), configured_path=path)
+        handle = replace(cls._from_path_without_code(field, path), configured_path=path)
         if not trust_remote_code:
             return handle
         return replace(handle, digest=handle.digest + CODE, trust_remote_code=True)
 
     @classmethod
-    def _without_code(cls, field: str, path: str) -> Self:
+    def _from_path_without_code(cls, field: str, path: str) -> Self:
         from contamination.training import trained_model
 
         resolved = resolve(field, path)
@@ -115,9 +115,9 @@ class HFModel(TransformersModel):
         if folder.is_file():
             return cls(field, folder, file_digest(folder), folder.stem)
         if not folder.is_dir():
-            cached = snapshot(field, resolved, MODEL_FILES)
-            digest = commit_digest(resolved, cached.name)
-            return cls(field, cached, digest, resolved.rpartition("/")[2])
+            snapshot_folder = snapshot(field, resolved, MODEL_FILES)
+            digest = commit_digest(resolved, snapshot_folder.name)
+            return cls(field, snapshot_folder, digest, resolved.rpartition("/")[2])
         if is_complete(folder):
             checkpoint = trained_model.open_checkpoint(folder)
             step = int(checkpoint.artifact.counts.get("steps", UNKNOWN_STEP))
@@ -189,7 +189,7 @@ class InMemoryModel(TransformersModel):
     step: int = UNKNOWN_STEP
 
     @classmethod
-    def of(cls, hf: Any, tokenizer: Any, field: str, *, kept: bool) -> InMemoryModel:
+    def from_loaded(cls, hf: Any, tokenizer: Any, field: str, *, kept: bool) -> InMemoryModel:
         """Returns a handle named by the model's class, with a hash of the weights if `kept`.
 
         Args:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from contamination.detection.models.head import HALF, Head
-from contamination.detection.models.token_statistics import BLOCK, rows_at_once, statistics
+from contamination.detection.models.token_statistics import BLOCK, rows_per_chunk, statistics
 
 CHECKED_ROWS, TOLERANCE = 64, 1e-4  # rows of the first batch; relative, and in nats
 Statistics = Callable[[Tensor, Tensor], list[Tensor]]
@@ -22,7 +22,7 @@ Statistics = Callable[[Tensor, Tensor], list[Tensor]]
 log = logging.getLogger(__name__)
 
 
-def statistics_of(head: Head | None, vocabulary: int, kernel: str) -> Statistics:
+def choose_statistics(head: Head | None, vocabulary: int, kernel: str) -> Statistics:
     """Returns the fused kernel if there are a GPU, Triton and a linear head, else plain logits.
 
     Args:
@@ -47,7 +47,7 @@ def plain_statistics(
     head: Head | None, vocabulary: int, hidden_NX: Tensor, targets_N: Tensor
 ) -> list[Tensor]:
     """Returns the statistics from logits of some rows and one block of the vocabulary at a time."""
-    chunks = torch.split(hidden_NX, rows_at_once(vocabulary, hidden_NX.device))
+    chunks = torch.split(hidden_NX, rows_per_chunk(vocabulary, hidden_NX.device))
     rows = (head.logits(h) if head else torch.split(h.float(), BLOCK, 1) for h in chunks)
     return statistics(rows, targets_N)
 
@@ -71,10 +71,10 @@ class CheckedStatistics:
         if not len(targets_N):
             return self.plain(hidden_NX, targets_N)
         if self.chosen is None:
-            return self._choose(hidden_NX, targets_N)
+            return self._first_batch_statistics(hidden_NX, targets_N)
         return self.chosen(hidden_NX, targets_N)
 
-    def _choose(self, hidden_NX: Tensor, targets_N: Tensor) -> list[Tensor]:
+    def _first_batch_statistics(self, hidden_NX: Tensor, targets_N: Tensor) -> list[Tensor]:
         """Returns the statistics of the whole first batch; a few rows would not test the loop."""
         try:
             fused = self.fused(hidden_NX, targets_N)

@@ -40,12 +40,12 @@ def statistics(rows: Iterable[Iterable[Tensor]], targets_N: Tensor) -> list[Tens
     for blocks in rows:
         sums = [_block_sums(block, k * BLOCK, targets_N[start:]) for k, block in enumerate(blocks)]
         sums_K5N, top_id_KN = map(torch.stack, zip(*sums, strict=True))
-        merged_chunks.append(merged(sums_K5N, top_id_KN))
+        merged_chunks.append(merge_blocks(sums_K5N, top_id_KN))
         start += top_id_KN.shape[1]
-    return finished(*map(torch.cat, zip(*merged_chunks, strict=True)))
+    return finish_statistics(*map(torch.cat, zip(*merged_chunks, strict=True)))
 
 
-def merged(sums_K5N: Tensor, top_id_KN: Tensor) -> list[Tensor]:
+def merge_blocks(sums_K5N: Tensor, top_id_KN: Tensor) -> list[Tensor]:
     """Returns the target's y, S, A, B and the top token over all blocks, all (N,).
 
     Args:
@@ -60,7 +60,7 @@ def merged(sums_K5N: Tensor, top_id_KN: Tensor) -> list[Tensor]:
     return [target.sum(0) - top_N, *sums, top_id_KN.gather(0, block_N[None])[0]]
 
 
-def finished(
+def finish_statistics(
     target: Tensor, total: Tensor, first: Tensor, second: Tensor, top_id: Tensor
 ) -> list[Tensor]:
     """Returns the statistics from the target's y, S, A, B and the top token; all (N,)."""
@@ -69,7 +69,7 @@ def finished(
     return [target - log_total, mean - log_total, std, -log_total, top_id]
 
 
-def rows_at_once(vocabulary: int, device: torch.device) -> int:
+def rows_per_chunk(vocabulary: int, device: torch.device) -> int:
     """Returns the chunk size: 8 MiB of a block's logits on a CPU, 512 MiB on an accelerator.
 
     On a CPU that fits the caches, and is still enough for its threads and for a matrix product.

@@ -97,7 +97,7 @@ def run(stage: AccuracyStage) -> Artifact:
         DataError: there is no corpus, or none of its examples can be asked.
         ArtifactError: the corpus or model folder is unfinished.
     """
-    stage.detection.require_whole("each option is read after its question")
+    stage.detection.require_whole_texts("each option is read after its question")
     handle = open_model("model", stage.model, stage.runs)
     asked = ask_corpus(stage)
     inputs = {
@@ -106,7 +106,7 @@ def run(stage: AccuracyStage) -> Artifact:
         "examples": examples_digest(open_examples(stage.examples)),
         "questions": questions_digest(asked.questions),
     }
-    settings = {"detection": stage.detection.of_a_pass}
+    settings = {"detection": stage.detection.pass_settings}
     folder = run_folder(Path(stage.runs), KIND, handle.slug, settings, inputs)
     return build(folder, stage, inputs, partial(_make, stage, handle, asked), named=settings)
 
@@ -169,7 +169,7 @@ def likelihoods(
         for tokenized in questions
         for n in range(len(tokenized.ids))
     ]
-    task, title = partial(run_sequences, batch_tokens=settings.batch_tokens), handle.titled(KIND)
+    task, title = partial(run_sequences, batch_tokens=settings.batch_tokens), handle.bar_title(KIND)
     if uses_several_processes(settings):
         stats = run_slices(task, handle, settings, ids, names, title=title)
     else:

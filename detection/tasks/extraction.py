@@ -170,7 +170,7 @@ def run(stage: ExtractionStage) -> Artifact:
         DataError: the examples have no targets.
         ArtifactError: the corpus or model folder is unfinished.
     """
-    stage.detection.require_whole("extraction.target says what the model is to write")
+    stage.detection.require_whole_texts("extraction.target says what the model is to write")
     model, texts = open_model("model", stage.model, stage.runs), open_examples(stage.examples)
     asked = ask_corpus(stage) if stage.extraction.target == ANSWER else None
     inputs = {
@@ -179,7 +179,7 @@ def run(stage: ExtractionStage) -> Artifact:
         "examples": targets_digest(texts, occurrences_of(stage.examples.path)),
         **({"questions": questions_digest(asked.questions)} if asked else {}),
     }
-    settings = {"extraction": stage.extraction, "detection": stage.detection.of_a_pass}
+    settings = {"extraction": stage.extraction, "detection": stage.detection.pass_settings}
     folder = run_folder(Path(stage.runs), KIND, model.slug, settings, inputs)
     make = partial(_make, stage, model, texts, asked)
     return build(folder, stage, inputs, make, named=settings)
@@ -215,7 +215,7 @@ def greedy_continuations(loaded: LoadedModel, targets: Sequence[Target]) -> list
     task = partial(run_continuations, n=1, temperature=0.0, batch_tokens=budget)
     lengths, seeds = [len(target.ids) for target in targets], [0] * len(targets)
     prompts = [target.tokens for target in targets]
-    samples = loaded.spread(task, KIND, prompts, lengths, seeds)
+    samples = loaded.run_in_processes(task, KIND, prompts, lengths, seeds)
     return [ids for (ids,) in samples]
 
 

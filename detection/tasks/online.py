@@ -31,7 +31,7 @@ from contamination.detection.methods.base import Method
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.models import open_model
 from contamination.detection.passes import ORIGINAL, Example, TokenStats
-from contamination.detection.requirements import choose_servable
+from contamination.detection.requirements import choose_servable_methods
 from contamination.detection.scores import score_and_flag
 
 SEPARATOR = "\n\n"
@@ -81,7 +81,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
     """
     if stage.out is not None:
         check_writable("out", stage.out)
-    stage.detection.require_whole("windows of whole texts are scored")
+    stage.detection.require_whole_texts("windows of whole texts are scored")
     methods = build_methods(stage.method)
     multi_pass = [name for (name, _), m in methods.items() if tuple(m.passes) != (ORIGINAL,)]
     if multi_pass:
@@ -90,7 +90,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
             "do not have: choose single-pass methods, such as method=[loss,min_k,min_k_plus_plus]."
         )
     target = open_model("model", stage.model, stage.runs)
-    methods = dict(choose_servable(stage.method, methods, {"target": target}))
+    methods = dict(choose_servable_methods(stage.method, methods, {"target": target}))
     texts = open_examples(stage.examples)
     joined = [*(streams(texts) if stage.examples.label_words else join(texts, stage.seed))]
     joined_texts = [stream.text for stream in joined]

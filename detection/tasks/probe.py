@@ -15,14 +15,14 @@ from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.models.base import RequestCounter
-from contamination.detection.models.served.capabilities import prompt_tops, working_strategies
+from contamination.detection.models.served.capabilities import count_prompt_tops, working_strategies
 from contamination.detection.models.served.completions import CompletionsModel
 from contamination.detection.models.served.logprob_strategies import STRATEGIES
 from contamination.detection.models.served.logprob_tracking import LogprobStrategy
 from contamination.detection.models.served.served_model import ServedModel
 from contamination.detection.passes import Pass
-from contamination.detection.requirements import missing_numbers
-from contamination.detection.run import open_stage, required_passes
+from contamination.detection.requirements import describe_missing_numbers
+from contamination.detection.run import open_stage_inputs, required_passes
 from contamination.detection.views import view_of
 
 PROBE_HEADER = ("", "served", "error in nats", "requests", "")
@@ -54,7 +54,7 @@ def run(stage: ProbeStage) -> str:
         )
     model = ServedModel.open("model", stage.model, stage.runs)
     completions = model.connect()
-    prompt_row = ["top-n of the prompt", str(prompt_tops(completions) or "no"), "", "", ""]
+    prompt_row = ["top-n of the prompt", str(count_prompt_tops(completions) or "no"), "", "", ""]
     context = f"{model.context} tokens" if model.context else "not stated"
     return "\n".join([
         f"{model.path}: takes {model.probe.dialect}; context: {context}",
@@ -76,7 +76,7 @@ def _strategy_rows(completions: CompletionsModel) -> Iterator[list[str]]:
 
 
 def _cost_cells(strategy: LogprobStrategy) -> list[str]:
-    error = f"{strategy.error:.2g}" if strategy.error else "its rounding"
+    error = f"{strategy.max_error:.2g}" if strategy.max_error else "its rounding"
     requests = f"{strategy.requests_per_question:.3g} per {strategy.unit}"
     return [error if strategy.numbers else "", requests, strategy.note]
 
@@ -87,7 +87,7 @@ def _method_lines(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
     lacks = {}
     for name, node in stage.method.items():
         variants = build_methods({name: node})
-        lacks[name] = missing_numbers(models, next(iter(variants.values())))
+        lacks[name] = describe_missing_numbers(models, next(iter(variants.values())))
     served = [name for name, lack in lacks.items() if lack is None]
     yield f"methods: {', '.join(served) or 'none'}, by {model.probe.strategy}"
     yield from (f"{name} needs {lack[0]}" for name, lack in lacks.items() if lack is not None)
@@ -99,7 +99,7 @@ def plan_requests(stage: DetectionStage) -> str:
     Raises:
         UserError: what a run would raise before its first request.
     """
-    methods, examples, models, resources = open_stage(stage, None)
+    methods, examples, models, resources = open_stage_inputs(stage, None)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
     passes = {*covering_passes(required_passes(methods)).values()}
     passes |= {Pass(p.model) for p in passes if view_of(p).rewords}

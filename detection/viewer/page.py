@@ -16,7 +16,7 @@ from contamination.core.report.html import fill_template, script_json
 from contamination.core.seeds import derive
 from contamination.data.texts import Text, Texts
 from contamination.detection.flags import reason_unranked
-from contamination.detection.methods._shared import standardised
+from contamination.detection.methods._shared import standardised_logprobs
 from contamination.detection.methods.infilling import Infilling
 from contamination.detection.methods.reference import REFERENCE
 from contamination.detection.pass_store import StatsByText
@@ -126,7 +126,7 @@ def numbers(example: Example, methods: Methods) -> dict[str, NDArray[Any]]:
     stats = example.stats(ORIGINAL)
     columns: dict[str, NDArray[Any]] = {"logprob": stats.logprob}
     if {"mean", "std"} <= vars(stats).keys():  # a served model has none
-        columns["z"] = standardised(stats)
+        columns["z"] = standardised_logprobs(stats)
     infilling = next((m for m in methods.values() if isinstance(m, Infilling)), None)
     if infilling is not None:
         columns["ratio"] = infilling.ratios(example)

@@ -29,7 +29,7 @@ from contamination.detection.requirements import (
     Methods,
     all_needs,
     choose_methods,
-    missing_numbers,
+    describe_missing_numbers,
     name_upper_bounds,
     open_models,
     open_resources,
@@ -74,7 +74,7 @@ def run(stage: ViewStage) -> Path:
         ArtifactError: the pass over the original text is not stored.
     """
     check_file("out", stage.out)
-    stage.detection.require_whole("the page shows whole texts and their scores")
+    stage.detection.require_whole_texts("the page shows whole texts and their scores")
     methods = choose_methods(stage)
     examples = open_examples(stage.examples)
     texts = select_examples(examples, stage.view.examples, stage.view.ids, stage.seed)
@@ -87,7 +87,7 @@ def run(stage: ViewStage) -> Path:
     )
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
     required = {ORIGINAL, REFERENCE} if "reference" in models else {ORIGINAL}
-    passes = collector.stored(required.union(*(m.passes for m in methods.values())))
+    passes = collector.read_finished(required.union(*(m.passes for m in methods.values())))
     _check_stored(stage, required - passes.keys())
     stored_methods = _stored(methods, passes)
     left_out |= {name for name, _ in methods.keys() - stored_methods.keys()}
@@ -107,7 +107,11 @@ def run(stage: ViewStage) -> Path:
 
 def _servable(methods: Methods, models: Mapping[str, ModelHandle]) -> tuple[Methods, set[str]]:
     """Returns the methods whose numbers the models provide, and the names of the others."""
-    lacks = {name: lack for (name, _), m in methods.items() if (lack := missing_numbers(models, m))}
+    lacks = {
+        name: lack
+        for (name, _), m in methods.items()
+        if (lack := describe_missing_numbers(models, m))
+    }
     for name, (needs, _) in lacks.items():
         log.info("%s is left out: it needs %s.", name, needs)
     return {key: m for key, m in methods.items() if key[0] not in lacks}, {*lacks}

@@ -32,7 +32,9 @@ def view_of(wanted: Pass) -> View:
     return VIEWS[wanted.view]
 
 
-def render(wanted: Pass, texts: Sequence[Text], resources: Resources) -> list[Sequence[str]]:
+def render_versions(
+    wanted: Pass, texts: Sequence[Text], resources: Resources
+) -> list[Sequence[str]]:
     """Returns the versions of each text that the pass `wanted` scores.
 
     Raises:

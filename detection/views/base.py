@@ -41,28 +41,28 @@ class View:
     cuts: bool = True
     shares: bool = False
 
-    def serving(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
+    def covering_pass(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
         """Returns the pass, among those of this view and model, that contains `wanted`."""
         return wanted
 
-    def copies(self, wanted: Pass) -> int:
+    def copies_per_text(self, wanted: Pass) -> int:
         """Returns roughly how many statistics the pass has per token of a text."""
         return int(dict(wanted.parameters).get("n", 1))
 
-    def reads(self, wanted: Pass, tokens: int) -> int:
+    def max_tokens_read(self, wanted: Pass, tokens: int) -> int:
         """Returns the maximum number of tokens the model reads for a text of `tokens` tokens.
 
         This is the cost of the pass.
         """
-        return tokens * self.copies(wanted)
+        return tokens * self.copies_per_text(wanted)
 
-    def task(self, wanted: Pass, batch_tokens: int) -> Task[Copies]:
+    def window_task(self, wanted: Pass, batch_tokens: int) -> Task[Copies]:
         """Returns what each process does with the token sequences of texts, or of windows."""
-        from contamination.detection.forward.batches import run_alone  # it imports torch
+        from contamination.detection.forward.batches import run_single_copies  # it imports torch
 
-        return partial(run_alone, batch_tokens=batch_tokens)
+        return partial(run_single_copies, batch_tokens=batch_tokens)
 
-    def work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
+    def describe_work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
         """Describes what the model does for these versions, none of them windowed.
 
         Args:
@@ -70,7 +70,7 @@ class View:
             wanted: a pass of this view.
             tokens: the versions.
         """
-        task = self.task(wanted, reader.settings.batch_tokens)
+        task = self.window_task(wanted, reader.settings.batch_tokens)
         if not (self.shares and reader.source.ignores_later_tokens):
             return ViewWork(task, tokens)
         longest_of = longest_extensions([t.ids for t in tokens])
@@ -79,17 +79,17 @@ class View:
         def beginnings(copies_read: Sequence[Copies]) -> list[Copies]:
             copies = dict(zip(places_read, copies_read, strict=True))
             return [
-                self.beginning(copies[place], len(t.ids))
+                self.stats_of_beginning(copies[place], len(t.ids))
                 for place, t in zip(longest_of, tokens, strict=True)
             ]
 
         return ViewWork(task, [tokens[place] for place in places_read], to_copies=beginnings)
 
-    def beginning(self, copies: Copies, tokens: int) -> Copies:
+    def stats_of_beginning(self, copies: Copies, tokens: int) -> Copies:
         """Returns the statistics of the first `tokens` tokens of a text, from the text's."""
         return tuple(stats[: max(0, tokens - 1)] for stats in copies)
 
-    def ending(self, copies: Copies, tokens: int) -> Copies:
+    def stats_of_ending(self, copies: Copies, tokens: int) -> Copies:
         """Returns the statistics of what follows the first `tokens` tokens, from the text's."""
         return tuple(stats[max(0, tokens - 1) :] for stats in copies)
 

@@ -50,32 +50,35 @@ class ContinuationView(View):
     least: int = 1
     cuts: bool = False
 
-    def serving(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
+    def covering_pass(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
         """Returns the pass with the most continuations among those that differ only in `n`."""
         candidates = [other for other in others if _without_n(other) == _without_n(wanted)]
         return max(candidates, key=lambda other: int(dict(other.parameters).get("n", 1)))
 
-    def reads(self, wanted: Pass, tokens: int) -> int:
+    def max_tokens_read(self, wanted: Pass, tokens: int) -> int:
         """Counts the prompt and the new tokens of each continuation."""
         parameters = dict(wanted.parameters)
-        prompt = int(float(parameters["share"]) * tokens)
-        return (prompt + min(int(parameters["tokens"]), tokens - prompt)) * self.copies(wanted)
+        prompt_tokens = int(float(parameters["share"]) * tokens)
+        new_tokens = min(int(parameters["tokens"]), tokens - prompt_tokens)
+        return (prompt_tokens + new_tokens) * self.copies_per_text(wanted)
 
-    def work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
+    def describe_work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
         """Describes writing the continuations of each prompt; see `View.work`."""
         parameters, seed = dict(wanted.parameters), derive(reader.resources.seed, "continuations")
         task = partial(
             run_continuations,
-            n=self.copies(wanted),
+            n=self.copies_per_text(wanted),
             temperature=float(parameters.get("temperature", 0)),
             batch_tokens=reader.settings.batch_tokens,
         )
         texts = [t.owner.text for t in tokens]
         lengths = [len(ids) for ids in reader.tokenizer(texts, verbose=False)["input_ids"]]
         rests = [max(1, length - len(t.ids)) for t, length in zip(tokens, lengths, strict=True)]
-        limit = min(int(parameters["tokens"]), half_context(reader))
+        limit = min(int(parameters["tokens"]), max_new_tokens(reader))
         new_tokens = [min(rest, limit) for rest in rests]
-        prompts = [fitted(reader, t, room) for t, room in zip(tokens, new_tokens, strict=True)]
+        prompts = [
+            shorten_prompt(reader, t, room) for t, room in zip(tokens, new_tokens, strict=True)
+        ]
         seeds = [derive(seed, t.owner.sha256) for t in tokens]
 
         def decoded(ids_by_text: Sequence[Sequence[Sequence[int]]]) -> list[Copies]:
@@ -87,12 +90,12 @@ class ContinuationView(View):
         return ViewWork(task, prompts, (new_tokens, seeds), decoded)
 
 
-def half_context(reader: Reader) -> int:
+def max_new_tokens(reader: Reader) -> int:
     """Returns the maximum number of new tokens, which leaves half of the context to the prompt."""
     return sys.maxsize if reader.source.context is None else reader.source.context // 2
 
 
-def fitted(reader: Reader, text: Tokens, tokens: int) -> Tokens:
+def shorten_prompt(reader: Reader, text: Tokens, tokens: int) -> Tokens:
     """Shortens a prompt at its beginning so that `tokens` new tokens fit into the context.
 
     Leading special tokens stay.

@@ -6,38 +6,40 @@ from collections.abc import Iterable
 from functools import partial
 
 from contamination.core.errors import ConfigError
-from contamination.detection.forward.reader import overlap
+from contamination.detection.forward.reader import overlap_tokens
 from contamination.detection.passes import Copies, Parameter, Pass
 from contamination.detection.views.base import View
 from contamination.detection.views.plain import original
 from contamination.detection.workers import Task
 
 
-class Infill(View):
+class InfillView(View):
     """Reads up to `future` tokens after each replaced token; copy 0 is the unchanged text."""
 
-    def serving(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
+    def covering_pass(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
         """Returns the pass with the most future tokens, which contains all the others."""
-        return max(others, key=lambda other: float(str(_future(other)).replace("all", "inf")))
+        return max(
+            others, key=lambda other: float(str(_future_parameter(other)).replace("all", "inf"))
+        )
 
-    def copies(self, wanted: Pass) -> int:
+    def copies_per_text(self, wanted: Pass) -> int:
         """Returns 1 + `future`: the text itself and one per future token; 1 if `future` is all."""
-        future = _future(wanted)
+        future = _future_parameter(wanted)
         return future + 1 if isinstance(future, int) else 1
 
-    def reads(self, wanted: Pass, tokens: int) -> int:
+    def max_tokens_read(self, wanted: Pass, tokens: int) -> int:
         """Counts the text, and after each replaced token the following `future` tokens, or all."""
-        future = _future(wanted)
+        future = _future_parameter(wanted)
         max_future = future if isinstance(future, int) else tokens
         return tokens + sum(min(max_future, following) for following in range(1, tokens - 1))
 
-    def task(self, wanted: Pass, batch_tokens: int) -> Task[Copies]:
+    def window_task(self, wanted: Pass, batch_tokens: int) -> Task[Copies]:
         """Returns what reads the text and its branches."""
         from contamination.detection.forward.infilling import run_infill  # it imports torch
 
-        return partial(run_infill, batch_tokens=batch_tokens, future=_future(wanted))
+        return partial(run_infill, batch_tokens=batch_tokens, future=_future_parameter(wanted))
 
-    def beginning(self, copies: Copies, tokens: int) -> Copies:
+    def stats_of_beginning(self, copies: Copies, tokens: int) -> Copies:
         """Returns the beginning of each copy.
 
         Copy j has one entry for each token after the first 1 + j; with m = all there are T-2.
@@ -47,7 +49,7 @@ class Infill(View):
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Raises a ConfigError if a window is too short for a replaced token and its future."""
-        future, limit = _future(wanted), overlap(context)
+        future, limit = _future_parameter(wanted), overlap_tokens(context)
         if future == "all" or int(future) >= limit:
             raise ConfigError(
                 f"detection.long_texts is 'windowed': infilling with m = {future} looks further "
@@ -56,9 +58,9 @@ class Infill(View):
             )
 
 
-def _future(wanted: Pass) -> Parameter:
+def _future_parameter(wanted: Pass) -> Parameter:
     return dict(wanted.parameters)["future"]
 
 
 ASKS = frozenset({"states"})
-VIEWS = {"infill": Infill(original, rewords=False, counts=True, asks=ASKS, shares=True)}
+VIEWS = {"infill": InfillView(original, rewords=False, counts=True, asks=ASKS, shares=True)}

@@ -15,13 +15,13 @@ from contamination.detection.views.plain import original
 log = logging.getLogger(__name__)
 
 
-class BehindPrefix(View):
+class AfterPrefixView(View):
     """Reads each text after as many `shots` of its benchmark as the context has room for.
 
     A text that is read in windows has room for none.
     """
 
-    def work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
+    def describe_work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
         """Describes reading each text after its benchmark's shots; see `View.work`.
 
         Raises:
@@ -32,7 +32,9 @@ class BehindPrefix(View):
 
         assert reader.resources.prefix is not None
         count = int(dict(wanted.parameters)["shots"])
-        shots_by_text = reader.resources.prefix.shots_of(count, [t.owner.benchmark for t in tokens])
+        shots_by_text = reader.resources.prefix.shots_for_benchmarks(
+            count, [t.owner.benchmark for t in tokens]
+        )
         prefixes = list(dict.fromkeys(shots_by_text))
         for prefix in prefixes:
             pairs = zip(tokens, shots_by_text, strict=True)
@@ -54,4 +56,4 @@ class BehindPrefix(View):
         )
 
 
-VIEWS = {"prefix": BehindPrefix(original, ("prefix",), rewords=False, counts=True)}
+VIEWS = {"prefix": AfterPrefixView(original, ("prefix",), rewords=False, counts=True)}

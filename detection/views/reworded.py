@@ -27,7 +27,7 @@ FILE = "versions.parquet"
 Make = Callable[[Sequence[Text]], list[Sequence[str]]]
 
 
-def stored_versions(
+def read_or_make_versions(
     runs: Path, wanted: Pass, seed: int, model: HFModel, texts: Sequence[Text], make: Make
 ) -> list[Sequence[str]]:
     """Returns the versions of each text, from storage or else from `make`, and stores them."""
@@ -56,14 +56,14 @@ def stored_versions(
 
 def swap(texts: Sequence[Text], resources: Resources, n: int, share: float) -> list[Sequence[str]]:
     """Makes `n` versions with ⌊share·words⌋ random swaps of two words (PAC, Ye et al. 2024)."""
-    return _versions(Swap(share), texts, resources, n)
+    return _make_versions(Swap(share), texts, resources, n)
 
 
 def delete(
     texts: Sequence[Text], resources: Resources, n: int, share: float
 ) -> list[Sequence[str]]:
     """Makes `n` versions without ⌊share·words⌋ random words."""
-    return _versions(Delete(share), texts, resources, n)
+    return _make_versions(Delete(share), texts, resources, n)
 
 
 def masked_lm(
@@ -74,15 +74,17 @@ def masked_lm(
     filler = MaskedLM(str(resources.masked_lm.folder), share, device=resources.device)
 
     def make(texts: Sequence[Text]) -> list[Sequence[str]]:
-        return _versions(filler, texts, resources, n)
+        return _make_versions(filler, texts, resources, n)
 
     if resources.runs is None:
         return make(texts)
     wanted = Pass(view="masked_lm", n=n, share=share)
-    return stored_versions(resources.runs, wanted, resources.seed, resources.masked_lm, texts, make)
+    return read_or_make_versions(
+        resources.runs, wanted, resources.seed, resources.masked_lm, texts, make
+    )
 
 
-def _versions(
+def _make_versions(
     rewording: Rewording, texts: Sequence[Text], resources: Resources, n: int
 ) -> list[Sequence[str]]:
     """Makes all versions in one call; each depends on the seed, its text and its number."""

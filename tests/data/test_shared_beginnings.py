@@ -124,10 +124,10 @@ def test_in_float64_both_ways_are_equal(toy_models, toy_folders, monkeypatch, re
     reader, view = Reader(toy_models["target"], DetectionConfig(device="cpu")), view_of(wanted)
     reader.model = CausalLM(load_model("model", str(toy_folders["target"]), "float64"))
     tokens = [Tokens(t, 0, reader.tokenizer(t.text)["input_ids"], False) for t in [*CUTS, ALONE]]
-    together = reader.perform(view.work(reader, wanted, tokens), "together")
+    together = reader.perform(view.describe_work(reader, wanted, tokens), "together")
     assert len(read) < len(tokens)
     for one, found in zip(tokens, together, strict=True):
-        (expected,) = reader.perform(view.work(reader, wanted, [one]), "alone")
+        (expected,) = reader.perform(view.describe_work(reader, wanted, [one]), "alone")
         for a, b in zip(found, expected, strict=True):
             assert a.logprob.dtype == np.float64
             for name in FLOATS:

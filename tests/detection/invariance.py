@@ -31,7 +31,7 @@ def padded_left(model, sequences):
     body = model.hf.base_model
     hidden = body(ids, attention_mask=mask, position_ids=positions, use_cache=False)[0]
     scored = mask[:, :-1].bool()
-    columns = model.columns(hidden[:, :-1][scored], ids[:, 1:][scored])
+    columns = model.statistics_columns(hidden[:, :-1][scored], ids[:, 1:][scored])
     ends = np.cumsum([len(s) - 1 for s in sequences])[:-1]
     pieces = [np.split(column, ends) for column in columns]
     return [TokenStats(*each) for each in zip(*pieces, strict=True)]

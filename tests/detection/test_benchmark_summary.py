@@ -16,12 +16,12 @@ from contamination.detection.api import evaluate
 from contamination.detection.baselines.blind import BLIND
 from contamination.detection.baselines.matching import MATCHED
 from contamination.detection.benchmark_summary import (
-    average_of,
+    average_over_parts,
     benchmark_report,
-    benchmark_tables,
     blind_notes,
-    evaluated_parts,
-    paper_name,
+    estimate_parts,
+    metric_tables,
+    model_name_in_papers,
     sizes,
 )
 from contamination.detection.evaluation import CONFIDENCE, BenchmarkEstimates, group_by_method
@@ -58,7 +58,7 @@ def plain():
 
 
 def groups_of(texts, table, config=CONFIG):
-    return evaluated_parts(lambda: group_by_method([table]), texts, config)
+    return estimate_parts(lambda: group_by_method([table]), texts, config)
 
 
 def test_a_part_is_evaluated_as_by_itself(plain):
@@ -79,7 +79,7 @@ def test_the_average_of_the_same_texts_is_no_surer_than_its_parts(plain):
     widths = [np.diff(interval(one, CONFIDENCE)).item() for one in found]
     assert widths[2] == pytest.approx((widths[0] + widths[1]) / 2, rel=0.05)
     apart = ExamplesConfig("x", name="wikimia", sources=CONFIG.sources)
-    alone = average_of(parts, apart).estimates["loss", ""]["auroc"]
+    alone = average_over_parts(parts, apart).estimates["loss", ""]["auroc"]
     assert np.diff(interval(alone, CONFIDENCE)).item() == pytest.approx(widths[2] / 2**0.5, rel=0.1)
 
 
@@ -116,13 +116,13 @@ def test_the_papers_figures_stand_below_those_of_the_same_model(plain):
         other = {"loss": "min_k_plus_plus", "blind": "blind"}
         found = {(other[method], v): line for (method, v), line in one.estimates.items()}
         groups.append(replace(one, estimates=found))
-    (auroc, *_) = benchmark_tables({"huggyllama/llama-7b": groups}, CONFIG)
+    (auroc, *_) = metric_tables({"huggyllama/llama-7b": groups}, CONFIG)
     assert auroc.header == ["method", "variant", "32 original", "64 original", "average"]
     paper = ["  min_k_plus_plus", "Raoof et al. 2025, table 11", "0.852", "0.859", "–"]
     assert [line[0] for line in auroc.lines] == ["min_k_plus_plus", paper[0], "blind"]
     assert auroc.lines[1] == paper
-    assert paper_name("/models/Llama-7B/") == "llama-7b"
-    (other, *_) = benchmark_tables({"llama-3b": groups}, CONFIG)
+    assert model_name_in_papers("/models/Llama-7B/") == "llama-7b"
+    (other, *_) = metric_tables({"llama-3b": groups}, CONFIG)
     assert [line[0] for line in other.lines] == ["min_k_plus_plus", "blind"]
 
 
@@ -140,7 +140,7 @@ def test_several_models_are_in_one_table_and_its_files(tmp_path):
 
 def test_what_a_part_can_not_carry_is_a_dash_with_the_reason(plain):
     *_, groups = plain
-    rate = benchmark_tables({"m": groups}, CONFIG)[2]
+    rate = metric_tables({"m": groups}, CONFIG)[2]
     assert rate.lines[0][2:] == ["–", "–", "–"]
     assert rate.notes == ["– needs ≥ 100 non-members: 32 original, 64 original."]
     assert AUROC.name in groups[0].estimates["blind", ""]

@@ -11,7 +11,7 @@ from contamination.core.errors import ConfigError
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
 from contamination.detection.examples import open_examples
-from contamination.detection.flags import count_flags, describe_flags, with_token_counts
+from contamination.detection.flags import count_flags, describe_flags, with_token_count_pass
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.passes import ORIGINAL, Pass
 from contamination.detection.run import run
@@ -113,9 +113,9 @@ def test_how_many_tokens_it_takes_is_a_setting_that_runs_no_model(stage, monkeyp
 
 def test_methods_that_never_read_the_text_itself_are_counted_by_its_pass():
     infill, swap = Pass(view="infill", future=1), Pass(view="swap", n=2)
-    assert with_token_counts({swap, Pass("reference")}) == {swap, Pass("reference"), ORIGINAL}
-    assert with_token_counts({infill, swap}) == {infill, swap}
-    assert with_token_counts({ORIGINAL}) == {ORIGINAL}
+    assert with_token_count_pass({swap, Pass("reference")}) == {swap, Pass("reference"), ORIGINAL}
+    assert with_token_count_pass({infill, swap}) == {infill, swap}
+    assert with_token_count_pass({ORIGINAL}) == {ORIGINAL}
 
 
 def test_each_flag_is_counted_once():

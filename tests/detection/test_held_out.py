@@ -97,7 +97,7 @@ def test_a_pass_is_stored_under_the_texts_benchmarks(toy_models, corpus, tmp_pat
     moved = [replace(t, benchmark="sea") for t in texts]
     for stored, each in enumerate([texts, texts[::-1], moved], 1):
         Collector(tmp_path, toy_models, each, DetectionConfig(), resources).collect(
-            [Recall(shots=1).prefixed]
+            [Recall(shots=1).prefixed_pass]
         )
         assert len(list((tmp_path / "passes").iterdir())) == (1 if stored < 3 else 2)
 

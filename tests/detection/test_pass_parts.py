@@ -19,7 +19,7 @@ from contamination.detection.methods.lowercase import Lowercase
 from contamination.detection.methods.min_k import MinK
 from contamination.detection.methods.pac import Pac
 from contamination.detection.methods.recall import Recall
-from contamination.detection.pass_store import StoredPass, is_intact, part_file, write_rows
+from contamination.detection.pass_store import StoredPass, is_intact, part_file_name, write_rows
 from contamination.detection.passes import NUMBERS, ORIGINAL, Pass
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.golden import text_of
@@ -70,12 +70,12 @@ def test_parts_of_any_size_give_the_same_scores(collector, monkeypatch, tmp_path
 
 
 def test_groups_of_any_size_are_read_to_the_bit(collector, monkeypatch, tmp_path):
-    rows = collector()._load("target").run(Pass(view="swap", n=3, share=0.3), TEXTS, None)
+    rows = collector()._loaded_model("target").run(Pass(view="swap", n=3, share=0.3), TEXTS, None)
     rows = sorted(rows, key=lambda row: row.text_sha256)
     for number, tokens in enumerate((1, 50, 10**9)):
         monkeypatch.setattr(pass_store, "GROUP_TOKENS", tokens)
         (tmp_path / str(number)).mkdir()
-        write_rows(tmp_path / str(number) / part_file(0), rows)
+        write_rows(tmp_path / str(number) / part_file_name(0), rows)
         found = StoredPass(tmp_path / str(number))
         assert list(found) == sorted(t.sha256 for t in TEXTS)
         for text in TEXTS[::-1]:  # in another order than it was written
@@ -109,11 +109,14 @@ def test_a_killed_pass_keeps_its_finished_parts(collector, monkeypatch, tmp_path
     with pytest.raises(KeyboardInterrupt):
         collector().collect([ORIGINAL])
     folder = folder_of(tmp_path)
-    assert [p.name for p in sorted(folder.glob("*stats-*"))] == [part_file(0), part_file(1)]
-    stamps = [(folder / part_file(n)).stat().st_mtime_ns for n in (0, 1)]
+    assert [p.name for p in sorted(folder.glob("*stats-*"))] == [
+        part_file_name(0),
+        part_file_name(1),
+    ]
+    stamps = [(folder / part_file_name(n)).stat().st_mtime_ns for n in (0, 1)]
     found = collector().collect([ORIGINAL])[ORIGINAL]
     assert asked[3:] == asked[2:3]
-    assert [(folder / part_file(n)).stat().st_mtime_ns for n in (0, 1)] == stamps
+    assert [(folder / part_file_name(n)).stat().st_mtime_ns for n in (0, 1)] == stamps
     assert set(found) == {t.sha256 for t in TEXTS}
     counts = json.loads((folder / MANIFEST).read_text())["counts"]
     tokens = sum(len(own[0]) for own in found.values())
@@ -122,7 +125,7 @@ def test_a_killed_pass_keeps_its_finished_parts(collector, monkeypatch, tmp_path
 
 def test_no_flipped_bit_of_a_left_over_part_is_scored(collector, tmp_path):
     expected = statistics(collector().collect([ORIGINAL])[ORIGINAL])
-    file = folder_of(tmp_path) / part_file(0)
+    file = folder_of(tmp_path) / part_file_name(0)
     content, keys = file.read_bytes(), sorted(t.sha256 for t in TEXTS)
     assert is_intact(file, keys)
     assert not is_intact(file, keys[1:])
@@ -144,25 +147,25 @@ def test_no_flipped_bit_of_a_left_over_part_is_scored(collector, tmp_path):
 
 def test_a_damaged_left_over_part_is_made_again(collector, tmp_path):
     expected = statistics(collector().collect([ORIGINAL])[ORIGINAL])
-    file = folder_of(tmp_path) / part_file(0)
+    file = folder_of(tmp_path) / part_file_name(0)
     whole = file.read_bytes()
     (file.parent / MANIFEST).unlink()
     damaged = bytearray(whole)
     damaged[len(whole) // 3] ^= 1
     file.write_bytes(damaged)
-    shutil.copy(file, file.with_name(part_file(7)))  # of another size of parts
+    shutil.copy(file, file.with_name(part_file_name(7)))  # of another size of parts
     found = collector().collect([ORIGINAL])[ORIGINAL]
     assert file.read_bytes() == whole
-    assert not file.with_name(part_file(7)).exists()
+    assert not file.with_name(part_file_name(7)).exists()
     for one, other in zip(statistics(found), expected, strict=True):
         assert all(map(np.array_equal, one, other))
 
 
 def test_a_part_that_is_damaged_while_it_is_read_is_named(collector, tmp_path):
     found = collector().collect([ORIGINAL])[ORIGINAL]
-    file = folder_of(tmp_path) / part_file(0)
+    file = folder_of(tmp_path) / part_file_name(0)
     content = bytearray(file.read_bytes())
     content[len(content) // 3] ^= 1
     file.write_bytes(content)
-    with pytest.raises(ArtifactError, match=f"{part_file(0)} is damaged .*Delete the folder"):
+    with pytest.raises(ArtifactError, match=f"{part_file_name(0)} is damaged .*Delete the folder"):
         statistics(found)

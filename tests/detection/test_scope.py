@@ -14,7 +14,7 @@ from contamination.detection.methods.infilling import Infilling
 from contamination.detection.methods.min_k import MinK
 from contamination.detection.passes import Example, Pass, TokenStats
 from contamination.detection.run import run
-from contamination.detection.scope import ScopedPass, tokens_before
+from contamination.detection.scope import ScopedPass, count_tokens_before
 from contamination.detection.scores import open_scores
 from contamination.detection.views import VIEWS
 from tests.detection.conftest import MEMORISED, UNSEEN
@@ -109,7 +109,7 @@ def test_the_infilling_score_of_an_output_sees_no_input_but_as_context():
 
 def test_a_token_with_a_character_of_the_output_is_the_outputs():
     offsets = [(0, 0), (0, 3), (3, 4), (4, 8)]
-    assert [tokens_before(offsets, place) for place in (0, 3, 5, 8, 9)] == [1, 2, 3, 4, 4]
+    assert [count_tokens_before(offsets, place) for place in (0, 3, 5, 8, 9)] == [1, 2, 3, 4, 4]
 
 
 def test_a_part_needs_an_output(scores):

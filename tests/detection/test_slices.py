@@ -15,7 +15,7 @@ from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.lowercase import Lowercase
-from contamination.detection.pass_store import part_file
+from contamination.detection.pass_store import part_file_name
 from contamination.detection.passes import ORIGINAL, Pass
 from contamination.detection.run import run, run_slice
 from tests.detection.test_pass_parts import METHODS, TEXTS, folder_of
@@ -96,10 +96,10 @@ def test_a_killed_slice_goes_on_where_it_was(collector, made, monkeypatch, tmp_p
     with pytest.raises(KeyboardInterrupt):
         collector().collect_slice([ORIGINAL], 2, 2)
     folder = folder_of(tmp_path)
-    assert {path.name for path in folder.iterdir()} == {CONFIG, part_file(2)}
-    stamp = (folder / part_file(2)).stat()
+    assert {path.name for path in folder.iterdir()} == {CONFIG, part_file_name(2)}
+    stamp = (folder / part_file_name(2)).stat()
     assert collector().collect_slice([ORIGINAL], 2, 2) == 2
-    assert (folder / part_file(2)).stat() == stamp
+    assert (folder / part_file_name(2)).stat() == stamp
     collector().collect([ORIGINAL])
     assert files(tmp_path / "runs", MANIFEST) == files(tmp_path / "whole", MANIFEST)
 
@@ -110,16 +110,16 @@ def test_a_part_that_is_there_by_then_stays(collector, monkeypatch, tmp_path):
 
     def overtaken(self, wanted, texts, known=None):
         for n in (0, 1):  # the one that is being made, and the next one
-            if not (folder_of(tmp_path) / part_file(n)).exists():
-                (other / part_file(n)).rename(folder_of(tmp_path) / part_file(n))
-        seen.append([(folder_of(tmp_path) / part_file(n)).stat().st_ino for n in (0, 1)])
+            if not (folder_of(tmp_path) / part_file_name(n)).exists():
+                (other / part_file_name(n)).rename(folder_of(tmp_path) / part_file_name(n))
+        seen.append([(folder_of(tmp_path) / part_file_name(n)).stat().st_ino for n in (0, 1)])
         return read(self, wanted, texts, known)
 
     seen = []
     monkeypatch.setattr(LoadedModel, "run", overtaken)
     collector().collect_slice([ORIGINAL], 1, 1)
     assert len(seen) == 4
-    assert seen[0] == [(folder_of(tmp_path) / part_file(n)).stat().st_ino for n in (0, 1)]
+    assert seen[0] == [(folder_of(tmp_path) / part_file_name(n)).stat().st_ino for n in (0, 1)]
     assert not list(folder_of(tmp_path).glob(".*"))
 
 
@@ -133,7 +133,7 @@ def test_the_same_slice_twice_at_once_is_made_once(collector, made):
 def test_a_damaged_part_is_left_to_the_run_of_all(collector, tmp_path):
     collector("whole").collect({Pass(view="lowercase"), ORIGINAL})
     collector().collect_slice([ORIGINAL], 1, 1)
-    file = folder_of(tmp_path) / part_file(0)
+    file = folder_of(tmp_path) / part_file_name(0)
     file.write_bytes(file.read_bytes()[:-9])
     for _ in range(2):
         with pytest.raises(ArtifactError, match=r"stats-00000.* without slice"):

@@ -172,7 +172,7 @@ def passes(material: Path) -> Kind:
 
     def read(folder: Path) -> None:
         stored = StoredPass(open_artifact(folder, "passes").path)
-        _ = [*stored.values()], stored.truncated()
+        _ = [*stored.values()], stored.count_truncated()
 
     return Kind(next((material / "runs" / "passes").iterdir()), {"score": read})
 
@@ -180,7 +180,7 @@ def passes(material: Path) -> Kind:
 def rewordings(material: Path) -> Kind:
     from contamination.data.examples import make_text
     from contamination.detection.passes import Pass
-    from contamination.detection.views.reworded import stored_versions
+    from contamination.detection.views.reworded import read_or_make_versions
 
     texts = [make_text(str(i), f"text {i}", None, "") for i in range(4)]
     source = SimpleNamespace(digest="0" * 64, slug="toy")
@@ -189,7 +189,7 @@ def rewordings(material: Path) -> Kind:
         return [[f"{text.text} again"] for text in some]
 
     def read(runs: Path) -> None:
-        stored_versions(runs, Pass("target"), 0, source, texts, make)
+        read_or_make_versions(runs, Pass("target"), 0, source, texts, make)
 
     read(material / "runs")
     (folder,) = (material / "runs" / "rewordings").iterdir()
@@ -377,14 +377,14 @@ def served(material: Path) -> Kind:
     folder = material / "runs" / "served" / f"toy-{'0' * 12}"
     folder.mkdir(parents=True)
     named = {"name": "toy", "tokenizer": "0" * 64, "way": "echo", "error": 0.0}
-    said = Fingerprint({0: [-1.0]}).record()
+    said = Fingerprint({0: [-1.0]}).to_record()
     write_text(folder / PROBE_FILE, hashed_json({"model": named, "said": said, "digest": "0" * 64}))
 
     def read(place: Path) -> None:
         with naming_folders(place):
             known = _read_probe(place / PROBE_FILE)
             if known["model"]["name"] == "toy":
-                Fingerprint.of(known["said"])
+                Fingerprint.from_record(known["said"])
 
     return Kind(folder, {"probe": read})
 

@@ -83,7 +83,7 @@ def record(file: str, url: str, *, chat: bool = False, **given: Any) -> None:
 def recording(chat: bool) -> Iterator[list[dict[str, Any]]]:
     """What servers answer meanwhile; with `chat` at an address without /completions."""
     exchanges: list[dict[str, Any]] = []
-    received = Client._received
+    received = Client._receive_in_session
 
     def kept(self: Client, method: str, path: str, body: Any) -> Any:
         where = f"no/{path}" if chat and path == "completions" else path
@@ -98,7 +98,7 @@ def recording(chat: bool) -> Iterator[list[dict[str, Any]]]:
         return answer
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(Client, "_received", kept))
+        stack.enter_context(patch.object(Client, "_receive_in_session", kept))
         yield exchanges
 
 

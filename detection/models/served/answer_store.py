@@ -41,7 +41,7 @@ FILES = "answers-*.jsonl"
 
 
 @dataclass(frozen=True)
-class Mark:
+class RangeMark:
     """The result of a check of the answers in a range of a file.
 
     Attributes:
@@ -80,7 +80,7 @@ class AnswerStore:
         self._checked_end, self._lock, self._closed = 0, Lock(), False
         self._locations: dict[str, tuple[Path, int]] = {}
         self._unchecked: dict[str, tuple[Path, int]] = {}
-        self._read(sorted(folder.glob(FILES)))
+        self._read_locations(sorted(folder.glob(FILES)))
 
     def __contains__(self, key: str) -> bool:
         return key in self._locations
@@ -92,7 +92,7 @@ class AnswerStore:
         file, offset = self._locations[key]
         with suppress(OSError, TypeError), file.open("rb") as stream:
             stream.seek(offset)
-            stored_key, value = _decode(stream.readline())
+            stored_key, value = _decode_line(stream.readline())
             if stored_key == key:
                 return value
         raise ArtifactError(
@@ -103,13 +103,13 @@ class AnswerStore:
     def __setitem__(self, key: str, value: Any) -> None:
         with self._lock:
             if not self._closed:
-                self._locations[key] = self._append([key, value])
+                self._locations[key] = self._append_line([key, value])
 
     def mark_checked(self) -> None:
         """Records that a check has confirmed all answers of this process so far."""
         with self._lock:
-            if (end := self._end()) > self._checked_end:
-                self._add_mark(Mark(self._file.name, self._checked_end, end, True))
+            if (end := self._file_end()) > self._checked_end:
+                self._add_mark(RangeMark(self._file.name, self._checked_end, end, True))
 
     def drop_unchecked(self) -> int:
         """Drops this process's answers after the last check, and accepts no more.
@@ -131,7 +131,7 @@ class AnswerStore:
                 del self._locations[key]
             return len(dropped)
 
-    def unchecked(self, keys: Iterable[str]) -> list[list[str]]:
+    def unchecked_keys_by_file(self, keys: Iterable[str]) -> list[list[str]]:
         """Returns the keys whose answers another process left unchecked, per file and in order."""
         offsets_by_file: dict[Path, list[tuple[int, str]]] = {}
         for key in keys:
@@ -141,8 +141,8 @@ class AnswerStore:
         files = sorted(offsets_by_file)
         return [[key for _, key in sorted(offsets_by_file[file])] for file in files]
 
-    def resolve(self, keys: Sequence[str], kept: bool) -> int:
-        """Records the result of a check of one list that `unchecked` returned.
+    def resolve_unchecked(self, keys: Sequence[str], kept: bool) -> int:
+        """Records the result of a check of one list that `unchecked_keys_by_file` returned.
 
         Args:
             keys: the list.
@@ -156,7 +156,7 @@ class AnswerStore:
         end = self._unchecked[keys[-1]][1] + 1
         if not kept:
             start, end = 0, file.stat().st_size
-        mark = Mark(file.name, start, end, kept)
+        mark = RangeMark(file.name, start, end, kept)
         covered = [key for key, location in self._unchecked.items() if mark.covers(*location)]
         for key in covered:
             del self._unchecked[key]
@@ -166,25 +166,25 @@ class AnswerStore:
             self._add_mark(mark)
         return len(covered)
 
-    def _add_mark(self, mark: Mark) -> None:
+    def _add_mark(self, mark: RangeMark) -> None:
         """Writes a mark, after which nothing before it is dropped if no answer is unchecked."""
-        all_checked = self._end() == self._checked_end
-        self._append(asdict(mark))
+        all_checked = self._file_end() == self._checked_end
+        self._append_line(asdict(mark))
         if all_checked or mark.file == self._file.name:
-            self._checked_end = self._end()
+            self._checked_end = self._file_end()
 
-    def _end(self) -> int:
+    def _file_end(self) -> int:
         """Returns the length of the file that this process writes."""
         return 0 if self._descriptor is None else os.lseek(self._descriptor, 0, os.SEEK_END)
 
-    def _append(self, content: Any) -> tuple[Path, int]:
+    def _append_line(self, content: Any) -> tuple[Path, int]:
         """Writes a line; returns its file and offset."""
         if self._descriptor is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._descriptor, name = tempfile.mkstemp(".jsonl", "answers-", self.folder)
             self._file = Path(name)
             weakref.finalize(self, os.close, self._descriptor)
-        line, written, start = _encode(content), 0, self._end()
+        line, written, start = _encode_line(content), 0, self._file_end()
         try:
             while written < len(line):
                 written += os.write(self._descriptor, line[written:])
@@ -193,10 +193,12 @@ class AnswerStore:
             raise
         return self._file, start
 
-    def _read(self, files: Sequence[Path]) -> None:
+    def _read_locations(self, files: Sequence[Path]) -> None:
         """Reads the locations of all answers; of two to one question, the confirmed one is used."""
         contents = {file: _read_lines(file) for file in files}
-        marks = [Mark(**fields) for _, file_marks in contents.values() for fields in file_marks]
+        marks = [
+            RangeMark(**fields) for _, file_marks in contents.values() for fields in file_marks
+        ]
         unchecked: dict[str, tuple[Path, int]] = {}
         for file, (answers, _) in contents.items():
             offsets = np.array([*answers.values()], dtype=np.int64)
@@ -214,24 +216,24 @@ class AnswerStore:
         self._locations |= self._unchecked
 
 
-def _encode(content: Any) -> bytes:
+def _encode_line(content: Any) -> bytes:
     """Returns a line with its CRC-32."""
     text = json.dumps(content).encode()
     return b"%b %08x\n" % (text, zlib.crc32(text))
 
 
-def _decode(line: bytes) -> Any:
+def _decode_line(line: bytes) -> Any:
     """Returns the content of a line; None if it is cut or damaged."""
     text = line[:-10]
     return json.loads(text) if line[-10:] == b" %08x\n" % zlib.crc32(text) else None
 
 
-def _read_lines(file: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
+def _read_lines(answers_file: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """Returns the offset of each answer in a file by key, and the fields of the marks."""
     answers, marks, offset, damaged = {}, [], 0, 0
-    with file.open("rb") as stream:
+    with answers_file.open("rb") as stream:
         for line in stream:
-            content = _decode(line)
+            content = _decode_line(line)
             if isinstance(content, dict):
                 marks.append(content)
             elif content:
@@ -241,7 +243,9 @@ def _read_lines(file: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
             offset += len(line)
     if damaged:
         log.warning(
-            "%s: damaged lines: %d. Their questions are sent to the server again.", file, damaged
+            "%s: damaged lines: %d. Their questions are sent to the server again.",
+            answers_file,
+            damaged,
         )
     return answers, marks
 

@@ -2,8 +2,8 @@
 
 A model behind a server has no weights to hash. It is identified by its name at the server, the
 tokenizer, the requests that the server accepts, and its log-probabilities of one text
-(`Fingerprint`). A server that is started again gives nearly the same numbers, so `answers_folder`
-compares them instead of using a hash.
+(`Fingerprint`). A server that is started again gives nearly the same numbers, so
+`find_answers_folder` compares them instead of using a hash.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from contamination.detection.models.served.completions import (
 from contamination.detection.models.served.fingerprint import (
     MAX_NOISE,
     Fingerprint,
-    fingerprint_ids,
+    probe_token_ids,
     rms_difference,
     take_fingerprint,
 )
@@ -76,13 +76,15 @@ class Probe:
     fingerprint: Fingerprint
 
 
-def probe_server(client: Client, name: str, tokenizer: Any) -> Probe:
+def probe_server(client: Client, model_name: str, tokenizer: Any) -> Probe:
     """Returns what the server can do, with the best strategy that works.
 
     Raises:
         ServerError: the server generates nothing, or gives different answers to one question.
     """
-    model = model_for_dialect(client, name, tokenizer, find_dialect(client, name, tokenizer))
+    model = model_for_dialect(
+        client, model_name, tokenizer, find_dialect(client, model_name, tokenizer)
+    )
     check_tokenizer(model)
     for strategy in working_strategies(model, client.server.tolerance):
         fingerprint = take_fingerprint(strategy)
@@ -92,41 +94,43 @@ def probe_server(client: Client, name: str, tokenizer: Any) -> Probe:
                 f"same question are {fingerprint.noise:.3g} nats apart, so there is no one model "
                 "to score. See that it runs one model, and run the same command again."
             )
-        numbers = strategy.top, strategy.numbers, strategy.error
+        numbers = strategy.top, strategy.numbers, strategy.max_error
         return Probe(model.dialect, strategy.name, *numbers, fingerprint)
     raise ServerError(f"{client.field}.url is {client.server.url!r}: it writes nothing.")
 
 
-def find_dialect(client: Client, name: str, tokenizer: Any) -> Dialect:
+def find_dialect(client: Client, model_name: str, tokenizer: Any) -> Dialect:
     """Returns the first dialect in which the server generates a token.
 
     Raises:
         RefusedError: the server accepts none.
     """
     try:
-        return _first_accepted(COMPLETION_DIALECTS, client, name, tokenizer)
+        return _first_accepted(COMPLETION_DIALECTS, client, model_name, tokenizer)
     except RefusedError as error:
         if error.http_status not in NO_COMPLETIONS:
             raise
         refused = error
     try:
-        return _first_accepted(CHAT_DIALECTS, client, name, tokenizer)
+        return _first_accepted(CHAT_DIALECTS, client, model_name, tokenizer)
     except (RefusedError, UnshownError) as error:
         words = f"{refused} Nor does it chat: {error} Give a server with /completions."
         raise RefusedError(words, refused.http_status, refused.words) from None
 
 
 def _first_accepted(
-    dialects: Sequence[Dialect], client: Client, name: str, tokenizer: Any
+    dialects: Sequence[Dialect], client: Client, model_name: str, tokenizer: Any
 ) -> Dialect:
     """Returns the first dialect that the server accepts; if it accepts none, raises its error."""
-    ids = fingerprint_ids(tokenizer)
+    ids = probe_token_ids(tokenizer)
     refused: list[ServerError] = []
     for dialect in dialects:
-        model = model_for_dialect(client, name, tokenizer, dialect, probing=bool(refused))
-        for options in LOGPROB_OPTIONS if model.can_send(ids) or not dialect.continues else ():
+        model = model_for_dialect(client, model_name, tokenizer, dialect, probing=bool(refused))
+        for logprob_options in (
+            LOGPROB_OPTIONS if model.can_send(ids) or not dialect.continues else ()
+        ):
             try:
-                position = model.next_token(ids, **options)
+                position = model.next_token(ids, **logprob_options)
             except ServerError as error:
                 if not _is_unsupported(error):
                     raise
@@ -144,24 +148,24 @@ def check_tokenizer(model: CompletionsModel) -> None:
     Raises:
         ServerError: it counts or continues the text differently, so that the tokenizer is wrong.
     """
-    ids, dialect = fingerprint_ids(model.tokenizer), replace(model.dialect, ids=False)
+    ids, dialect = probe_token_ids(model.tokenizer), replace(model.dialect, ids=False)
     text_model = model_for_dialect(model.client, model.name, model.tokenizer, dialect, probing=True)
-    for options in LOGPROB_OPTIONS if model.dialect.ids else ():
+    for logprob_options in LOGPROB_OPTIONS if model.dialect.ids else ():
         try:
-            by_text = text_model.next_token(ids, **options)
-            by_ids = model.for_probing().next_token(ids, **options)
+            by_text = text_model.next_token(ids, **logprob_options)
+            by_ids = model.for_probing().next_token(ids, **logprob_options)
         except RefusedError as error:
             if not _is_unsupported(error):
                 raise
             continue
-        if by_text.token != by_ids.token and _disagree(by_text, by_ids):
-            raise ServerError(model.tokenizer_mismatch(ids))
+        if by_text.token != by_ids.token and _top_logprobs_disagree(by_text, by_ids):
+            raise ServerError(model.tokenizer_mismatch_message(ids))
         return
 
 
 def working_strategies(model: CompletionsModel, tolerance: float) -> Iterator[LogprobStrategy]:
     """Yields the strategies that work at this server, the best first."""
-    ids = fingerprint_ids(model.tokenizer)
+    ids = probe_token_ids(model.tokenizer)
     for kind in STRATEGIES.values():
         for top in kind.top_counts:
             strategy = kind(model.for_probing(), top, tolerance)
@@ -175,11 +179,11 @@ def working_strategies(model: CompletionsModel, tolerance: float) -> Iterator[Lo
                     raise
 
 
-def prompt_tops(model: CompletionsModel) -> int:
+def count_prompt_tops(model: CompletionsModel) -> int:
     """Returns how many likeliest tokens the server shows at each position of a prompt."""
     for top in LogprobStrategy.top_counts:
         try:
-            positions = model.for_probing().prompt_logprobs(fingerprint_ids(model.tokenizer), top)
+            positions = model.for_probing().prompt_logprobs(probe_token_ids(model.tokenizer), top)
             return min(top, *(len(position.top) for position in positions))
         except ServerError as error:
             if not _is_unsupported(error):
@@ -187,7 +191,7 @@ def prompt_tops(model: CompletionsModel) -> int:
     return 0
 
 
-def _disagree(first: TokenPosition, second: TokenPosition) -> bool:
+def _top_logprobs_disagree(first: TokenPosition, second: TokenPosition) -> bool:
     """Returns whether the top log-probabilities differ by more than one model's can."""
     tops = [max(position.logprobs.values(), default=math.nan) for position in (first, second)]
     return abs(tops[0] - tops[1]) > MAX_NOISE
@@ -199,33 +203,33 @@ def _is_unsupported(error: ServerError) -> bool:
     return refused or isinstance(error, UnshownError)
 
 
-def answers_folder(
-    served: Path, name: str, tokenizer_digest: str, probe: Probe
+def find_answers_folder(
+    served: Path, model_name: str, tokenizer_digest: str, probe: Probe
 ) -> tuple[Path, str, Fingerprint]:
     """Returns the folder of the model's answers, its digest, and its first fingerprint.
 
     If the model was probed before, they are those of the nearest matching fingerprint.
     """
     identity = {
-        "name": name,
+        "name": model_name,
         "tokenizer": tokenizer_digest,
-        "dialect": probe.dialect.record(),
+        "dialect": probe.dialect.to_record(),
         "way": probe.strategy,
         "error": probe.error,
     }
-    slug = file_name(name)
+    slug = file_name(model_name)
     matches: list[tuple[float, Path, str, Fingerprint]] = []
     for file in sorted(served.glob(f"{slug}-*/{PROBE_FILE}")):
         with naming_folders(file.parent):
             record = _read_probe(file)
             if record["model"] == identity:
-                first = Fingerprint.of(record["said"])
+                first = Fingerprint.from_record(record["said"])
                 if first.matches(probe.fingerprint):
                     distance = rms_difference(first.logprobs, probe.fingerprint.logprobs)
                     matches.append((distance, file.parent, str(record["digest"]), first))
     if matches:
         return min(matches, key=lambda match: match[:2])[1:]
-    record = {"model": identity, "said": probe.fingerprint.record()}
+    record = {"model": identity, "said": probe.fingerprint.to_record()}
     text = json.dumps(record, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest() + SERVED_SUFFIX
     folder = served / f"{slug}-{digest[:12]}"
@@ -234,11 +238,11 @@ def answers_folder(
     return folder, digest, probe.fingerprint
 
 
-def _read_probe(file: Path) -> dict[str, Any]:
+def _read_probe(probe_file: Path) -> dict[str, Any]:
     try:
-        return read_verified_json(file)
+        return read_verified_json(probe_file)
     except (ValueError, OSError) as error:
         raise ArtifactError(
-            f"{file} is damaged ({error}). Delete the folder {file.parent}: the server is then "
-            "asked again."
+            f"{probe_file} is damaged ({error}). Delete the folder {probe_file.parent}: the server "
+            "is then asked again."
         ) from error

@@ -39,7 +39,7 @@ class ChatModel(CompletionsModel):
 
     def prompt_logprobs(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
         """Raises UnshownError, since chats have no `echo`."""
-        raise UnshownError(self.error_about(ids, "a chat shows nothing of what it is sent."))
+        raise UnshownError(self.message_about_text(ids, "a chat shows nothing of what it is sent."))
 
     def prompt_logprobs_parameter(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
         """Raises UnshownError, since a chat's prompt includes the tokens of the template."""
@@ -49,41 +49,40 @@ class ChatModel(CompletionsModel):
         """Returns whether the text has exactly these tokens, alone and in the template."""
         if not super().can_send(ids):
             return False
-        return not self.dialect.continues or self._templated(self._text(ids)) is not None
+        return not self.dialect.continues or self._templated_ids(self._decode_text(ids)) is not None
 
-    def _completion(self, ids: Sequence[int], **options: Any) -> Completion:
+    def _request_completion(self, ids: Sequence[int], **options: Any) -> Completion:
         """Returns the answer to these tokens, after comparing the counts of the template."""
         if not self.dialect.continues and "logit_bias" in options:
             why = "a forced token would not continue it in a chat."
-            raise UnshownError(self.error_about(ids, why))
+            raise UnshownError(self.message_about_text(ids, why))
         if (top := options.pop("logprobs", None)) is not None:
             options |= {"logprobs": True, "top_logprobs": top}
-        text = self._prompt(ids)
+        text = self._prompt_to_send(ids)
         body = {"model": self.name, "messages": self._messages(str(text)), **options}
         if not self.dialect.continues:
-            return self._answer("chat/completions", body, ChatCompletion, ids)
+            return self._post("chat/completions", body, ChatCompletion, ids)
         if text:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
-        answer = self._answer("chat/completions", body, ChatCompletion, ids)
-        expected, count = len(self._templated(str(text)) or ()), answer.prompt_token_count
-        if count not in (expected, expected + self._special):  # llama.cpp adds BOS
+        answer = self._post("chat/completions", body, ChatCompletion, ids)
+        expected, count = len(self._templated_ids(str(text)) or ()), answer.prompt_token_count
+        if count not in (expected, expected + self._special_token_count):  # llama.cpp adds BOS
             why = f"it counts {count} tokens in its chat template, the tokenizer's has {expected}. "
-            raise UnshownError(self.error_about(ids, why + self._remedy))
+            raise UnshownError(self.message_about_text(ids, why + self._tokenizer_remedy))
         return answer
 
     @property
-    def _special(self) -> int:
+    def _special_token_count(self) -> int:
         """The number of tokens that the tokenizer adds to a text, such as BOS."""
         return len(self.tokenizer("")["input_ids"])
 
     def _messages(self, text: str) -> list[dict[str, str]]:
-        """Returns the messages of the chat that includes the text."""
         if not self.dialect.continues:
             return [{"role": "user", "content": f"{REQUEST}\n\n{text}"}]
         request = [{"role": "user", "content": REQUEST}]
         return [*request, {"role": "assistant", "content": text}] if text else request
 
-    def _templated(self, text: str) -> list[int] | None:
+    def _templated_ids(self, text: str) -> list[int] | None:
         """Returns the tokens of the chat whose answer begins with the text.
 
         Returns None if they do not end with the text's own tokens.
@@ -104,11 +103,11 @@ class ChatModel(CompletionsModel):
 
 
 def model_for_dialect(
-    client: Client, name: str, tokenizer: Any, dialect: Dialect, probing: bool = False
+    client: Client, model_name: str, tokenizer: Any, dialect: Dialect, probing: bool = False
 ) -> CompletionsModel:
     """Returns the model at a server that accepts this dialect; see `CompletionsModel`."""
     model_class = ChatModel if dialect.chat else CompletionsModel
-    return model_class(client, name, tokenizer, dialect, probing)
+    return model_class(client, model_name, tokenizer, dialect, probing)
 
 
 def chat_notice(client: Client, dialect: Dialect) -> str:

@@ -80,20 +80,24 @@ class Client:
     def __init__(self, field: str, server: ScoredModelConfig) -> None:
         self.field, self.server = field, server
         self.url = base_url(f"{field}.url", str(server.url))
-        self._key = _key(field, server.key_env)
-        self._sessions = Sessions(f"{field}.url is {server.url!r}", self._connections)
+        self._key = _read_key(field, server.key_env)
+        self._sessions = Sessions(f"{field}.url is {server.url!r}", self._new_http_client)
 
-    def get(self, path: str, kind: type[R]) -> R:
+    def get(self, path: str, reply_class: type[R]) -> R:
         """Returns what is at `path`, without retries, so that a wrong address fails at once."""
-        return self._validated(path, kind, self._ask("GET", path, None, 0, 0))
+        return self._validate_answer(
+            path, reply_class, self._request_with_retries("GET", path, None, 0, 0)
+        )
 
-    def post(self, path: str, body: Mapping[str, Any], kind: type[R], probing: bool = False) -> R:
+    def post(
+        self, path: str, body: Mapping[str, Any], reply_class: type[R], probing: bool = False
+    ) -> R:
         """Returns the answer to `body`.
 
         Args:
             path: below the address.
             body: the JSON of the request.
-            kind: the model that validates the answer.
+            reply_class: the model that validates the answer.
             probing: whether the server may lack the ability: a 500 is then retried only once.
 
         Raises:
@@ -101,14 +105,16 @@ class Client:
             ServerError: the server can't be reached, or its answers are cut or of another form.
         """
         retries = self.server.retries
-        answer = self._ask("POST", path, body, retries, 1 if probing else retries + 1)
-        return self._validated(path, kind, answer)
+        answer = self._request_with_retries(
+            "POST", path, body, retries, 1 if probing else retries + 1
+        )
+        return self._validate_answer(path, reply_class, answer)
 
-    def hidden(self, words: str) -> str:
+    def without_key(self, text: str) -> str:
         """Returns the words without the key."""
-        return secrets.without_key(words, self._key) if self._key else words
+        return secrets.without_key(text, self._key) if self._key else text
 
-    def _connections(self) -> httpx.AsyncClient:
+    def _new_http_client(self) -> httpx.AsyncClient:
         headers = {"Accept-Encoding": "gzip"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -116,22 +122,22 @@ class Client:
         limits = httpx.Limits(max_connections=self.server.requests)
         return httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits)
 
-    def _validated(self, path: str, kind: type[R], answer: Any) -> R:
+    def _validate_answer(self, path: str, reply_class: type[R], answer: Any) -> R:
         try:
-            return kind.model_validate(answer)
+            return reply_class.model_validate(answer)
         except ValidationError as error:
-            raise ServerError(self.hidden(
+            raise ServerError(self.without_key(
                 f"{self.field}.url is {self.server.url!r}: in its answer to {path} "
                 f"{validation_message(error)}. Give a server of OpenAI's completions protocol, or "
                 "check the proxies between here and it."
             )) from None  # fmt: skip
 
-    def _ask(
+    def _request_with_retries(
         self, method: str, path: str, body: Mapping[str, Any] | None, retries: int, allowed_500: int
     ) -> Any:
         for number in range(retries + 1):
             try:
-                return self._once(method, path, body)
+                return self._request_once(method, path, body)
             except ServerError as error:
                 wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0**number)
                 if isinstance(error, RefusedError):
@@ -147,20 +153,22 @@ class Client:
                     raise
         raise AssertionError
 
-    def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+    def _request_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         try:
-            answer = self._received(method, path, body)
+            answer = self._receive_in_session(method, path, body)
             if answer.status_code == 200:
                 return parse_json(answer.content.decode("utf-8-sig"))
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as cause:
-            raise self._failed(cause) from None
-        raise self._refused(answer, path)
+            raise self._connection_error(cause) from None
+        raise self._refused_error(answer, path)
 
-    def _received(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
+    def _receive_in_session(
+        self, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> httpx.Response:
         """Returns the whole answer; `timeout_seconds` bounds the connection and all its parts."""
-        return self._sessions.run(lambda http: self._answer(http, method, path, body))
+        return self._sessions.run(lambda http: self._read_response(http, method, path, body))
 
-    async def _answer(
+    async def _read_response(
         self, http: httpx.AsyncClient, method: str, path: str, body: Mapping[str, Any] | None
     ) -> httpx.Response:
         address = f"{self.url}/{path}"
@@ -172,38 +180,40 @@ class Client:
                 coding = answer.headers.get("Content-Encoding", "")
                 content = Content(coding, self.server.max_answer_bytes)
                 if not content.is_readable:
-                    return self._unread(answer, path)
+                    return self._refuse_coding(answer, path)
                 async for chunk in answer.aiter_raw():
                     content.add(chunk)
                     if content.is_too_long:
-                        raise self._too_long(path)
+                        raise self._too_long_error(path)
         except TimeoutError:
             raise httpx.ReadTimeout("it has not ended") from None
-        return httpx.Response(answer.status_code, headers=_headers(answer), content=content.whole())
+        return httpx.Response(
+            answer.status_code, headers=_select_headers(answer), content=content.whole()
+        )
 
-    def _unread(self, answer: httpx.Response, path: str) -> httpx.Response:
+    def _refuse_coding(self, answer: httpx.Response, path: str) -> httpx.Response:
         """Raises an error for a coding that was not requested, unless the status is an error."""
         coding = answer.headers["Content-Encoding"].strip().lower()[:QUOTED]
         if answer.status_code != 200:
             words = f"its words are not read: they have the Content-Encoding {coding!r}"
             return httpx.Response(
-                answer.status_code, headers=_headers(answer), content=words.encode()
+                answer.status_code, headers=_select_headers(answer), content=words.encode()
             )
-        raise UnreadableError(self.hidden(
+        raise UnreadableError(self.without_key(
             f"{self.field}.url is {self.server.url!r}: its answer to {path} has the "
             f"Content-Encoding {coding!r}, which was not asked for. See that the server and what "
             "stands before it send gzip or no coding."
         ))  # fmt: skip
 
-    def _too_long(self, path: str) -> UnreadableError:
-        return UnreadableError(self.hidden(
+    def _too_long_error(self, path: str) -> UnreadableError:
+        return UnreadableError(self.without_key(
             f"{self.field}.max_answer_bytes is {self.server.max_answer_bytes:,}: the answer of "
             f"{self.server.url!r} to {path} is longer, once decompressed. Give a server of "
             "OpenAI's completions protocol, or a higher limit if its texts are that long."
         ))  # fmt: skip
 
-    def _refused(self, answer: httpx.Response, path: str) -> RefusedError:
-        words = self._message(answer)
+    def _refused_error(self, answer: httpx.Response, path: str) -> RefusedError:
+        words = self._quoted_error_message(answer)
         remedy = ""
         if answer.status_code in (401, 403):
             variable = self.server.key_env
@@ -216,10 +226,10 @@ class Client:
             f"({words}).{remedy}",
             answer.status_code,
             words,
-            _retry_after(answer),
+            _retry_after_seconds(answer),
         )
 
-    def _message(self, answer: httpx.Response) -> str:
+    def _quoted_error_message(self, answer: httpx.Response) -> str:
         """Returns the message in one of the usual forms of an error, else the text; no key."""
         text = answer.content.decode("utf-8-sig", "replace")
         try:
@@ -229,9 +239,9 @@ class Client:
         except (ValueError, AttributeError):
             pass
         printable = "".join(sign if sign.isprintable() else " " for sign in text)
-        return self.hidden(" ".join(printable.split()))[:QUOTED] or "without a word"
+        return self.without_key(" ".join(printable.split()))[:QUOTED] or "without a word"
 
-    def _failed(self, cause: Exception) -> ServerError:
+    def _connection_error(self, cause: Exception) -> ServerError:
         why = {
             httpx.ConnectError: "it can't be reached",
             httpx.TimeoutException: f"no answer came within {self.server.timeout_seconds:g} s",
@@ -239,7 +249,7 @@ class Client:
             ValueError: "its answer is cut, or no JSON",
         }
         words = next((w for kind, w in why.items() if isinstance(cause, kind)), "its answer is cut")
-        reason = self.hidden(describe_error(cause))
+        reason = self.without_key(describe_error(cause))
         return ServerError(
             f"{self.field}.url is {self.server.url!r}: {words} ({reason}). See that the server "
             "runs and that this is its address. What was answered is kept: run the same command "
@@ -260,7 +270,7 @@ def base_url(field: str, url: str) -> str:
     return url.rstrip("/") if parts.path.strip("/") else f"{url.rstrip('/')}/v1"
 
 
-def _key(field: str, variable: str | None) -> str:
+def _read_key(field: str, variable: str | None) -> str:
     if variable is None:
         return ""
     if not os.environ.get(variable):
@@ -277,12 +287,11 @@ def _key(field: str, variable: str | None) -> str:
     return key
 
 
-def _headers(answer: httpx.Response) -> dict[str, str]:
-    """Returns the headers of the answer that are read."""
+def _select_headers(answer: httpx.Response) -> dict[str, str]:
     return {name: answer.headers[name] for name in READ_HEADERS if name in answer.headers}
 
 
-def _retry_after(answer: httpx.Response) -> float | None:
+def _retry_after_seconds(answer: httpx.Response) -> float | None:
     """Returns the seconds in the Retry-After header, if there is one (RFC 9110, 10.2.3)."""
     value = answer.headers.get("Retry-After", "")
     try:

@@ -49,7 +49,7 @@ class Dialect:
             return f"chats, and {does}"
         return "token ids" if self.ids else "text"
 
-    def record(self) -> dict[str, bool]:
+    def to_record(self) -> dict[str, bool]:
         """Returns the content for a file; the fields of chats are left out for completions."""
         shared = {"ids": self.ids, "names_ids": self.names_ids}
         return {**shared, "chat": True, "continues": self.continues} if self.chat else shared
@@ -70,7 +70,7 @@ class CompletionsModel:
         self, client: Client, name: str, tokenizer: Any, dialect: Dialect, probing: bool = False
     ) -> None:
         self.client, self.name, self.tokenizer = client, name, tokenizer
-        self.dialect, self.names = dialect, TokenNames(tokenizer, dialect.names_ids)
+        self.dialect, self.token_names = dialect, TokenNames(tokenizer, dialect.names_ids)
         self.probing = probing
 
     def for_probing(self) -> CompletionsModel:
@@ -84,11 +84,11 @@ class CompletionsModel:
             RefusedError: the server refuses the request.
             UnshownError: the server shows none, or those of other tokens.
         """
-        positions = self._complete(ids, echo=True, max_tokens=0, logprobs=top).positions()
-        if not self.names.matches([position.token for position in positions], list(ids)):
+        positions = self._request_choice(ids, echo=True, max_tokens=0, logprobs=top).positions()
+        if not self.token_names.matches([position.token for position in positions], list(ids)):
             tokens = [position.token for position in positions[:3]]
             why = f"it shows {len(positions)} places, {tokens} …, in place of its {len(ids)} tokens"
-            raise UnshownError(self.error_about(ids, f"{why}. {self._remedy}"))
+            raise UnshownError(self.message_about_text(ids, f"{why}. {self._tokenizer_remedy}"))
         return positions[1 : len(ids)]
 
     def prompt_logprobs_parameter(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
@@ -98,12 +98,12 @@ class CompletionsModel:
             RefusedError: the server does not know the parameter.
             UnshownError: the server ignores it.
         """
-        choice = self._complete(ids, max_tokens=1, temperature=0, prompt_logprobs=top)
+        choice = self._request_choice(ids, max_tokens=1, temperature=0, prompt_logprobs=top)
         positions = choice.prompt_positions(ids)
         if len(positions) < len(ids) or any(position.logprob is None for position in positions[1:]):
             why = f"its prompt_logprobs have {len(positions)} places for {len(ids)} tokens"
-            why = f"{why}, or not of these tokens. {self._remedy}"
-            raise UnshownError(self.error_about(ids, why))
+            why = f"{why}, or not of these tokens. {self._tokenizer_remedy}"
+            raise UnshownError(self.message_about_text(ids, why))
         return positions[1:]
 
     def next_token(
@@ -120,31 +120,31 @@ class CompletionsModel:
         Raises:
             ServerError: the answer lacks log-probabilities or ids that the probe's answers had.
         """
-        choice = self._complete(ids, max_tokens=1, temperature=0, **options)
+        choice = self._request_choice(ids, max_tokens=1, temperature=0, **options)
         position = next(iter(choice.positions()), TokenPosition(choice.written, None, {}))
         if position.is_hidden and may_hide:
             return position
         names = [position.token, *position.logprobs]
         if shows and not position.logprobs:
-            raise self._changed(ids, "shows no log-probability of the next token")
-        if shows and self.names.by_id and None in map(self.names.unique_token, names):
-            raise self._changed(ids, f"names tokens {names[:3]}, and not by their ids")
+            raise self._changed_error(ids, "shows no log-probability of the next token")
+        if shows and self.token_names.by_id and None in map(self.token_names.unique_token, names):
+            raise self._changed_error(ids, f"names tokens {names[:3]}, and not by their ids")
         return position
 
-    def _changed(self, ids: Sequence[int], does: str) -> ServerError:
-        why = f"it {does}, other than when it was probed. See that it runs as it did then."
-        return ServerError(self.error_about(ids, why))
+    def _changed_error(self, ids: Sequence[int], behaviour: str) -> ServerError:
+        why = f"it {behaviour}, other than when it was probed. See that it runs as it did then."
+        return ServerError(self.message_about_text(ids, why))
 
     def greedy_text(self, ids: Sequence[int], tokens: int) -> str:
         """Returns the text of so many greedy tokens after these."""
-        return self._complete(ids, max_tokens=tokens, temperature=0).written
+        return self._request_choice(ids, max_tokens=tokens, temperature=0).written
 
     def generate(self, prompt: Prompt, temperature: float) -> list[int]:
         """Returns the generated tokens after the prompt, without the end-of-text token.
 
         If the server names no ids, or hides some tokens, its text is tokenized instead.
         """
-        answer = self._completion(
+        answer = self._request_completion(
             prompt.ids,
             max_tokens=prompt.tokens,
             temperature=temperature,
@@ -154,12 +154,14 @@ class CompletionsModel:
         )
         choice = answer.choices[0]
         positions = choice.positions()
-        tokens = [self.names.unique_token(position.token) for position in positions]
+        tokens = [self.token_names.unique_token(position.token) for position in positions]
         ids: list[int] = [token for token in tokens if token is not None]
         if not self.dialect.names_ids or len(tokens) < (answer.completion_token_count or 0):
             ids = self.tokenizer(choice.written, add_special_tokens=False)["input_ids"]
         elif len(ids) < len(tokens):
-            raise ServerError(self.error_about(prompt.ids, f"it writes no ids. {self._remedy}"))
+            raise ServerError(
+                self.message_about_text(prompt.ids, f"it writes no ids. {self._tokenizer_remedy}")
+            )
         eos = self.tokenizer.eos_token_id
         return ids[: ids.index(eos)] if eos in ids else ids
 
@@ -167,87 +169,89 @@ class CompletionsModel:
         """Returns whether these tokens can be sent, as ids or as a text of exactly these tokens."""
         return self.dialect.ids or round_trips(self.tokenizer, ids)
 
-    def unsendable_error(
-        self, ids: Sequence[int], prefix: Sequence[int], texts: int, of: int, prefixes: int
+    def unsendable_message(
+        self,
+        ids: Sequence[int],
+        prefix: Sequence[int],
+        n_texts: int,
+        n_all_texts: int,
+        n_prefixes: int,
     ) -> str:
         """Returns an error message about prefixes that can't be sent as text.
 
         Args:
             ids: the first text with such a prefix.
             prefix: its first such prefix.
-            texts: the number of texts with such prefixes.
-            of: the number of all texts.
-            prefixes: the number of such prefixes.
+            n_texts: the number of texts with such prefixes.
+            n_all_texts: the number of all texts.
+            n_prefixes: the number of such prefixes.
         """
-        retokenized = len(self.tokenizer(self._text(prefix))["input_ids"])
-        return self.error_about(
+        retokenized = len(self.tokenizer(self._decode_text(prefix))["input_ids"])
+        return self.message_about_text(
             ids,
             f"the first {len(prefix)} tokens can't be asked about. The server takes nothing but "
-            f"text, and the text of these, which ends with {self._text(prefix)[-20:]!r}, has other "
-            f"tokens ({retokenized}). So it is with {prefixes} beginnings of {texts} of the {of} "
-            "texts. "
+            f"text, and the text of these, which ends with {self._decode_text(prefix)[-20:]!r}, "
+            f"has other tokens ({retokenized}). So it is with {n_prefixes} beginnings of {n_texts} "
+            f"of the {n_all_texts} texts. "
             "Leave these texts out, or give a server that takes token ids, or one that shows "
             "the log-probabilities of whole texts.",
         )
 
-    def error_about(self, ids: Sequence[int], why: str) -> str:
+    def message_about_text(self, ids: Sequence[int], problem: str) -> str:
         """Returns an error message about one text."""
-        start, server = self._text(ids)[:60], self.client.server.url
-        return self.client.hidden(
-            f"{self.client.field}.url is {server!r}: of the text {start!r} {why}"
+        start, server = self._decode_text(ids)[:60], self.client.server.url
+        return self.client.without_key(
+            f"{self.client.field}.url is {server!r}: of the text {start!r} {problem}"
         )
 
-    def tokenizer_mismatch(self, ids: Sequence[int]) -> str:
+    def tokenizer_mismatch_message(self, ids: Sequence[int]) -> str:
         """Returns an error message about a text that the server tokenizes differently."""
         why = "it goes on otherwise with the text than with the tokenizer's ids"
-        return self.error_about(ids, f"{why}. {self._remedy}")
+        return self.message_about_text(ids, f"{why}. {self._tokenizer_remedy}")
 
-    def _complete(self, ids: Sequence[int], **options: Any) -> Choice:
-        """Returns the first choice of the answer to these tokens."""
-        return self._completion(ids, **options).choices[0]
+    def _request_choice(self, ids: Sequence[int], **options: Any) -> Choice:
+        return self._request_completion(ids, **options).choices[0]
 
-    def _completion(self, ids: Sequence[int], **options: Any) -> Completion:
+    def _request_completion(self, ids: Sequence[int], **options: Any) -> Completion:
         """Returns the answer to these tokens, after comparing the server's count with theirs."""
-        body = {"model": self.name, "prompt": self._prompt(ids), **options}
-        answer = self._answer("completions", body, Completion, ids)
+        body = {"model": self.name, "prompt": self._prompt_to_send(ids), **options}
+        answer = self._post("completions", body, Completion, ids)
         self._check_count(answer, ids, len(ids))
         return answer
 
-    def _answer(
-        self, path: str, body: dict[str, Any], kind: type[Completion], ids: Sequence[int]
+    def _post(
+        self, path: str, body: dict[str, Any], reply_class: type[Completion], ids: Sequence[int]
     ) -> Completion:
-        """Returns the answer to this body about these tokens."""
         if self.dialect.names_ids:
             body["return_tokens_as_token_ids"] = True
         try:
-            return self.client.post(path, body, kind, self.probing)
+            return self.client.post(path, body, reply_class, self.probing)
         except RefusedError as error:
-            raise self._explained(error, ids) from None
+            raise self._explain_refusal(error, ids) from None
 
     def _check_count(self, answer: Completion, ids: Sequence[int], expected: int) -> None:
-        """Raises a ServerError if the server counts another number of tokens."""
         count = answer.prompt_token_count
         if count not in (None, expected):
-            why = f"it counts {count} tokens, the tokenizer {expected}. {self._remedy}"
-            raise ServerError(self.error_about(ids, why))
+            why = f"it counts {count} tokens, the tokenizer {expected}. {self._tokenizer_remedy}"
+            raise ServerError(self.message_about_text(ids, why))
 
-    def _prompt(self, ids: Sequence[int]) -> list[int] | str:
+    def _prompt_to_send(self, ids: Sequence[int]) -> list[int] | str:
         """Returns the ids, or the text without the special tokens that the server adds."""
         if not self.can_send(ids):
-            raise ServerError(self.unsendable_error(ids, ids, 1, 1, 1))
-        return list(ids) if self.dialect.ids else self._text(ids)
+            raise ServerError(self.unsendable_message(ids, ids, 1, 1, 1))
+        return list(ids) if self.dialect.ids else self._decode_text(ids)
 
-    def _text(self, ids: Sequence[int]) -> str:
+    def _decode_text(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
     @property
-    def _remedy(self) -> str:
+    def _tokenizer_remedy(self) -> str:
         return (
             f"Give the model's own tokenizer ({self.client.field}.tokenizer), and a server that "
             "adds the special tokens which that one adds."
         )
 
-    def _explained(self, error: RefusedError, ids: Sequence[int]) -> ServerError:
+    def _explain_refusal(self, error: RefusedError, ids: Sequence[int]) -> ServerError:
         words = error.words.lower()
         if error.http_status == 400 and ("context" in words or "too long" in words):
             return RefusedError(
@@ -263,8 +267,8 @@ def round_trips(tokenizer: Any, ids: Sequence[int]) -> bool:
     return bool(tokenizer(text)["input_ids"] == list(ids))
 
 
-def find_model(client: Client, name: str | None) -> ServerModel:
-    """Returns the server's entry for the model `name`, or for its only model.
+def find_model(client: Client, model_name: str | None) -> ServerModel:
+    """Returns the server's entry for the model `model_name`, or for its only model.
 
     Some servers list no models, or others than they run. A model that is named but not listed is
     returned as an `UnlistedModel`, with a warning.
@@ -276,24 +280,26 @@ def find_model(client: Client, name: str | None) -> ServerModel:
     where = f"{client.field}.url is {client.server.url!r}"
     try:
         listed = {model.id: model for model in client.get("models", ModelList).data}
-        words = near_names(str(name), listed) if listed else "It lists none."
+        words = near_names(str(model_name), listed) if listed else "It lists none."
     except RefusedError as error:
         if error.http_status in (401, 403):
             raise ConfigError(str(error)) from None
         listed, words = {}, f"{client.url}/models gives no list of models ({error})."
-        if name is None:
-            raise ConfigError(client.hidden(
+        if model_name is None:
+            raise ConfigError(client.without_key(
                 f"{where}: {words} Give the address that stands before /completions, such as "
                 f"http://localhost:8000/v1, and {client.field}.name where it lists no models."
             )) from None  # fmt: skip
-    if name is None and len(listed) == 1:
+    if model_name is None and len(listed) == 1:
         return next(iter(listed.values()))
-    if name is None:
+    if model_name is None:
         why = f"the server has several. {words}" if listed else "the server lists no models."
         remedy = f"{why} Give the name of the one that is meant."
-        raise ConfigError(client.hidden(f"{client.field}.name is None: {remedy}"))
-    if name in listed:
-        return listed[name]
-    words = client.hidden(words)
-    log.warning("%s: it does not list the model %r, and is asked for it. %s", where, name, words)
-    return UnlistedModel(id=name, words=words)
+        raise ConfigError(client.without_key(f"{client.field}.name is None: {remedy}"))
+    if model_name in listed:
+        return listed[model_name]
+    words = client.without_key(words)
+    log.warning(
+        "%s: it does not list the model %r, and is asked for it. %s", where, model_name, words
+    )
+    return UnlistedModel(id=model_name, words=words)

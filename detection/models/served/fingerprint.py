@@ -22,7 +22,7 @@ from contamination.detection.models.served.completions import round_trips
 from contamination.detection.models.served.logprob_tracking import (
     LogprobStrategy,
     ShownLogprobs,
-    resolution,
+    rounding_error,
 )
 from contamination.detection.models.served.transport import in_parallel
 
@@ -60,7 +60,7 @@ class Fingerprint:
     noise: float = 0.0
 
     @property
-    def numbers(self) -> list[float]:
+    def all_logprobs(self) -> list[float]:
         """All log-probabilities in one list."""
         return [logprob for logprobs in self.logprobs.values() for logprob in logprobs]
 
@@ -76,8 +76,8 @@ class Fingerprint:
         If the last decimal has the unit u, a difference of δ < u becomes one of √(δ·u), since few
         numbers are rounded to another decimal. Two numbers may always be.
         """
-        unit = 2 * resolution(self.numbers)
-        square = max(MIN_TOLERANCE * unit, 2 * unit**2 / max(1, len(self.numbers)))
+        unit = 2 * rounding_error(self.all_logprobs)
+        square = max(MIN_TOLERANCE * unit, 2 * unit**2 / max(1, len(self.all_logprobs)))
         return max(MIN_TOLERANCE, MARGIN * self.noise, float(np.sqrt(square)))
 
     def matches(self, other: Fingerprint) -> bool:
@@ -95,29 +95,29 @@ class Fingerprint:
     def __str__(self) -> str:
         if self.logprobs:
             return (
-                f"recognised by {len(self.numbers)} log-probabilities: another model's differ by "
-                f"more than {self.tolerance:.2g} nats, root mean square"
+                f"recognised by {len(self.all_logprobs)} log-probabilities: another model's differ "
+                f"by more than {self.tolerance:.2g} nats, root mean square"
             )
         if not self.is_distinctive:
             return "not recognised: no repeated answer shows whether the model changes"
         return f"recognised by {sum(map(bool, self.continuations))} greedy continuations"
 
-    def record(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Returns the content for a file."""
         shown = [*self.logprobs.items()]
         return {"shown": shown, "written": self.continuations, "noise": self.noise}
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Fingerprint:
+    def from_record(cls, record: Mapping[str, Any]) -> Fingerprint:
         """Returns the fingerprint from the content of a file."""
         return cls(dict(record["shown"]), tuple(record["written"]), float(record["noise"]))
 
 
 def take_fingerprint(strategy: LogprobStrategy) -> Fingerprint:
     """Returns the answers to one request after another, and their noise under concurrency."""
-    alone = ask_once(strategy)
+    alone = take_noiseless_fingerprint(strategy)
     workers = min(CONCURRENT, strategy.model.client.server.requests)
-    prefixes = strategy.concurrent_prefixes(probe_ids(strategy), workers)
+    prefixes = strategy.concurrent_prefixes(probe_token_ids(strategy.model.tokenizer), workers)
     concurrent = in_parallel(strategy.shown_logprobs, prefixes, workers)
     differences = (rms_difference(logprobs, alone.logprobs) for _, logprobs in concurrent)
     noise = max(differences, default=0.0)
@@ -129,17 +129,17 @@ def take_fingerprint(strategy: LogprobStrategy) -> Fingerprint:
     return Fingerprint(alone.logprobs, repeated, noise)
 
 
-def ask_once(strategy: LogprobStrategy) -> Fingerprint:
+def take_noiseless_fingerprint(strategy: LogprobStrategy) -> Fingerprint:
     """Returns the model's answers to one question after another, without a noise estimate."""
     logprobs: ShownLogprobs = {}
-    for ids in strategy.fingerprint_prefixes(probe_ids(strategy)):
+    for ids in strategy.fingerprint_prefixes(probe_token_ids(strategy.model.tokenizer)):
         logprobs |= strategy.shown_logprobs(ids)
     return Fingerprint(logprobs, () if logprobs else _greedy_continuations(strategy, 1))
 
 
 def _greedy_continuations(strategy: LogprobStrategy, workers: int) -> tuple[str, ...]:
     """Returns the continuations of prefixes of the text, with so many requests at once."""
-    candidates = strategy.sendable_prefixes(probe_ids(strategy))
+    candidates = strategy.sendable_prefixes(probe_token_ids(strategy.model.tokenizer))
     numbers = range(1, WRITTEN_PREFIXES + 1)
     prefixes = [candidates[len(candidates) * n // WRITTEN_PREFIXES - 1] for n in numbers]
     generate = partial(strategy.model.greedy_text, tokens=WRITTEN_TOKENS)
@@ -163,12 +163,7 @@ def rms_difference(first: ShownLogprobs, second: ShownLogprobs) -> float:
     return float(np.sqrt(np.mean(squares))) if squares else 0.0
 
 
-def probe_ids(strategy: LogprobStrategy) -> list[int]:
-    """Returns the tokens of the probe's text for the strategy's tokenizer."""
-    return fingerprint_ids(strategy.model.tokenizer)
-
-
-def fingerprint_ids(tokenizer: Any) -> list[int]:
+def probe_token_ids(tokenizer: Any) -> list[int]:
     """Returns the first tokens of the probe's text whose decoded text has the same tokens."""
     ids = list(tokenizer(PROBE)["input_ids"][:PROBE_TOKENS])
     ends = (end for end in range(len(ids), 1, -1) if round_trips(tokenizer, ids[:end]))

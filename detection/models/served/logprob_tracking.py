@@ -30,7 +30,7 @@ from contamination.detection.models.served.completions import CompletionsModel
 from contamination.detection.models.served.responses import TokenNames, TokenPosition
 
 MAX_ERROR_FACTOR = 32.0
-"""The factor by which `closed_form` may increase the server's rounding error."""
+"""The factor by which `logprob_by_closed_form` may increase the server's rounding error."""
 MAX_BIAS = 100.0
 """Nats: the largest bias that servers accept."""
 RAISED_LOGPROB = 1.0
@@ -45,7 +45,7 @@ RESOLUTION = 2e-6
 """Nats: the largest error of a float32 log-probability, a difference of logits below 32."""
 
 
-def resolution(numbers: Sequence[float]) -> float:
+def rounding_error(numbers: Sequence[float]) -> float:
     """Returns half a unit of the last decimal that any of the numbers has."""
     decimals = (d for d in range(9) if all(round(number, d) == number for number in numbers))
     return 0.5 * 10.0 ** -next(decimals, 9)
@@ -59,7 +59,7 @@ def remove_bias(shown: float, bias: float) -> float:
     return -math.log1p(math.exp(-logit)) if logit > 0 else logit - math.log1p(math.exp(logit))
 
 
-def closed_form(ask: Callable[[float], Mapping[str, float]], token: str) -> float | None:
+def logprob_by_closed_form(ask: Callable[[float], Mapping[str, float]], token: str) -> float | None:
     """Returns the token's log-probability by eq. 8; None if it is below −MAX_BIAS nats.
 
     Args:
@@ -82,7 +82,7 @@ def raising_bias(logprob: float) -> float:
     return math.log(RAISED_ODDS) - logprob
 
 
-def from_other_token(
+def logprob_from_other_token(
     ask: Callable[[float], float], logprob: float, rounding: float
 ) -> float | None:
     """Returns a token's log-probability from its effect on another token's.
@@ -126,7 +126,7 @@ def bisect_bias(
     return (low + high) / 2
 
 
-def bisection_requests(tolerance: float) -> float:
+def max_bisection_requests(tolerance: float) -> float:
     """Returns the largest number of requests per token, with one for the list."""
     return math.log2(MAX_BIAS / tolerance) + 2
 
@@ -165,12 +165,12 @@ class LogprobStrategy(ABC):
         self.model, self.top, self.tolerance = model, top, tolerance
 
     @cached_property
-    def names(self) -> TokenNames:
+    def token_names(self) -> TokenNames:
         """The names of tokens in the answers."""
-        return self.model.names
+        return self.model.token_names
 
     @property
-    def error(self) -> float:
+    def max_error(self) -> float:
         """A bound of the error in nats, besides the server's own rounding."""
         return 0.0
 
@@ -179,7 +179,7 @@ class LogprobStrategy(ABC):
         """The largest number of requests per question, or their mean if `is_estimate`."""
         return 1.0
 
-    def requests_for(self, token: int) -> float:
+    def request_count(self, token: int) -> float:
         """Returns the number of requests for the question that ends with this token."""
         return self.requests_per_question
 
@@ -200,7 +200,7 @@ class LogprobStrategy(ABC):
         """
 
     @abstractmethod
-    def answer(self, ids: Sequence[int]) -> Columns:
+    def answer_columns(self, ids: Sequence[int]) -> Columns:
         """Returns the numbers of the question's last tokens."""
 
     def fingerprint_prefixes(self, ids: Sequence[int]) -> list[Sequence[int]]:
@@ -219,10 +219,10 @@ class LogprobStrategy(ABC):
 
     def shown_logprobs(self, ids: Sequence[int]) -> ShownLogprobs:
         """Returns the top log-probabilities after these tokens, for a fingerprint."""
-        logprobs = sorted(self._next_token(ids).top.values(), reverse=True)[: self.top]
+        logprobs = sorted(self._next_position(ids).top.values(), reverse=True)[: self.top]
         return {len(ids): [max(-MAX_BIAS, logprob) for logprob in logprobs]}
 
-    def _next_token(
+    def _next_position(
         self,
         ids: Sequence[int],
         biases: Mapping[int, float] | None = None,
@@ -236,20 +236,22 @@ class LogprobStrategy(ABC):
             may_hide: whether the server may hide a part of a character.
         """
         options: dict[str, Any] = {"logprobs": self.top} if self.top else {}
-        if logit_bias := {str(token): bias for token, bias in (biases or {}).items() if bias}:
+        if logit_bias := {
+            str(biased_token): bias for biased_token, bias in (biases or {}).items() if bias
+        }:
             options["logit_bias"] = logit_bias
         shows = bool(self.numbers) and not self.model.probing
         return self.model.next_token(ids, shows=shows, may_hide=may_hide, **options)
 
     def _second_likeliest(self, ids: Sequence[int]) -> tuple[int, float]:
         """Returns the second likeliest token after these and its logprob, or the only one."""
-        tokens = self._uniquely_named(self._next_token(ids))
+        tokens = self._uniquely_named(self._next_position(ids))
         return tokens[1] if len(tokens) > 1 else tokens[0] if tokens else (0, math.nan)
 
     def _uniquely_named(self, position: TokenPosition) -> list[tuple[int, float]]:
         """Returns the listed tokens with unique names and their logprobs, the likeliest first."""
         likeliest = sorted(position.top.items(), key=lambda item: -item[1])
-        tokens = ((self.names.unique_token(name), logprob) for name, logprob in likeliest)
+        tokens = ((self.token_names.unique_token(name), logprob) for name, logprob in likeliest)
         return [(token, logprob) for token, logprob in tokens if token is not None]
 
     def _comparison_token(
@@ -261,14 +263,14 @@ class LogprobStrategy(ABC):
 
     def _ambiguous_name_error(self, position: TokenPosition, ids: Sequence[int]) -> ServerError:
         """Returns the error for a last token that no listed token can be compared with."""
-        name = self.model.names.name(ids[-1])
+        name = self.model.token_names.name(ids[-1])
         why = (
             f"the token {name!r} ({ids[-1]}) can't be told: the server names tokens by their "
             f"text, several have this one, and of the {len(position.top)} that it lists none has a "
             "name of its own. Leave the text out, or give a server that names tokens by their ids "
             "or lists more of them."
         )
-        return ServerError(self.model.error_about(ids, why))
+        return ServerError(self.model.message_about_text(ids, why))
 
     def _wrong_choice_error(
         self, token: str, ids: Sequence[int], names: Sequence[str]
@@ -277,5 +279,5 @@ class LogprobStrategy(ABC):
         likeliest = " or ".join(map(repr, names))
         why = f"it chooses {token!r}, but by logit_bias {likeliest} is the likeliest. "
         return ServerError(
-            self.model.error_about(ids, f"{why}See that it runs as when it was probed.")
+            self.model.message_about_text(ids, f"{why}See that it runs as when it was probed.")
         )

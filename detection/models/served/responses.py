@@ -45,7 +45,7 @@ def _check_logprob(nats: float) -> float:
 LogProb = Annotated[float, AfterValidator(_check_logprob)]
 
 
-def id_name(token: int) -> str:
+def token_id_name(token: int) -> str:
     """Returns the name of a token at a server that names tokens by their ids."""
     return f"token_id:{token}"
 
@@ -100,7 +100,7 @@ class TopLogprob(Reply):
     @property
     def name(self) -> str:
         """The token's name by its id if there is one, else its text."""
-        return self.token if self.id is None else id_name(self.id)
+        return self.token if self.id is None else token_id_name(self.id)
 
 
 class TokenLogprob(TopLogprob):
@@ -167,7 +167,7 @@ class Logprobs(Reply):
         ]
 
 
-def _check_unread(answer: Any, choices: Any, fields: Collection[str]) -> Any:
+def _check_unread_logprobs(answer: Any, choices: Any, fields: Collection[str]) -> Any:
     """Refuses log-probabilities in another field if those that are read are empty.
 
     llama.cpp's own /completion has `completion_probabilities`, others have `token_logprobs`.
@@ -212,7 +212,7 @@ class Choice(Reply):
     @model_validator(mode="before")
     @classmethod
     def _check_other_fields(cls, choice: Any) -> Any:
-        return _check_unread(choice, [choice], cls.model_fields)
+        return _check_unread_logprobs(choice, [choice], cls.model_fields)
 
     @property
     def written(self) -> str:
@@ -226,10 +226,10 @@ class Choice(Reply):
     def prompt_positions(self, ids: Sequence[int]) -> list[TokenPosition]:
         """Returns the positions of the prompt's tokens in `prompt_logprobs`, named by their ids."""
         tops = [
-            {id_name(int(token)): entry.logprob for token, entry in (entries or {}).items()}
+            {token_id_name(int(token)): entry.logprob for token, entry in (entries or {}).items()}
             for entries in self.prompt_logprobs or ()
         ]
-        names = map(id_name, ids)
+        names = map(token_id_name, ids)
         return [TokenPosition(n, top.get(n), top) for n, top in zip(names, tops, strict=False)]
 
 
@@ -250,7 +250,7 @@ class Completion(Reply):
     @classmethod
     def _check_other_fields(cls, answer: Any) -> Any:
         choices = answer.get("choices") if isinstance(answer, dict) else None
-        return _check_unread(answer, choices if isinstance(choices, list) else [], ())
+        return _check_unread_logprobs(answer, choices if isinstance(choices, list) else [], ())
 
     @property
     def prompt_token_count(self) -> int | None:
@@ -339,7 +339,7 @@ class TokenNames:
 
     def name(self, token: int) -> str:
         """Returns the token's name at the server."""
-        return id_name(token) if self.by_id else self.text(token)
+        return token_id_name(token) if self.by_id else self.text(token)
 
     def text(self, token: int) -> str:
         """Returns the token's text, with U+FFFD for a part of a character."""
@@ -351,16 +351,16 @@ class TokenNames:
             match = ID_PATTERN.fullmatch(name)
             return None if match is None else int(match[1])
         with self._lock:
-            return self._unique.get(name)
+            return self._unique_tokens_by_name.get(name)
 
     def is_unique(self, token: int) -> bool:
         """Returns whether no other token has this token's name."""
         return self.unique_token(self.name(token)) == token
 
-    def any_unique(self, excluded: int) -> int | None:
+    def any_unique_token(self, excluded: int) -> int | None:
         """Returns a token other than `excluded` whose name is unique and consists of letters."""
         with self._lock:
-            words = (token for name, token in self._unique.items() if name.isalpha())
+            words = (token for name, token in self._unique_tokens_by_name.items() if name.isalpha())
             return next((token for token in words if token != excluded), None)
 
     def matches(self, names: list[str], ids: list[int]) -> bool:
@@ -379,13 +379,12 @@ class TokenNames:
         return sum(same) >= len(ids) / 2
 
     @cached_property
-    def _unique(self) -> dict[str, int]:
-        """The tokens with unique names, by name."""
+    def _unique_tokens_by_name(self) -> dict[str, int]:
         ids = sorted(self.tokenizer.get_vocab().values())
         names = self.tokenizer.batch_decode([[token] for token in ids])
         shared = Counter(names)
         return {n: token for n, token in zip(names, ids, strict=True) if shared[n] == 1}
 
 
-def _without_space_marks(name: str) -> str:
-    return name.strip(" ▁Ġ\n")
+def _without_space_marks(token_name: str) -> str:
+    return token_name.strip(" ▁Ġ\n")

@@ -27,15 +27,19 @@ from contamination.detection.models.base import (
     ignore_progress,
 )
 from contamination.detection.models.served.answer_store import AnswerStore, question_key
-from contamination.detection.models.served.capabilities import Probe, answers_folder, probe_server
+from contamination.detection.models.served.capabilities import (
+    Probe,
+    find_answers_folder,
+    probe_server,
+)
 from contamination.detection.models.served.chat import chat_notice, model_for_dialect
 from contamination.detection.models.served.client import Client, RefusedError
 from contamination.detection.models.served.completions import CompletionsModel, find_model
 from contamination.detection.models.served.fingerprint import (
     Fingerprint,
-    ask_once,
     rms_difference,
     take_fingerprint,
+    take_noiseless_fingerprint,
 )
 from contamination.detection.models.served.logprob_strategies import STRATEGIES
 from contamination.detection.models.served.logprob_tracking import (
@@ -83,13 +87,18 @@ class ServedLM(LanguageModel):
         Raises:
             ServerError: the server fails, or its model changes meanwhile.
         """
-        self.unanswered(sequences)
-        questions = self._questions(sequences)
-        requests = {key: partial(self._answer, *question) for key, question in questions.items()}
-        self._ask(requests, tell)
-        return [_joined_stats([self.answers[key] for key in self._keys(ids)]) for ids in sequences]
+        self.unanswered_questions(sequences)
+        questions = self._questions_by_key(sequences)
+        requests = {
+            key: partial(self._answer_question, *question) for key, question in questions.items()
+        }
+        self._store_missing_answers(requests, tell)
+        return [
+            _join_answers([self.answers[key] for key in self._question_ends_by_key(ids)])
+            for ids in sequences
+        ]
 
-    def unanswered(
+    def unanswered_questions(
         self, sequences: Sequence[Sequence[int]]
     ) -> dict[str, tuple[Sequence[int], int]]:
         """Returns the questions about these texts that have no stored answer, by key.
@@ -97,7 +106,7 @@ class ServedLM(LanguageModel):
         Raises:
             ServerError: the server accepts only text, and some questions can't be sent as text.
         """
-        questions = self._questions(sequences).items()
+        questions = self._questions_by_key(sequences).items()
         new = {key: question for key, question in questions if key not in self.answers}
         prefixes = [(ids, self.strategy.sent_ids(ids[:end])) for ids, end in new.values()]
         self._check_sendable(prefixes)
@@ -114,14 +123,16 @@ class ServedLM(LanguageModel):
         Raises:
             ServerError: the server fails, or its model changes meanwhile.
         """
-        self.unwritten(prompts, temperature)
+        self.unanswered_prompts(prompts, temperature)
         keys = [_continuation_key(prompt, temperature) for prompt in prompts]
         generate = partial(self.strategy.model.generate, temperature=temperature)
         requests = {k: partial(generate, prompt) for k, prompt in zip(keys, prompts, strict=True)}
-        self._ask(requests, tell)
+        self._store_missing_answers(requests, tell)
         return [self.answers[key] for key in keys]
 
-    def unwritten(self, prompts: Sequence[Prompt], temperature: float) -> dict[str, Prompt]:
+    def unanswered_prompts(
+        self, prompts: Sequence[Prompt], temperature: float
+    ) -> dict[str, Prompt]:
         """Returns the prompts without a stored continuation, by key.
 
         Raises:
@@ -143,26 +154,30 @@ class ServedLM(LanguageModel):
         if unsendable:
             texts = len({tuple(ids) for ids, _ in unsendable})
             of = len({tuple(ids) for ids, _ in prefixes})
-            message = model.unsendable_error(*unsendable[0], texts, of, len(unsendable))
+            message = model.unsendable_message(*unsendable[0], texts, of, len(unsendable))
             raise ServerError(message)
 
-    def _questions(
+    def _questions_by_key(
         self, sequences: Sequence[Sequence[int]]
     ) -> dict[str, tuple[Sequence[int], int]]:
-        """Returns each question about these texts by its key: the text, and the question's end."""
-        return {key: (ids, end) for ids in sequences for key, end in self._keys(ids).items()}
+        return {
+            key: (ids, end)
+            for ids in sequences
+            for key, end in self._question_ends_by_key(ids).items()
+        }
 
-    def _answer(self, ids: Sequence[int], end: int) -> Columns:
-        return self.strategy.answer(ids[:end])
+    def _answer_question(self, ids: Sequence[int], end: int) -> Columns:
+        return self.strategy.answer_columns(ids[:end])
 
-    def _keys(self, ids: Sequence[int]) -> dict[str, int]:
-        """Returns the end of each question about the text, by the question's key."""
+    def _question_ends_by_key(self, ids: Sequence[int]) -> dict[str, int]:
         return {question_key(ids[:end]): end for end in self.strategy.question_ends(len(ids))}
 
-    def _ask(self, requests: Mapping[str, Callable[[], Any]], tell: ProgressCallback) -> None:
+    def _store_missing_answers(
+        self, requests: Mapping[str, Callable[[], Any]], tell: ProgressCallback
+    ) -> None:
         """Stores the answers that are missing, each under its key as it arrives."""
-        for run in self.answers.unchecked(requests):
-            self._recheck(run, requests)
+        for run in self.answers.unchecked_keys_by_file(requests):
+            self._recheck_unchecked(run, requests)
         new = [key for key in requests if key not in self.answers]
 
         def ask(key: str) -> None:
@@ -171,18 +186,18 @@ class ServedLM(LanguageModel):
         done, remaining = 0, iter(new)
         while done < len(new):  # during a check no other request is under way
             workers = min(self.strategy.model.client.server.requests, len(new) - done)
-            for _ in in_parallel(ask, _until_check(remaining), workers):
+            for _ in in_parallel(ask, _take_until_check(remaining), workers):
                 done += 1
                 tell(done, len(new))
-            self._check()
+            self._check_same_model()
 
-    def _check(self) -> None:
+    def _check_same_model(self) -> None:
         """Raises a ServerError, and drops the answers since the last check, if the model changed.
 
         If it seems to have changed, the fingerprint is taken with concurrent requests as well,
         since the server may have become noisier.
         """
-        current = ask_once(self.strategy)
+        current = take_noiseless_fingerprint(self.strategy)
         if not self.fingerprint.matches(current):
             current = take_fingerprint(self.strategy)
         if self.fingerprint.matches(current):
@@ -199,13 +214,17 @@ class ServedLM(LanguageModel):
             f"{self.answers.folder}. See that it runs one model, and run the same command again."
         )
 
-    def _recheck(self, keys: Sequence[str], requests: Mapping[str, Callable[[], Any]]) -> None:
+    def _recheck_unchecked(
+        self, keys: Sequence[str], requests: Mapping[str, Callable[[], Any]]
+    ) -> None:
         """Keeps or drops answers that a stopped run left unchecked, by asking both ends again."""
         count = RECHECKED if self.strategy.unit == "token" else 1
         ends = keys[:count], keys[-count:]
         current = {key: requests[key]() for key in dict.fromkeys([*ends[0], *ends[1]])}
-        agree = all(self._agree((self.answers[key], current[key]) for key in end) for end in ends)
-        resolved = self.answers.resolve(keys, agree)
+        agree = all(
+            self._answers_agree((self.answers[key], current[key]) for key in end) for end in ends
+        )
+        resolved = self.answers.resolve_unchecked(keys, agree)
         if not agree:
             log.warning(
                 "An earlier run was stopped before it checked %d of its answers, and the server "
@@ -213,7 +232,7 @@ class ServedLM(LanguageModel):
                 "requested again.", resolved,
             )  # fmt: skip
 
-    def _agree(self, pairs: Iterator[tuple[Any, Any]]) -> bool:
+    def _answers_agree(self, pairs: Iterator[tuple[Any, Any]]) -> bool:
         """Returns whether one model may have given both answers of each pair."""
         squares: list[float] = []
         for stored, current in pairs:
@@ -238,9 +257,9 @@ class ServedRequestCounter(RequestCounter):
         self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns zeros for each sequence's tokens after the first."""
-        for key, (ids, end) in self.model.unanswered(sequences).items():
-            requests = self.model.strategy.requests_for(ids[end - 1])
-            self._count(key, requests, requests * end)
+        for key, (ids, end) in self.model.unanswered_questions(sequences).items():
+            requests = self.model.strategy.request_count(ids[end - 1])
+            self._count_new_question(key, requests, requests * end)
         columns = self.model.strategy.numbers
         return [TokenStats(**{c: np.zeros(len(ids) - 1) for c in columns}) for ids in sequences]
 
@@ -251,18 +270,18 @@ class ServedRequestCounter(RequestCounter):
         tell: ProgressCallback = ignore_progress,
     ) -> list[list[int]]:
         """Returns as many tokens as each prompt asks for, all of id 0."""
-        for key, prompt in self.model.unwritten(prompts, temperature).items():
-            self._count(key, 1, len(prompt))
+        for key, prompt in self.model.unanswered_prompts(prompts, temperature).items():
+            self._count_new_question(key, 1, len(prompt))
         return [[0] * prompt.tokens for prompt in prompts]
 
-    def _count(self, key: str, requests: float, tokens: float) -> None:
+    def _count_new_question(self, key: str, requests: float, tokens: float) -> None:
         if key not in self._counted:
             self._counted.add(key)
             self.requests += requests
             self.tokens += tokens
 
 
-def _until_check(jobs: Iterator[str]) -> Iterator[str]:
+def _take_until_check(jobs: Iterator[str]) -> Iterator[str]:
     """Yields one job, and more until it is time for a check."""
     end = monotonic() + CHECK_SECONDS
     for job in jobs:
@@ -275,7 +294,7 @@ def _continuation_key(prompt: Prompt, temperature: float) -> str:
     return question_key([*prompt.ids, -prompt.tokens], f"{temperature} {prompt.seed}")
 
 
-def _joined_stats(answers: Sequence[Columns]) -> TokenStats:
+def _join_answers(answers: Sequence[Columns]) -> TokenStats:
     """Returns the statistics of a text from the answers to its questions, in order."""
     dtypes = {"top_id": np.int32}
     columns = {name: [v for answer in answers for v in answer[name]] for name in answers[0]}
@@ -336,9 +355,9 @@ class ServedModel(ModelHandle):
         tokenizer_field, tokenizer_path = f"{name}.tokenizer", str(config.tokenizer)
         tokenizer_hash = _tokenizer_digest(tokenizer_field, tokenizer_path)
         tokenizer = load_tokenizer(tokenizer_field, tokenizer_path)
-        probe = _probe(client, model, tokenizer)
+        probe = _probe_named_model(client, model, tokenizer)
         log.info("%s at %s: %s, %s.", model.id, config.url, probe.strategy, probe.fingerprint)
-        folder, digest, fingerprint = answers_folder(
+        folder, digest, fingerprint = find_answers_folder(
             Path(runs) / KIND, model.id, tokenizer_hash, probe
         )
         return cls(
@@ -398,7 +417,7 @@ class ServedModel(ModelHandle):
         return ServedRequestCounter(self.load(settings))
 
 
-def _probe(client: Client, model: ServerModel, tokenizer: Any) -> Probe:
+def _probe_named_model(client: Client, model: ServerModel, tokenizer: Any) -> Probe:
     """Returns the server's abilities; blames the name if an unlisted model is refused."""
     try:
         probe = probe_server(client, model.id, tokenizer)

@@ -37,7 +37,7 @@ class Content:
         names = [name.strip().lower() for name in codings.split(",")]
         coded = [name for name in names if name not in ("", "identity")]
         self.is_readable = not coded or (len(coded) == 1 and coded[0] in GZIP)
-        self._gzip = _member() if coded else None
+        self._gzip = _new_decompressor() if coded else None
         self._limit, self._received, self._content = limit, 0, bytearray()
 
     @property
@@ -57,14 +57,14 @@ class Content:
             return
         while chunk and not self.is_too_long:
             if self._gzip.eof:
-                self._next_member(chunk)
+                self._begin_gzip_member(chunk)
             chunk = self._decompress(chunk)
 
-    def _next_member(self, chunk: bytes) -> None:
+    def _begin_gzip_member(self, chunk: bytes) -> None:
         """Begins another member, of which gzip content may have several (RFC 1952, 2.2)."""
         if not chunk.startswith(GZIP_MAGIC[: len(chunk)]):
             raise httpx.DecodingError("it has bytes behind the end of its gzip content")
-        self._gzip = _member()
+        self._gzip = _new_decompressor()
 
     def _decompress(self, chunk: bytes) -> bytes:
         """Decompresses the bytes of the current member; returns the bytes after it."""
@@ -87,7 +87,7 @@ class Content:
         return bytes(self._content)
 
 
-def _member() -> zlib._Decompress:
+def _new_decompressor() -> zlib._Decompress:
     return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
 
 
@@ -108,25 +108,25 @@ class Sessions:
     def __init__(self, where: str, connect: Callable[[], httpx.AsyncClient]) -> None:
         self._where, self._connect = where, connect
         self._by_process: dict[int, _Session] = {}
-        self._session()
+        self._process_session()
 
     def run(self, ask: Callable[[httpx.AsyncClient], Coroutine[Any, Any, T]]) -> T:
         """Returns the result of a coroutine that uses this process's connections."""
-        session = self._session()
+        session = self._process_session()
         future = asyncio.run_coroutine_threadsafe(ask(session.http), session.loop)
         try:
             return future.result()
         finally:
             future.cancel()  # if a signal interrupts the wait
 
-    def _session(self) -> _Session:
+    def _process_session(self) -> _Session:
         process = os.getpid()
         if process not in self._by_process:
             # without a lock, which could be held at a fork; if two are created, one is dropped
-            self._by_process.setdefault(process, _Session(self._connected()))
+            self._by_process.setdefault(process, _Session(self._open_connections()))
         return self._by_process[process]
 
-    def _connected(self) -> httpx.AsyncClient:
+    def _open_connections(self) -> httpx.AsyncClient:
         try:
             return self._connect()
         except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
@@ -138,16 +138,16 @@ class _Session:
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self.http, self.loop = http, asyncio.new_event_loop()
-        Thread(target=_run, args=(self.loop,), daemon=True).start()
-        weakref.finalize(self, _close, os.getpid(), http, self.loop).atexit = False
+        Thread(target=_run_loop, args=(self.loop,), daemon=True).start()
+        weakref.finalize(self, _close_session, os.getpid(), http, self.loop).atexit = False
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
     loop.close()
 
 
-def _close(process: int, http: httpx.AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
+def _close_session(process: int, http: httpx.AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
     async def close() -> None:
         await http.aclose()
         loop.stop()

@@ -33,7 +33,7 @@ from contamination.detection.forward.infilling import (
     run_branches,
     run_infill,
     run_naive,
-    takes_branches,
+    supports_branches,
 )
 from contamination.detection.methods.infilling import Infilling
 from contamination.detection.models.causal_lm import CausalLM
@@ -235,18 +235,18 @@ def test_the_warning_states_the_cost(caplog):
 
 
 def test_a_wrong_cache_or_mask_is_found_out(decoder, monkeypatch):
-    assert takes_branches(decoder)
+    assert supports_branches(decoder)
     monkeypatch.setattr(
         "contamination.detection.forward.infilling.branch_mask",
         lambda start, prefix, dtype: torch.zeros(
             len(start), 1, start.shape[1], prefix + start.shape[1]
         ),
     )
-    assert not takes_branches(decoder)
+    assert not supports_branches(decoder)
 
 
 def test_bfloat16_takes_branches(golden_folder):
-    assert takes_branches(CausalLM(load_model("model.path", str(golden_folder), "bfloat16")))
+    assert supports_branches(CausalLM(load_model("model.path", str(golden_folder), "bfloat16")))
 
 
 def test_logits_that_are_not_finite_name_the_text():
@@ -266,7 +266,7 @@ def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, monkeypat
             raise torch.cuda.OutOfMemoryError("no memory")
         return run_branches(decoder, sequences, names, batch_tokens, future)
 
-    monkeypatch.setattr(forward, "takes_branches", lambda decoder: True)
+    monkeypatch.setattr(forward, "supports_branches", lambda decoder: True)
     monkeypatch.setattr(forward, "run_branches", small)
     assert_close(infill(decoder, SHORTEST, 2), expected)
     assert sizes == [8192, 4096, 2048, 1024]

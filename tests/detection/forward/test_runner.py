@@ -11,7 +11,7 @@ from contamination.core.models import load_model
 from contamination.detection.forward.batches import run_sequences
 from contamination.detection.models import causal_lm, token_statistics
 from contamination.detection.models.causal_lm import CausalLM
-from contamination.detection.models.token_statistics import rows_at_once, statistics
+from contamination.detection.models.token_statistics import rows_per_chunk, statistics
 from contamination.detection.passes import NUMBERS
 from tests.detection import golden, naive
 from tests.detection.conftest import tiny_llama
@@ -90,7 +90,7 @@ def test_a_model_that_is_no_known_head_is_scored_from_its_own_logits(model, alon
     rows = naive.token_rows(capped.hf, SEQUENCES[0])
     (stats,) = capped.score([SEQUENCES[0]])
     np.testing.assert_allclose(stats.logprob, [r["logprob"] for r in rows], rtol=1e-4, atol=FORWARD)
-    monkeypatch.setattr(causal_lm, "head_of", lambda *_: None)
+    monkeypatch.setattr(causal_lm, "find_verified_head", lambda *_: None)
     assert_close(run(CausalLM(model)), alone)
 
 
@@ -136,7 +136,7 @@ def test_statistics_of_ties_and_of_nearly_certain_tokens_are_a_loops(block, monk
 )
 def test_rows_fill_the_memory_that_they_may_take(device, vocabulary, rows):
     """Of float32 8 MiB on a CPU, 512 MiB on an accelerator."""
-    assert rows_at_once(vocabulary, torch.device(device)) == rows
+    assert rows_per_chunk(vocabulary, torch.device(device)) == rows
 
 
 def test_a_certain_distribution_has_a_std_above_zero():

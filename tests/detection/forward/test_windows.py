@@ -24,7 +24,7 @@ from contamination.detection.config import (
     ScoredModelConfig,
 )
 from contamination.detection.forward.infilling import run_infill
-from contamination.detection.forward.reader import count_leading_special, split
+from contamination.detection.forward.reader import count_leading_special, split_into_windows
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.passes import NUMBERS, ORIGINAL, Pass
 from contamination.detection.run import run
@@ -152,7 +152,7 @@ def test_a_text_of_a_token_more_is_counted_as_windowed(toy_models, tokenizer, re
 @pytest.mark.parametrize("special", [0, 1])
 def test_windows_of_any_context_hold_every_token(context, special):
     for tokens in range(context + 1, 40):
-        windows = split(list(range(tokens)), context, special)
+        windows = split_into_windows(list(range(tokens)), context, special)
         assert all(len(w) <= context for w in windows)
         assert all(w[:special] == [0] * special for w in windows)
         new = [w[context - context // 2 :] for w in windows[1:]]

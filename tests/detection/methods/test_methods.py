@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from contamination.core.errors import ConfigError
-from contamination.detection.methods._shared import count, low
+from contamination.detection.methods._shared import count_of_share, mean_of_lowest
 from contamination.detection.methods.min_k import MinK
 from contamination.detection.methods.registry import MOST_VARIANTS, build_methods
 from contamination.detection.pass_store import LISTS
@@ -28,16 +28,16 @@ MIN_K = "contamination.detection.methods.min_k.MinK"
      (0.07, 100, 7), (0.58, 50, 29), (0.2, 14, 2)],
 )  # fmt: skip
 def test_count_is_the_floor_and_at_least_one(k, n, expected):
-    assert count(k, n) == expected
+    assert count_of_share(k, n) == expected
 
 
 def test_low_is_the_mean_of_the_smallest():
     values = np.array([3, -1, 2, -5, 0], dtype=np.float32)
-    assert low(values, 0.4) == -3.0
-    assert low(values, 0.1) == -5.0
-    assert low(values, 1.0) == pytest.approx(values.mean())
+    assert mean_of_lowest(values, 0.4) == -3.0
+    assert mean_of_lowest(values, 0.1) == -5.0
+    assert mean_of_lowest(values, 1.0) == pytest.approx(values.mean())
     many = np.random.default_rng(0).permutation(2000).astype(np.float32)
-    assert [low(many, k) for k in (0.0005, 0.001, 0.25)] == [0, 0.5, 249.5]
+    assert [mean_of_lowest(many, k) for k in (0.0005, 0.001, 0.25)] == [0, 0.5, 249.5]
 
 
 def test_pass_is_hashable_and_its_key_stable():
@@ -64,7 +64,7 @@ def test_statistics_are_cut_and_joined_number_by_number():
     whole = TokenStats(*np.arange(20.0).reshape(4, 5), top_id=np.arange(5))
     assert list(vars(whole)) == ["logprob", "mean", "std", "top_logprob", "top_id"]
     assert vars(whole[1:3]).keys() == vars(whole).keys()
-    again = TokenStats.joined([whole[:1], whole[1:3], whole[3:]])
+    again = TokenStats.concatenate([whole[:1], whole[1:3], whole[3:]])
     for name, column in vars(whole).items():
         np.testing.assert_array_equal(vars(again)[name], column)
     assert (len(whole), len(whole[1:3]), len(again)) == (5, 2, 5)

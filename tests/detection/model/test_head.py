@@ -12,7 +12,7 @@ from contamination.detection.models import head as heads
 from contamination.detection.models import kernel, token_statistics
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.head import Head
-from contamination.detection.models.kernel import CHECKED_ROWS, CheckedStatistics, statistics_of
+from contamination.detection.models.kernel import CHECKED_ROWS, CheckedStatistics, choose_statistics
 from contamination.detection.passes import NUMBERS
 from tests.detection import naive
 from tests.rounding import FORWARD
@@ -171,7 +171,7 @@ def test_the_kernel_makes_nan_of_what_is_not_finite(fused, device, value):
 
 
 def test_without_a_gpu_logits_are_made():
-    assert not isinstance(statistics_of(Head(linear(70, 16, torch.float32, "cpu")), 70, "auto"),
+    assert not isinstance(choose_statistics(Head(linear(70, 16, torch.float32, "cpu")), 70, "auto"),
                           CheckedStatistics)  # fmt: skip
 
 

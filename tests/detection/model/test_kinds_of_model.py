@@ -17,7 +17,7 @@ from contamination.detection.config import (
     ReferenceConfig,
     ScoredModelConfig,
 )
-from contamination.detection.flags import token_count_pass
+from contamination.detection.flags import find_token_count_stats
 from contamination.detection.methods.base import Method
 from contamination.detection.models.base import LanguageModel
 from contamination.detection.models.hf_model import HFModel
@@ -137,7 +137,7 @@ def test_which_pass_counts_the_tokens_does_not_depend_on_the_order_of_passes():
     }
     orders = [dict(sorted(passes.items(), key=lambda one: one[0].key, reverse=r)) for r in (0, 1)]
     assert (
-        token_count_pass(orders[0])
-        == token_count_pass(orders[1])
+        find_token_count_stats(orders[0])
+        == find_token_count_stats(orders[1])
         == {"x": Pass("target", "infill", future=1)}
     )

@@ -24,7 +24,7 @@ from contamination.core.models import load_model
 from contamination.detection import process_group, workers
 from contamination.detection.config import DetectionConfig, DetectionStage
 from contamination.detection.forward.infilling import run_branches
-from contamination.detection.forward.prefix import AfterPrefix
+from contamination.detection.forward.prefix import CachedPrefixModel
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import HFModel
@@ -122,7 +122,7 @@ def test_weights_on_the_disk_change_nothing(golden_folder, decoder, tokenizer, t
         run_branches(offloaded, *arguments), run_branches(decoder, *arguments), strict=True
     ):
         assert_close(one, other)
-    behind = [AfterPrefix(d, sequences[0], 1) for d in (offloaded, decoder)]
+    behind = [CachedPrefixModel(d, sequences[0], 1) for d in (offloaded, decoder)]
     assert_close(*(d.score(sequences[1:]) for d in behind))
 
 
@@ -281,7 +281,7 @@ def test_a_model_is_kept_and_freed_before_the_next(no_collection):
             return model
 
     last_model, whole, half = (
-        workers._LastModel(),
+        workers._LoadedModelCache(),
         DetectionConfig(),
         DetectionConfig(dtype="bfloat16"),
     )
@@ -302,7 +302,7 @@ def test_a_model_is_kept_and_freed_before_the_next(no_collection):
 def test_a_share_is_scored_on_a_gpu_of_its_own(monkeypatch, no_collection, gpus, device, used):
     """Where the settings leave open on which."""
     source = SimpleNamespace(load=lambda settings: settings)
-    monkeypatch.setattr(workers, "_last_model", workers._LastModel())
+    monkeypatch.setattr(workers, "_last_model", workers._LoadedModelCache())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
 

@@ -11,7 +11,7 @@ from contamination.detection.config import DetectionConfig
 from contamination.detection.methods.neighbor import Neighbor
 from contamination.detection.methods.pac import Pac
 from contamination.detection.passes import Pass
-from contamination.detection.views import render
+from contamination.detection.views import render_versions
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, UNSEEN
 
@@ -46,7 +46,7 @@ def test_a_second_model_reads_the_firsts_versions(neighbors, calls, resources, t
     assert len(calls) == 1
     assert len(list(tmp_path.glob("rewordings/*"))) == 1
     wanted = Pass(view="masked_lm", n=3, share=NEIGHBOR.share)
-    for text, versions in zip(TEXTS, render(wanted, TEXTS, resources), strict=True):
+    for text, versions in zip(TEXTS, render_versions(wanted, TEXTS, resources), strict=True):
         assert [r["text"] for r in stored if r["text_sha256"] == text.sha256] == list(versions)
 
 
@@ -73,5 +73,7 @@ def test_the_versions_of_a_seed_never_change(resources):
         "One eight. three four two six seven five",
     ]
     shortened = ["two three five six seven eight.", "One three four six seven eight."]
-    assert render(Pass(view="swap", n=2, share=0.3), texts, resources) == [list(swapped)]
-    assert render(Pass(view="delete", n=2, share=0.3), texts, resources) == [list(shortened)]
+    assert render_versions(Pass(view="swap", n=2, share=0.3), texts, resources) == [list(swapped)]
+    assert render_versions(Pass(view="delete", n=2, share=0.3), texts, resources) == [
+        list(shortened)
+    ]

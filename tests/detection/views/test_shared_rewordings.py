@@ -80,11 +80,11 @@ def test_no_row_is_read_twice(collect, read, tokenizer, method):
 
 def test_the_shared_statistics_are_the_versions_own(collect, toy_models, resources, tmp_path):
     """Each version's statistics, as it were read as a text of its own."""
-    from contamination.detection.views import render
+    from contamination.detection.views import render_versions
 
     (swaps,) = {p for p in Pac(n=8).passes if p != ORIGINAL}
     shared = collect([Pac(n=8)], TEXTS)[swaps]
-    for text, versions in zip(TEXTS, render(swaps, TEXTS, resources), strict=True):
+    for text, versions in zip(TEXTS, render_versions(swaps, TEXTS, resources), strict=True):
         assert len(shared[text.sha256]) == 8
         alone = [golden.text_of(v, v) for v in dict.fromkeys(versions)]
         runs = tmp_path / f"alone-{text.example_id}"

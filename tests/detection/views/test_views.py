@@ -29,11 +29,11 @@ from contamination.detection.config import (
 )
 from contamination.detection.forward.batches import run_sequences
 from contamination.detection.forward.prefix import (
-    AfterPrefix,
+    CachedPrefixModel,
+    PrependedPrefixModel,
     Shots,
-    WithPrefix,
     model_after_prefix,
-    run_after,
+    run_after_shots,
 )
 from contamination.detection.methods.lowercase import Lowercase
 from contamination.detection.methods.neighbor import Neighbor
@@ -48,7 +48,7 @@ from contamination.detection.resources import Resources, check_shots_disjoint, o
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.supplied_neighbors import Neighbors
-from contamination.detection.views import VIEWS, render
+from contamination.detection.views import VIEWS, render_versions
 from tests.detection import golden, naive
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.masked import save_masked_model
@@ -91,7 +91,9 @@ def test_pac_and_neighbor_equal_a_loop_over_the_views_texts(collect, rows, resou
     pac = Pac(augmentation=augmentation, n=3)
     neighbor = Neighbor(augmentation=augmentation, n=3)
     passes = collect([pac, neighbor], TEXTS)
-    for text, versions in zip(TEXTS, render(pac.augmented, TEXTS, resources), strict=True):
+    for text, versions in zip(
+        TEXTS, render_versions(pac.versions_pass, TEXTS, resources), strict=True
+    ):
         assert len(versions) == (1 if augmentation == "lowercase" else 3)
         around = [rows(v) for v in versions]
         own, *spreads = (naive.distance(r, 0.05, 0.3) for r in (rows(text.text), *around))
@@ -125,7 +127,7 @@ def test_a_tokenizer_without_special_tokens_scores_the_same_tokens(doubles, toke
     shots = Shots(bare, [SHOT])
     ids = bare(UNSEEN)["input_ids"]
     decoder = CausalLM(load_model("path", str(toy_folders["target"])))
-    (stats,) = run_after(decoder, shots, [ids], ["x"], 64, 128)
+    (stats,) = run_after_shots(decoder, shots, [ids], ["x"], 64, 128)
     rows_after = naive.token_rows(doubles["target"], shots.ids[1] + ids)[len(shots.ids[1]) :]
     assert shots.special == []
     assert stats.logprob.tolist() == pytest.approx(
@@ -138,7 +140,7 @@ def test_surp_finds_the_files_surprising_tokens(tmp_path):
     copies = Collector(tmp_path, source, golden.texts(), DetectionConfig()).collect([ORIGINAL])
     for text, expected in zip(golden.texts(), golden.examples(), strict=True):
         seen = Example("x", text.text, {ORIGINAL: copies[ORIGINAL][text.sha256]})
-        assert len(Surp()._tokens(seen)[0]) == expected["surp_tokens"]
+        assert len(Surp()._surprising_and_lowest(seen)[0]) == expected["surp_tokens"]
         assert bool(Surp().flag(seen)) == (not expected["surp_tokens"])
 
 
@@ -155,13 +157,13 @@ def test_a_text_that_the_model_is_certain_of_has_a_finite_ratio(collect):
 @pytest.mark.parametrize("view", ["swap", "delete", "masked_lm"])
 def test_versions_follow_from_the_seed_and_the_text_alone(resources, view):
     wanted = Pass(view=view, n=4, share=0.3)
-    versions = render(wanted, TEXTS, resources)
-    assert render(wanted, TEXTS[::-1], resources)[::-1] == versions
-    assert [render(wanted, [t], resources)[0] for t in TEXTS] == versions
+    versions = render_versions(wanted, TEXTS, resources)
+    assert render_versions(wanted, TEXTS[::-1], resources)[::-1] == versions
+    assert [render_versions(wanted, [t], resources)[0] for t in TEXTS] == versions
     renamed = [replace(t, example_id=f"other {t.example_id}") for t in TEXTS]
-    assert render(wanted, renamed, resources) == versions
-    assert render(wanted, TEXTS, replace(resources, seed=1)) != versions
-    more = render(Pass(view=view, n=6, share=0.3), TEXTS, resources)
+    assert render_versions(wanted, renamed, resources) == versions
+    assert render_versions(wanted, TEXTS, replace(resources, seed=1)) != versions
+    more = render_versions(Pass(view=view, n=6, share=0.3), TEXTS, resources)
     assert [row[:4] for row in more] == versions
     assert all(len(set(row)) > 3 for row in more[:2])  # each version is drawn by itself
 
@@ -171,7 +173,7 @@ def test_a_view_changes_its_share_of_the_words(resources, share):
     """⌊share·n⌋ of the n words, at least one: gone, other words, or in pairs of changed places."""
     for view in ("delete", "masked_lm", "swap"):
         for text, versions in zip(
-            TEXTS, render(Pass(view=view, n=4, share=share), TEXTS, resources), strict=True
+            TEXTS, render_versions(Pass(view=view, n=4, share=share), TEXTS, resources), strict=True
         ):
             words = text.text.split()
             asked = max(1, int(share * len(words)))
@@ -242,7 +244,7 @@ def test_a_version_that_outgrows_the_context_is_cut(toy_models, tmp_path, tokeni
 
 def test_a_view_without_what_it_needs_is_named():
     with pytest.raises(ConfigError, match="masked_lm.path is null"):
-        render(Pass(view="masked_lm", n=1, share=0.3), TEXTS, Resources())
+        render_versions(Pass(view="masked_lm", n=1, share=0.3), TEXTS, Resources())
 
 
 # --- prefixes ----------------------------------------------------------------------------------
@@ -254,12 +256,12 @@ def test_fewer_shots_where_they_leave_no_room_whatever_the_other_texts(decoder, 
     ids = tokenizer(UNSEEN)["input_ids"]
     long = tokenizer(UNSEEN + MEMORISED)["input_ids"]
     context = len(shots.ids[2]) + len(ids) - 1
-    assert shots.fitting(len(ids), context) == 2
-    assert shots.fitting(len(ids), context - 1) == 1
-    assert shots.fitting(context, context) == 0
-    together = run_after(decoder, shots, [ids, long], ["a", "b"], 8192, context)
+    assert shots.count_fitting(len(ids), context) == 2
+    assert shots.count_fitting(len(ids), context - 1) == 1
+    assert shots.count_fitting(context, context) == 0
+    together = run_after_shots(decoder, shots, [ids, long], ["a", "b"], 8192, context)
     for sequence, stats in zip([ids, long], together, strict=True):
-        (alone,) = run_after(decoder, shots, [sequence], ["x"], 8192, context)
+        (alone,) = run_after_shots(decoder, shots, [sequence], ["x"], 8192, context)
         assert stats.logprob == pytest.approx(alone.logprob, rel=1e-5, abs=FORWARD)
     assert "1 of 2 texts have room in the model's context for 2 of 3 shots" in caplog.text
 
@@ -267,9 +269,9 @@ def test_fewer_shots_where_they_leave_no_room_whatever_the_other_texts(decoder, 
 def test_a_model_without_a_cache_reads_the_prefix_with_each_text(decoder, tokenizer):
     shots = Shots(tokenizer, [SHOT])
     sequences = [tokenizer(t.text)["input_ids"] for t in TEXTS]
-    cached = AfterPrefix(decoder, shots.ids[1], 1)
-    whole = WithPrefix(decoder, shots.ids[1], 1)
-    assert isinstance(model_after_prefix(decoder, shots.ids[1], 1), AfterPrefix)
+    cached = CachedPrefixModel(decoder, shots.ids[1], 1)
+    whole = PrependedPrefixModel(decoder, shots.ids[1], 1)
+    assert isinstance(model_after_prefix(decoder, shots.ids[1], 1), CachedPrefixModel)
     names = ["x"] * len(sequences)
     pairs = (run_sequences(d, sequences, names, 8192) for d in (cached, whole))
     for one, other in zip(*pairs, strict=True):
@@ -279,7 +281,7 @@ def test_a_model_without_a_cache_reads_the_prefix_with_each_text(decoder, tokeni
 def check_after_prefix(model, shots, tokenizer):
     """Fails unless each text's log-probabilities after the shots are those of a float64 loop."""
     sequences = [tokenizer(t.text)["input_ids"] for t in TEXTS]
-    found = run_after(CausalLM(model), shots, sequences, ["x"] * len(sequences), 8192, None)
+    found = run_after_shots(CausalLM(model), shots, sequences, ["x"] * len(sequences), 8192, None)
     start = len(shots.ids[1]) - 1
     for ids, stats in zip(sequences, found, strict=True):
         rows = naive.token_rows(model.double(), shots.ids[1] + ids[1:])[start:]
@@ -303,7 +305,7 @@ def test_a_recurrent_model_reads_the_prefix_with_each_text(tokenizer, config):
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config).eval()
     shots = Shots(tokenizer, [SHOT])
-    assert isinstance(model_after_prefix(CausalLM(model), shots.ids[1], 1), WithPrefix)
+    assert isinstance(model_after_prefix(CausalLM(model), shots.ids[1], 1), PrependedPrefixModel)
     check_after_prefix(model, shots, tokenizer)
 
 

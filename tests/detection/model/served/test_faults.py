@@ -24,7 +24,7 @@ from contamination.core.signals import stop_on_signals
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.models import open_model
 from contamination.detection.models.served import client as client_module
-from contamination.detection.models.served.fingerprint import fingerprint_ids
+from contamination.detection.models.served.fingerprint import probe_token_ids
 from contamination.detection.models.served.responses import Completion
 from contamination.detection.models.served.transport import in_parallel
 from contamination.detection.run import run
@@ -176,7 +176,7 @@ def test_what_may_be_left_out_may_be_null(stage):
 @pytest.mark.parametrize("zero", [float("-inf"), None])
 def test_a_token_of_probability_0_is_flagged_and_ends_nothing(stage, tokenizer, zero):
     def alter(body, answer):
-        probe = fingerprint_ids(tokenizer)
+        probe = probe_token_ids(tokenizer)
         if body and body.get("echo") and body["prompt"] != probe[: len(body["prompt"])]:
             answer["choices"][0]["logprobs"]["token_logprobs"][5] = zero
         return answer

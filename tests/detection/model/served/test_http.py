@@ -138,7 +138,7 @@ def test_an_endless_answer_ends_at_the_limit_and_is_not_asked_for_again():
     with endless() as url, pytest.raises(ServerError, match=TOO_LONG):
         client(url, max_answer_bytes=100_000).get("models", ModelList)
     with endless() as url, pytest.raises(ServerError, match=TOO_LONG.replace("models", "x")):
-        client(url, max_answer_bytes=100_000)._ask("GET", "x", None, 6, 6)
+        client(url, max_answer_bytes=100_000)._request_with_retries("GET", "x", None, 6, 6)
     assert time.monotonic() - since < 10
 
 
@@ -214,7 +214,7 @@ def test_a_failure_that_may_pass_is_asked_again_whatever_its_coding():
             self.wfile.write(content)
 
     with serving(Handler) as url:
-        assert client(url)._ask("GET", "models", None, 2, 3) == json.loads(LISTED)
+        assert client(url)._request_with_retries("GET", "models", None, 2, 3) == json.loads(LISTED)
 
 
 def test_a_failure_in_another_coding_is_said_with_its_status():

@@ -12,11 +12,11 @@ from contamination.detection.models.served.logprob_strategies import STRATEGIES
 from contamination.detection.models.served.logprob_tracking import (
     MAX_ERROR_FACTOR,
     bisect_bias,
-    closed_form,
-    from_other_token,
+    logprob_by_closed_form,
+    logprob_from_other_token,
     raising_bias,
     remove_bias,
-    resolution,
+    rounding_error,
 )
 from contamination.detection.models.served.responses import TokenNames
 from contamination.detection.passes import LOWEST_LOGPROB
@@ -53,7 +53,7 @@ def test_closed_form(logit, n):
     others = distribution(*np.linspace(0, -8, 200))
     logprobs = distribution(logit, *others)
     ask, asked = biased_server(logprobs, n)
-    found = closed_form(ask, "0")
+    found = logprob_by_closed_form(ask, "0")
     assert found == pytest.approx(logprobs[0], abs=2 * MAX_ERROR_FACTOR * 2.0**-23)
     assert len(asked) <= 6
 
@@ -67,7 +67,7 @@ def test_equation():
 
 
 def test_a_token_that_no_bias_shows_has_no_number():
-    assert closed_form(biased_server(distribution(-300, 0, 0), 1)[0], "0") is None
+    assert logprob_by_closed_form(biased_server(distribution(-300, 0, 0), 1)[0], "0") is None
     assert bisect_bias(lambda bias: bias > 300, TOLERANCE) is None
 
 
@@ -87,7 +87,7 @@ def tracked(tmp_path, ids, **does):
         loaded, before = model.load(DetectionConfig()), len(server.seen)
         (stats,) = loaded.score([ids])
         checks = len(server.seen)
-        loaded._check()
+        loaded._check_same_model()
         queries = (checks - before - (len(server.seen) - checks)) / (len(ids) - 1)
     return stats.logprob, model.probe.strategy, queries
 
@@ -128,9 +128,9 @@ def test_sampling_alone_gives_nothing(tmp_path):
 
 
 def test_a_way_knows_to_how_many_decimals_a_server_rounds():
-    assert resolution([-0.1234, -3.5]) == pytest.approx(5e-5)
-    assert resolution([-1.0, -12.0]) == 0.5
-    assert resolution([-0.12345678901]) < 1e-9
+    assert rounding_error([-0.1234, -3.5]) == pytest.approx(5e-5)
+    assert rounding_error([-1.0, -12.0]) == 0.5
+    assert rounding_error([-0.12345678901]) < 1e-9
 
 
 def test_a_token_of_probability_0_is_the_least_float32(tmp_path, tokenizer):
@@ -141,7 +141,7 @@ def test_a_token_of_probability_0_is_the_least_float32(tmp_path, tokenizer):
             model = open_model("model", node, str(tmp_path / shows)).load(DetectionConfig())
             server.impossible = ids[-1]
             way = model.strategy
-            assert way.answer(ids) == {"logprob": [pytest.approx(LOWEST_LOGPROB)]}
+            assert way.answer_columns(ids) == {"logprob": [pytest.approx(LOWEST_LOGPROB)]}
 
 
 SHARED = "The na\u00efve caf\u00e9 \u2014 \u65e5\u672c."
@@ -180,4 +180,4 @@ def test_by_another(plain, logprob):
         return float(np.float32(plain + lift - math.log(math.exp(plain + lift) + rest)))
 
     if math.exp(plain) + p <= 1:
-        assert from_other_token(ask, plain, 2e-6) == pytest.approx(logprob, abs=1e-4)
+        assert logprob_from_other_token(ask, plain, 2e-6) == pytest.approx(logprob, abs=1e-4)
