@@ -116,7 +116,7 @@ def probe(config: DictConfig) -> None:
 
 def choose(config: DictConfig) -> None:
     """Chooses thresholds, or applies them."""
-    from contamination.detection.tasks.thresholds import ThresholdStage, decide
+    from contamination.detection.tasks.calibration import ThresholdStage, decide
 
     with open_dict(config):
         config.examples = config.pop(FILE_OF_EXAMPLES)

@@ -35,8 +35,8 @@ from contamination.detection.baselines.classifiers import (
     Classifier,
     Ridge,
     Rows,
-    Style,
-    classifiers,
+    StyleRegression,
+    classifiers_by_name,
 )
 
 BLIND = "blind"
@@ -65,7 +65,7 @@ class BlindBaseline:
     """
 
     placed: Scores
-    style: Style | None = None
+    style: StyleRegression | None = None
 
     def estimates(
         self, members: Rows, nonmembers: Rows, wanted: Sequence[Metric], draws: int
@@ -82,7 +82,10 @@ class BlindBaseline:
             else np.array([metric.value(*pair) for pair in zip(hits, alarms, strict=True)])
             for metric in wanted
         }
-        return {metric.name: around_null(values[metric], sizes, metric, draws) for metric in wanted}
+        return {
+            metric.name: estimate_around_null(values[metric], sizes, metric, draws)
+            for metric in wanted
+        }
 
 
 def describe_blind_baseline(value: float, low: float, high: float) -> str | None:
@@ -111,7 +114,7 @@ def blind_obstacle(
                 f"{of_members} clusters of members and {of_nonmembers} of non-members are too few "
                 f"for the blind baseline, which takes {LEAST} of each"
             )
-    members, distinct = int(member.sum()), len(set(same_texts(texts)))
+    members, distinct = int(member.sum()), len(set(number_equal_texts(texts)))
     if min(members, len(texts) - members, distinct) >= LEAST:
         return None
     return (
@@ -145,18 +148,19 @@ def blind_baseline(
     """
     rng = np.random.default_rng(derive(seed, "nulls"))
     if group is None:
-        group = same_texts(texts)
+        group = number_equal_texts(texts)
         if shuffles is None or group.max() + 1 < len(group):
-            shuffles = [shuffled(group, rng) for _ in range(NULLS)]
+            shuffles = [shuffle_label_sources(group, rng) for _ in range(NULLS)]
     else:
-        shuffles = [shuffled_whole(group, member, rng) for _ in range(NULLS)]
+        shuffles = [shuffle_label_sources_by_group(group, member, rng) for _ in range(NULLS)]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
-    learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
-    orders = [_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
+    learners = np.sort(_random_order(len(texts), seed, "learners")[:LEARNERS])
+    orders = [_random_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
     with threadpool_limits(limits=1):  # over such small matrices threads only wait
-        candidates = list(classifiers(texts, learners).values())
+        candidates = list(classifiers_by_name(texts, learners).values())
         percentiles_by_order = [
-            _percentiles(candidates, order % folds, learners, member[roles]) for order in orders
+            _cross_fitted_percentiles(candidates, order % folds, learners, member[roles])
+            for order in orders
         ]
     percentiles = np.empty(roles.shape)
     np.put_along_axis(percentiles, roles, np.mean(percentiles_by_order, axis=0), axis=0)
@@ -164,7 +168,8 @@ def blind_baseline(
     if not kernels:
         return BlindBaseline(percentiles)
     return BlindBaseline(
-        percentiles, Style(np.mean(kernels, axis=0), member[roles], learners, orders, folds)
+        percentiles,
+        StyleRegression(np.mean(kernels, axis=0), member[roles], learners, orders, folds),
     )
 
 
@@ -205,7 +210,7 @@ def cached_baseline() -> Baseline:
     return baseline
 
 
-def same_texts(texts: Sequence[str]) -> Rows:
+def number_equal_texts(texts: Sequence[str]) -> Rows:
     """Numbers the texts so that (nearly) equal texts have the same number.
 
     Texts that differ only in case, white space or punctuation are equal. So are a text of at least
@@ -224,18 +229,20 @@ def same_texts(texts: Sequence[str]) -> Rows:
     return numbers
 
 
-def shuffled(group: Rows, rng: np.random.Generator) -> Rows:
+def shuffle_label_sources(group: Rows, rng: np.random.Generator) -> Rows:
     """Returns whose label each text gets; groups of one size swap, and texts within each group."""
-    role = np.empty(len(group), np.intp)
+    label_source = np.empty(len(group), np.intp)
     size = np.bincount(group)[group]
     for group_size in np.unique(size):
         rows = np.flatnonzero(size == group_size)
         table = rows[np.argsort(group[rows], kind="stable")].reshape(-1, group_size)
-        role[table] = rng.permuted(rng.permutation(table), axis=1)
-    return role
+        label_source[table] = rng.permuted(rng.permutation(table), axis=1)
+    return label_source
 
 
-def shuffled_whole(group: Rows, member: NDArray[np.bool_], rng: np.random.Generator) -> Rows:
+def shuffle_label_sources_by_group(
+    group: Rows, member: NDArray[np.bool_], rng: np.random.Generator
+) -> Rows:
     """Returns whose label each text gets, where each group of any size gets a single label.
 
     Groups in a random order get the members' labels until none are left, so that one group may get
@@ -244,21 +251,21 @@ def shuffled_whole(group: Rows, member: NDArray[np.bool_], rng: np.random.Genera
     label_group = np.unique(2 * group + member, return_inverse=True)[1]
     givers, takers = (rng.permutation(label_group.max() + 1)[label_group] for _ in range(2))
     within = rng.permutation(len(group))
-    role = np.empty(len(group), np.intp)
-    role[np.lexsort((within, takers))] = np.lexsort((within, givers, ~member))
-    return role
+    label_source = np.empty(len(group), np.intp)
+    label_source[np.lexsort((within, takers))] = np.lexsort((within, givers, ~member))
+    return label_source
 
 
-def _order(number: int, seed: int, purpose: object) -> Rows:
+def _random_order(number: int, seed: int, purpose: object) -> Rows:
     return np.random.default_rng(derive(seed, purpose)).permutation(number)
 
 
-def _percentiles(
+def _cross_fitted_percentiles(
     candidates: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
 ) -> Scores:
     """Returns each text's percentile in its fold by the chosen classifier, per labeling (n × P)."""
     labels = member[learners].astype(np.float64)
-    choice = _inner_aurocs(candidates, fold, learners, member).argmax(axis=1)
+    choice = _cross_validated_aurocs(candidates, fold, learners, member).argmax(axis=1)
     percentiles = np.empty(member.shape)
     for k, best in enumerate(choice):
         train, test = np.flatnonzero(fold[learners] != k), np.flatnonzero(fold == k)
@@ -267,11 +274,11 @@ def _percentiles(
             if len(chosen):
                 scores = classifier.scores(train, test, labels[:, chosen])
                 places = np.ix_(test, chosen)
-                percentiles[places] = _percentiles_in_fold(scores, member[places])
+                percentiles[places] = _percentiles_among_nonmembers(scores, member[places])
     return percentiles
 
 
-def _inner_aurocs(
+def _cross_validated_aurocs(
     candidates: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
 ) -> Scores:
     """Returns, per fold, the cross-validated AUROC of C classifiers in the others (folds × C × P).
@@ -289,21 +296,21 @@ def _inner_aurocs(
                 classifier.scores(train, np.concatenate(test), labels), [len(test[0])]
             )
             for k, rows, values in zip(reversed(pair), test, scores, strict=True):
-                aurocs[k, number] += _aurocs(values, member[rows])
+                aurocs[k, number] += _auroc_by_column(values, member[rows])
     return aurocs
 
 
-def _aurocs(scores: Scores, member: NDArray[np.bool_]) -> Scores:
+def _auroc_by_column(scores: Scores, member: NDArray[np.bool_]) -> Scores:
     """Returns the AUROC of each column (t × P each); 0.5 without members or non-members."""
     from scipy.stats import rankdata
 
     members = member.sum(axis=0)
     pairs = members * (len(member) - members)
-    won = (rankdata(scores, axis=0) * member).sum(axis=0) - members * (members + 1) / 2
-    return np.where(pairs, won / np.maximum(pairs, 1), 0.5)
+    pairs_won = (rankdata(scores, axis=0) * member).sum(axis=0) - members * (members + 1) / 2
+    return np.where(pairs, pairs_won / np.maximum(pairs, 1), 0.5)
 
 
-def _percentiles_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
+def _percentiles_among_nonmembers(scores: Scores, member: NDArray[np.bool_]) -> Scores:
     """Returns the share of non-members with a lower score, column by column (t × P each).
 
     A tie counts half; without non-members the share is 0.5.
@@ -318,7 +325,9 @@ def _percentiles_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
     return percentiles
 
 
-def around_null(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) -> Estimate:
+def estimate_around_null(
+    values: Scores, sizes: tuple[int, int], metric: Metric, draws: int
+) -> Estimate:
     """Returns the estimate of a metric from its value (first) and its null (the rest)."""
     if needs := metric.needs(*sizes):
         return estimate_without_value(sizes, draws, needs)

@@ -41,9 +41,9 @@ from contamination.detection.tasks.questions import (
     Question,
     QuestionSet,
     ask_questions,
-    make_table,
+    common_prefix_length,
+    make_answer_table,
     questions_digest,
-    shared_start,
 )
 from contamination.detection.workers import run_slices, uses_several_processes
 from contamination.injection.corpus import open_corpus
@@ -99,16 +99,22 @@ def run(stage: AccuracyStage) -> Artifact:
     """
     stage.detection.require_whole("each option is read after its question")
     handle = open_model("model", stage.model, stage.runs)
-    asked = ask_corpus(stage)
+    question_set = ask_corpus(stage)
     inputs = {
         "model": handle.digest,
         "tokenizer": handle.tokenizer_digest,
         "examples": examples_digest(open_examples(stage.examples)),
-        "questions": questions_digest(asked.questions),
+        "questions": questions_digest(question_set.questions),
     }
     settings = {"detection": stage.detection.of_a_pass}
     folder = run_folder(Path(stage.runs), KIND, handle.slug, settings, inputs)
-    return build(folder, stage, inputs, partial(_make, stage, handle, asked), named=settings)
+    return build(
+        folder,
+        stage,
+        inputs,
+        partial(_answer_and_write, stage, handle, question_set),
+        named=settings,
+    )
 
 
 def ask_corpus(stage: AccuracyStage) -> QuestionSet:
@@ -124,42 +130,44 @@ def ask_corpus(stage: AccuracyStage) -> QuestionSet:
             "that a corpus keeps with its examples. Give a folder of runs/corpus/."
         )
     with naming_folders(path):
-        asked = ask_questions(open_corpus(path), stage.benchmark)
-    if not asked.questions:
-        reasons = "; ".join(f"{b}: {reason} ({n})" for (b, reason), n in asked.left_out.items())
+        question_set = ask_questions(open_corpus(path), stage.benchmark)
+    if not question_set.questions:
+        reasons = "; ".join(
+            f"{b}: {reason} ({n})" for (b, reason), n in question_set.left_out.items()
+        )
         raise DataError(
             f"examples.path is {stage.examples.path!r}: none of its examples can be asked "
             f"({reasons or 'it has none'}). Name answer_field and options in the benchmark's YAML."
         )
-    return asked
+    return question_set
 
 
-def tokenize(
-    loaded: LoadedModel, asked: QuestionSet
+def tokenize_questions(
+    loaded: LoadedModel, question_set: QuestionSet
 ) -> tuple[list[TokenizedQuestion], Counter[tuple[str, str]]]:
     """Returns the tokenized questions, and the numbers left out by (benchmark, reason)."""
     tokenized: list[TokenizedQuestion] = []
     left_out: Counter[tuple[str, str]] = Counter()
     context = loaded.source.context
-    for question in asked.questions:
+    for question in question_set.questions:
         texts = [question.prompt.rstrip(), *question.texts, *question.letter_texts]
         prompt_ids, *ids = loaded.tokenizer(texts, verbose=False)["input_ids"]
-        prompt = prompt_tokens(prompt_ids, ids)
-        if prompt == 0:
+        prompt_length = prompt_tokens(prompt_ids, ids)
+        if prompt_length == 0:
             left_out[question.benchmark, "no token is before the options"] += 1
         elif context is not None and max(map(len, ids)) > context:
             left_out[question.benchmark, "an option's text is longer than the model's context"] += 1
         else:
-            tokenized.append(TokenizedQuestion(question, ids, prompt))
+            tokenized.append(TokenizedQuestion(question, ids, prompt_length))
     return tokenized, left_out
 
 
-def prompt_tokens(prompt: Sequence[int], ids: Sequence[Sequence[int]]) -> int:
+def prompt_tokens(prompt_ids: Sequence[int], text_ids: Sequence[Sequence[int]]) -> int:
     """Returns how many tokens the prompt and all rows share at the start; each row keeps one."""
-    return min(shared_start(prompt, *ids), *(len(row) - 1 for row in ids))
+    return min(common_prefix_length(prompt_ids, *text_ids), *(len(ids) - 1 for ids in text_ids))
 
 
-def likelihoods(
+def answer_logprobs(
     handle: ModelHandle, settings: DetectionConfig, questions: Sequence[TokenizedQuestion]
 ) -> list[list[np.ndarray[Any, Any]]]:
     """Returns the log-probabilities (float64) of the answer's tokens, per question and row."""
@@ -181,17 +189,19 @@ def likelihoods(
     ]
 
 
-def _make(stage: AccuracyStage, handle: ModelHandle, asked: QuestionSet, folder: Path) -> Built:
-    questions, unscored = tokenize(LoadedModel(handle, stage.detection), asked)
-    left_out = asked.left_out + unscored
+def _answer_and_write(
+    stage: AccuracyStage, handle: ModelHandle, question_set: QuestionSet, folder: Path
+) -> Built:
+    questions, unscored = tokenize_questions(LoadedModel(handle, stage.detection), question_set)
+    left_out = question_set.left_out + unscored
     if not questions:
         raise DataError(
             f"examples.path is {stage.examples.path!r}: the model can read none of its "
-            f"{len(asked.questions)} questions ({'; '.join(r for _, r in left_out)}). Give a "
-            "model of a longer context, or shorter examples."
+            f"{len(question_set.questions)} questions ({'; '.join(r for _, r in left_out)}). "
+            "Give a model of a longer context, or shorter examples."
         )
-    logprobs = likelihoods(handle, stage.detection, questions)
-    table = make_table([tokenized.question for tokenized in questions], logprobs)
+    logprobs = answer_logprobs(handle, stage.detection, questions)
+    table = make_answer_table([tokenized.question for tokenized in questions], logprobs)
     table.to_parquet(folder / FILE, index=False)
     counts = [
         {"benchmark": benchmark, "reason": reason, "examples": count}

@@ -29,9 +29,11 @@ AVERAGE = "average"
 Estimates = dict[str, Estimate]
 
 
-def p_values(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
+def p_values_by_benchmark(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
     """Returns the p-value of each benchmark's difference and Holm's; of the average, no Holm's."""
-    sides = {str(name): _sides(rows) for name, rows in table.groupby("benchmark")}
+    sides = {
+        str(name): _member_and_nonmember_values(rows) for name, rows in table.groupby("benchmark")
+    }
     testable = {name: (m, n) for name, (m, n) in sides.items() if len(m) and len(n)}
     differences = {name: float(m.mean() - n.mean()) for name, (m, n) in testable.items()}
     nulls = {
@@ -60,48 +62,50 @@ def estimates_by_benchmark(table: pd.DataFrame, *, wilson: bool = False) -> dict
             (`core.statistics.estimates.intervals`), which have a width even at 0.
     """
     groups = table.groupby("benchmark")
-    line_by_benchmark = {
-        str(name): _estimates(str(name), rows, wilson=wilson) for name, rows in groups
+    benchmark_estimates = {
+        str(name): _estimates_by_head(str(name), rows, wilson=wilson) for name, rows in groups
     }
-    if len(line_by_benchmark) > 1:
-        estimates = {
-            head: [line[head] for line in line_by_benchmark.values() if head in line]
+    if len(benchmark_estimates) > 1:
+        columns = {
+            head: [
+                estimates[head] for estimates in benchmark_estimates.values() if head in estimates
+            ]
             for head in HEADS
         }
-        line_by_benchmark[AVERAGE] = {
+        benchmark_estimates[AVERAGE] = {
             head: mean(column)
-            for head, column in estimates.items()
-            if len(column) == len(line_by_benchmark)
+            for head, column in columns.items()
+            if len(column) == len(benchmark_estimates)
         }
-    return line_by_benchmark
+    return benchmark_estimates
 
 
-def _sides(rows: pd.DataFrame) -> tuple[Scores, Scores]:
+def _member_and_nonmember_values(rows: pd.DataFrame) -> tuple[Scores, Scores]:
     """Returns the values of the members that were inserted, and of the non-members."""
     members = rows.loc[rows["member"] & (rows["occurrences"] > 0), "value"]
     nonmembers = rows.loc[~rows["member"], "value"]
     return members.to_numpy(np.float64), nonmembers.to_numpy(np.float64)
 
 
-def _estimates(name: str, rows: pd.DataFrame, *, wilson: bool) -> Estimates:
-    members, nonmembers = _sides(rows)
-    line: Estimates = {}
+def _estimates_by_head(name: str, rows: pd.DataFrame, *, wilson: bool) -> Estimates:
+    members, nonmembers = _member_and_nonmember_values(rows)
+    estimates: Estimates = {}
     seed = derive(SEED, "accuracy", name)
     resamples = resample(max(1, len(members)), max(1, len(nonmembers)), DRAWS, seed)
     if len(members):
         draws = resamples.members @ members / len(members)
         trials = len(members) if wilson else None
-        line["members"] = Estimate(len(members), 0, float(members.mean()), draws, trials)
+        estimates["members"] = Estimate(len(members), 0, float(members.mean()), draws, trials)
     if len(nonmembers):
         draws = resamples.nonmembers @ nonmembers / len(nonmembers)
         trials = len(nonmembers) if wilson else None
         mean_value = float(nonmembers.mean())
-        line["non-members"] = Estimate(0, len(nonmembers), mean_value, draws, trials)
-    if len(line) == 2:
-        a, b = line["members"], line["non-members"]
+        estimates["non-members"] = Estimate(0, len(nonmembers), mean_value, draws, trials)
+    if len(estimates) == 2:
+        a, b = estimates["members"], estimates["non-members"]
         sizes = len(members), len(nonmembers)
-        line["difference"] = Estimate(*sizes, a.value - b.value, a.draws - b.draws)
-    return line
+        estimates["difference"] = Estimate(*sizes, a.value - b.value, a.draws - b.draws)
+    return estimates
 
 
 MIN_EXAMPLES, MAX_SHARE = 20, 0.8  # a warning if more of so many examples have one answer
@@ -115,10 +119,10 @@ def summary(table: pd.DataFrame, artifact: Artifact) -> str:
         artifact: the artefact, with the counts of left-out examples.
     """
     table = table.assign(value=table["correct"].astype(float))
-    by_criterion = _criteria_table("accuracy", table, _correct(table))
-    notes = _notes(table, artifact.counts["left_out"])
-    means = _means_table("accuracy", table)
-    return "\n".join([*means, "", *by_criterion, "", *_occurrences_table(table), *notes])
+    by_criterion = _format_by_criterion("accuracy", table, _correct_by_criterion(table))
+    notes = _format_notes(table, artifact.counts["left_out"])
+    means = _format_by_benchmark("accuracy", table)
+    return "\n".join([*means, "", *by_criterion, "", *_format_by_occurrences(table), *notes])
 
 
 def compared(model: pd.DataFrame, reference: pd.DataFrame) -> str:
@@ -130,15 +134,15 @@ def compared(model: pd.DataFrame, reference: pd.DataFrame) -> str:
     title = "accuracy minus the reference model's, on the same examples"
     if missing := len(model) - len(joined):
         title += f" ({missing} of the model's lack it)"
-    before = _correct(joined, "_before")
-    changes = {by: values - before[by] for by, values in _correct(joined).items()}
+    before = _correct_by_criterion(joined, "_before")
+    changes = {by: values - before[by] for by, values in _correct_by_criterion(joined).items()}
     joined = joined.assign(value=change)
     return "\n".join(
-        [*_means_table(title, joined), "", *_criteria_table("change", joined, changes)]
+        [*_format_by_benchmark(title, joined), "", *_format_by_criterion("change", joined, changes)]
     )
 
 
-def _correct(table: pd.DataFrame, suffix: str = "") -> dict[str, pd.Series[float]]:
+def _correct_by_criterion(table: pd.DataFrame, suffix: str = "") -> dict[str, pd.Series[float]]:
     """Returns for each criterion 1 for a right choice, else 0; NaN if there is no choice."""
     choices = {by: table[f"chosen_{by}{suffix}"] for by in CHOSEN_BY}
     return {
@@ -147,81 +151,86 @@ def _correct(table: pd.DataFrame, suffix: str = "") -> dict[str, pd.Series[float
     }
 
 
-def _means_table(title: str, table: pd.DataFrame) -> list[str]:
+def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
     """Returns a table of each benchmark by its own criterion."""
     chance = table["options"].map(lambda options: 1 / len(options))
     chances = chance.groupby(table["benchmark"]).mean()
     criteria = table.groupby("benchmark")["chosen_by"].first()
-    line_by_benchmark, p_by_benchmark = estimates_by_benchmark(table), p_values(table)
-    width = _width(line_by_benchmark)
-    head = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{h:>30}" for h in HEADS)
+    benchmark_estimates, p_by_benchmark = (
+        estimates_by_benchmark(table),
+        p_values_by_benchmark(table),
+    )
+    width = _name_column_width(benchmark_estimates)
+    header = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{h:>30}" for h in HEADS)
     rows = [
         f"{title}, by each benchmark's convention (95% bootstrap intervals; number of examples; "
         "p-values by relabeling, Holm's over the benchmarks)",
-        f"{head}{'p':>8}{'p Holm':>8}{'chance':>8}",
+        f"{header}{'p':>8}{'p Holm':>8}{'chance':>8}",
     ]
-    for name, line in line_by_benchmark.items():
+    for name, estimates in benchmark_estimates.items():
         guess = chances.mean() if name == AVERAGE else chances[name]
-        cells = "".join(f"{cell(line.get(h), h):>30}" for h in HEADS)
-        cells += "".join(f"{p_words(p):>8}" for p in p_by_benchmark.get(name, (None, None)))
+        cells = "".join(f"{format_with_sample_size(estimates.get(h), h):>30}" for h in HEADS)
+        cells += "".join(f"{format_p_value(p):>8}" for p in p_by_benchmark.get(name, (None, None)))
         rows.append(f"{name:{width}}{criteria.get(name, ''):11}{cells}{guess:>8.3f}")
     return rows
 
 
-def _criteria_table(
+def _format_by_criterion(
     title: str, table: pd.DataFrame, values: Mapping[str, pd.Series[float]]
 ) -> list[str]:
     """Returns a table of each benchmark by every criterion that all its options allow."""
     conventions = dict(table.groupby("benchmark")["chosen_by"].first())
     names = [*sorted(conventions), *([AVERAGE] if len(conventions) > 1 else [])]
-    lines_by_criterion = {
-        by: _estimates_by_criterion(table, series) for by, series in values.items()
+    estimates_by_criterion = {
+        by: _estimates_of_complete_benchmarks(table, series) for by, series in values.items()
     }
-    width = _width(names)
+    width = _name_column_width(names)
     head = f"{'benchmark':{width}}{'':13}" + "".join(f"{by:>25}" for by in CHOSEN_BY)
     rows = [f"{title} by every criterion of choice (*: the benchmark's convention)", head]
     for name in names:
         for kind in HEADS:
             cells = []
             for by in CHOSEN_BY:
-                estimate = lines_by_criterion[by].get(name, {}).get(kind)
-                cells.append(_share(estimate) + " *"[conventions.get(name) == by])
+                estimate = estimates_by_criterion[by].get(name, {}).get(kind)
+                cells.append(_format_or_dash(estimate) + " *"[conventions.get(name) == by])
             rows.append(f"{name:{width}}{kind:13}" + "".join(f"{cell:>25}" for cell in cells))
     return rows
 
 
-def _estimates_by_criterion(table: pd.DataFrame, values: pd.Series[float]) -> dict[str, Estimates]:
+def _estimates_of_complete_benchmarks(
+    table: pd.DataFrame, values: pd.Series[float]
+) -> dict[str, Estimates]:
     """Returns the estimates of benchmarks without missing values; the average only of all."""
     complete = values.notna().groupby(table["benchmark"]).transform("all")
-    line_by_benchmark = estimates_by_benchmark(table.assign(value=values)[complete])
+    benchmark_estimates = estimates_by_benchmark(table.assign(value=values)[complete])
     if not complete.all():
-        line_by_benchmark.pop(AVERAGE, None)
-    return line_by_benchmark
+        benchmark_estimates.pop(AVERAGE, None)
+    return benchmark_estimates
 
 
-def _width(names: Iterable[str]) -> int:
+def _name_column_width(names: Iterable[str]) -> int:
     return max([9, *map(len, names)]) + 2
 
 
-def _occurrences_table(table: pd.DataFrame) -> list[str]:
+def _format_by_occurrences(table: pd.DataFrame) -> list[str]:
     """Returns a table of accuracy by the number of occurrences; 0 stands for non-members."""
     counts = sorted(set(table.loc[table["member"], "occurrences"]) - {0})
     groups = {0: table[~table["member"]]}
     groups |= {n: table[table["member"] & (table["occurrences"] == n)] for n in counts}
-    lines_by_count = {n: estimates_by_benchmark(group) for n, group in groups.items()}
+    estimates_by_count = {n: estimates_by_benchmark(group) for n, group in groups.items()}
     names = [*sorted(table["benchmark"].unique()), AVERAGE]
-    width = _width(names)
+    width = _name_column_width(names)
     rows = [f"{'occurrences':13}{'benchmark':{width}}{'accuracy':>30}"]
     for name in names:
-        for n, line_by_benchmark in lines_by_count.items():
+        for n, benchmark_estimates in estimates_by_count.items():
             kind = "members" if n else "non-members"
-            estimate = line_by_benchmark.get(name, {}).get(kind)
+            estimate = benchmark_estimates.get(name, {}).get(kind)
             if estimate is not None:
-                rows.append(f"{n:<13}{name:{width}}{cell(estimate, kind):>30}")
+                rows.append(f"{n:<13}{name:{width}}{format_with_sample_size(estimate, kind):>30}")
     return rows
 
 
-def _notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> list[str]:
+def _format_notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> list[str]:
     notes = []
     drawn = table[table["drawn_options"]]
     for name, rows in drawn.groupby("benchmark"):
@@ -245,17 +254,17 @@ def _notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> lis
     return ["", *notes] if notes else []
 
 
-def cell(estimate: Estimate | None, kind: str = "") -> str:
+def format_with_sample_size(estimate: Estimate | None, kind: str = "") -> str:
     """Returns an estimate with its interval and, except for a difference, its sample size."""
     if estimate is None or kind == "difference":
-        return _share(estimate)
-    return f"{_share(estimate)} ({estimate.n_members or estimate.n_nonmembers})"
+        return _format_or_dash(estimate)
+    return f"{_format_or_dash(estimate)} ({estimate.n_members or estimate.n_nonmembers})"
 
 
-def _share(estimate: Estimate | None) -> str:
+def _format_or_dash(estimate: Estimate | None) -> str:
     return "-" if estimate is None else format_estimate(estimate)
 
 
-def p_words(value: float | None) -> str:
+def format_p_value(value: float | None) -> str:
     """Returns a p-value with four decimals, or "-" if there is none."""
     return "-" if value is None else f"{value:.4f}"

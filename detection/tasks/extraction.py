@@ -36,13 +36,13 @@ from contamination.detection.forward.reader import Tokens, count_leading_special
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
-from contamination.detection.tasks.accuracy import AccuracyStage, ask_corpus, tokenize
+from contamination.detection.tasks.accuracy import AccuracyStage, ask_corpus, tokenize_questions
 from contamination.detection.tasks.accuracy_summary import (
     AVERAGE,
-    cell,
     estimates_by_benchmark,
-    p_values,
-    p_words,
+    format_p_value,
+    format_with_sample_size,
+    p_values_by_benchmark,
 )
 from contamination.detection.tasks.questions import QuestionSet, questions_digest
 
@@ -88,14 +88,14 @@ def targets_digest(texts: Sequence[Text], occurrences: Mapping[str, int]) -> str
     return lines_digest(sorted(f"{row} {occurrences.get(row[1])}" for row in rows))
 
 
-def text_targets(
+def text_targets_by_prefix(
     loaded: LoadedModel,
     texts: Sequence[Text],
     occurrences: Mapping[str, int],
-    tokens: int,
-    prefixes: Sequence[int],
+    target_length: int,
+    prefix_lengths: Sequence[int],
 ) -> Targets:
-    """Returns the last `tokens` tokens of each labelled text, with each number of context tokens.
+    """Returns each labelled text's last `target_length` tokens, after each number of tokens.
 
     The tokens to extract are the same for every context, so that only the context differs.
     """
@@ -106,22 +106,28 @@ def text_targets(
             result.left_out[text.benchmark, UNLABELLED] += 1
             continue
         ids = loaded.tokenizer(text.text, add_special_tokens=False, verbose=False)["input_ids"]
-        for prefix in prefixes:
-            prompt = [*special_ids, *ids[-tokens - prefix : -tokens]]
-            if len(ids) < tokens + prefix:
-                result.left_out[text.benchmark, f"fewer than {prefix} + {tokens} tokens"] += 1
-            elif context is not None and len(prompt) + tokens > context:
+        for prefix_length in prefix_lengths:
+            prompt = [*special_ids, *ids[-target_length - prefix_length : -target_length]]
+            if len(ids) < target_length + prefix_length:
+                result.left_out[
+                    text.benchmark, f"fewer than {prefix_length} + {target_length} tokens"
+                ] += 1
+            elif context is not None and len(prompt) + target_length > context:
                 result.left_out[text.benchmark, "longer than the model's context"] += 1
             else:
                 count = occurrences.get(text.example_id)
-                result.targets.append(Target(text, count, str(prefix), prompt, ids[-tokens:]))
+                result.targets.append(
+                    Target(text, count, str(prefix_length), prompt, ids[-target_length:])
+                )
     return result
 
 
-def answer_targets(loaded: LoadedModel, texts: Sequence[Text], asked: QuestionSet) -> Targets:
+def answer_targets(
+    loaded: LoadedModel, texts: Sequence[Text], question_set: QuestionSet
+) -> Targets:
     """Returns each question's answer, after the example's text before it."""
-    questions, unscored = tokenize(loaded, asked)
-    result = Targets(left_out=asked.left_out + unscored)
+    questions, unscored = tokenize_questions(loaded, question_set)
+    result = Targets(left_out=question_set.left_out + unscored)
     text_by_id = {text.example_id: text for text in texts}
     for tokenized in questions:
         question = tokenized.question
@@ -172,35 +178,37 @@ def run(stage: ExtractionStage) -> Artifact:
     """
     stage.detection.require_whole("extraction.target says what the model is to write")
     model, texts = open_model("model", stage.model, stage.runs), open_examples(stage.examples)
-    asked = ask_corpus(stage) if stage.extraction.target == ANSWER else None
+    question_set = ask_corpus(stage) if stage.extraction.target == ANSWER else None
     inputs = {
         "model": model.digest,
         "tokenizer": model.tokenizer_digest,
         "examples": targets_digest(texts, occurrences_of(stage.examples.path)),
-        **({"questions": questions_digest(asked.questions)} if asked else {}),
+        **({"questions": questions_digest(question_set.questions)} if question_set else {}),
     }
     settings = {"extraction": stage.extraction, "detection": stage.detection.of_a_pass}
     folder = run_folder(Path(stage.runs), KIND, model.slug, settings, inputs)
-    make = partial(_make, stage, model, texts, asked)
+    make = partial(_continue_and_write, stage, model, texts, question_set)
     return build(folder, stage, inputs, make, named=settings)
 
 
-def _make(
+def _continue_and_write(
     stage: ExtractionStage,
     model: ModelHandle,
     texts: Sequence[Text],
-    asked: QuestionSet | None,
+    question_set: QuestionSet | None,
     folder: Path,
 ) -> Built:
     loaded, config = LoadedModel(model, stage.detection), stage.extraction
-    if asked:
-        result = answer_targets(loaded, texts, asked)
+    if question_set:
+        result = answer_targets(loaded, texts, question_set)
     else:
         occurrences = occurrences_of(stage.examples.path)
-        result = text_targets(loaded, texts, occurrences, config.tokens, config.prefix_tokens)
-    _check(stage, result)
+        result = text_targets_by_prefix(
+            loaded, texts, occurrences, config.tokens, config.prefix_tokens
+        )
+    _check_any_target(stage, result)
     continuations = greedy_continuations(loaded, result.targets)
-    table = pd.DataFrame(map(partial(_row, loaded), result.targets, continuations))
+    table = pd.DataFrame(map(partial(_result_row, loaded), result.targets, continuations))
     table.astype({"occurrences": "Int64"}).to_parquet(folder / FILE, index=False)
     counts = [
         {"benchmark": benchmark, "reason": reason, "examples": count}
@@ -219,8 +227,8 @@ def greedy_continuations(loaded: LoadedModel, targets: Sequence[Target]) -> list
     return [ids for (ids,) in samples]
 
 
-def _row(loaded: LoadedModel, target: Target, ids: Sequence[int]) -> dict[str, Any]:
-    pairs = zip(ids, target.ids, strict=False)
+def _result_row(loaded: LoadedModel, target: Target, written_ids: Sequence[int]) -> dict[str, Any]:
+    pairs = zip(written_ids, target.ids, strict=False)
     matched = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return {
         "example_id": target.text.example_id,
@@ -231,11 +239,11 @@ def _row(loaded: LoadedModel, target: Target, ids: Sequence[int]) -> dict[str, A
         "tokens": len(target.ids),
         "matched": matched,
         "extracted": matched == len(target.ids),
-        "written": loaded.tokenizer.decode(ids),
+        "written": loaded.tokenizer.decode(written_ids),
     }
 
 
-def _check(stage: ExtractionStage, result: Targets) -> None:
+def _check_any_target(stage: ExtractionStage, result: Targets) -> None:
     if not result.targets:
         reasons = "; ".join(f"{b}: {reason} ({n})" for (b, reason), n in result.left_out.items())
         raise DataError(
@@ -257,14 +265,14 @@ def summary(tables: Mapping[str, pd.DataFrame], left_out: Sequence[Mapping[str, 
     """
     first = next(iter(tables.values()))
     sections = [
-        "\n".join(_section(prefix, {n: t[t["prefix"] == prefix] for n, t in tables.items()}))
+        "\n".join(_format_section(prefix, {n: t[t["prefix"] == prefix] for n, t in tables.items()}))
         for prefix in first["prefix"].unique()
     ]
     notes = [f"left out: {o['benchmark']}: {o['examples']}: {o['reason']}" for o in left_out]
     return "\n\n".join([*sections, *(["\n".join(notes)] if notes else [])])
 
 
-def _section(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+def _format_section(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     first, *_ = tables.values()
     target, context = "answers", "their questions"
     if prefix != QUESTION:
@@ -274,25 +282,31 @@ def _section(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
         f"share of the examples whose {target} are returned word for word after {context} "
         "(Wilson's 95% intervals; number of examples)"
     )
-    p_by_benchmark = p_values(_with_values(first))
-    shares = {name: _shares(_with_values(table)) for name, table in tables.items()}
-    names = sorted(first["benchmark"].unique())
+    p_by_benchmark = p_values_by_benchmark(_with_value_column(first))
+    shares_by_model = {
+        benchmark: _shares_by_group(_with_value_column(table))
+        for benchmark, table in tables.items()
+    }
+    benchmarks = sorted(first["benchmark"].unique())
     rows = []
-    for name in [*names, *([AVERAGE] if len(names) > 1 else [])]:
-        for group in next(iter(shares.values())):
-            cells = [cell(model_shares[group].get(name)) for model_shares in shares.values()]
-            p = p_by_benchmark.get(name, (None, None)) if group == MEMBERS else (None, None)
-            rows.append([name, group, *cells, *map(p_words, p)])
+    for benchmark in [*benchmarks, *([AVERAGE] if len(benchmarks) > 1 else [])]:
+        for group in next(iter(shares_by_model.values())):
+            cells = [
+                format_with_sample_size(model_shares[group].get(benchmark))
+                for model_shares in shares_by_model.values()
+            ]
+            p = p_by_benchmark.get(benchmark, (None, None)) if group == MEMBERS else (None, None)
+            rows.append([benchmark, group, *cells, *map(format_p_value, p)])
     yield from fit_columns(["benchmark", "occurrences", *tables, "p", "p Holm"], rows).lines(left=2)
 
 
-def _with_values(table: pd.DataFrame) -> pd.DataFrame:
+def _with_value_column(table: pd.DataFrame) -> pd.DataFrame:
     """Returns the table with value 1 if extracted; unknown occurrences count as inserted."""
     value, counts = table["extracted"].astype(float), table["occurrences"].fillna(1).astype(int)
     return table.assign(value=value, recorded=table["occurrences"], occurrences=counts)
 
 
-def _shares(table: pd.DataFrame) -> dict[str, dict[str, Estimate]]:
+def _shares_by_group(table: pd.DataFrame) -> dict[str, dict[str, Estimate]]:
     """Returns the share of each group by benchmark.
 
     The groups are the non-members, the members of each recorded number of occurrences, and all

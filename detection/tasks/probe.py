@@ -84,13 +84,15 @@ def _cost_cells(strategy: LogprobStrategy) -> list[str]:
 def _method_lines(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
     """Yields the methods that can be served, and what each of the others lacks."""
     models = {role: model for role in ("target", "reference")}
-    lacks = {}
+    lack_by_method = {}
     for name, node in stage.method.items():
         variants = build_methods({name: node})
-        lacks[name] = missing_numbers(models, next(iter(variants.values())))
-    served = [name for name, lack in lacks.items() if lack is None]
-    yield f"methods: {', '.join(served) or 'none'}, by {model.probe.strategy}"
-    yield from (f"{name} needs {lack[0]}" for name, lack in lacks.items() if lack is not None)
+        lack_by_method[name] = missing_numbers(models, next(iter(variants.values())))
+    servable = [name for name, lack in lack_by_method.items() if lack is None]
+    yield f"methods: {', '.join(servable) or 'none'}, by {model.probe.strategy}"
+    yield from (
+        f"{name} needs {lack[0]}" for name, lack in lack_by_method.items() if lack is not None
+    )
 
 
 def plan_requests(stage: DetectionStage) -> str:
@@ -117,7 +119,7 @@ def plan_requests(stage: DetectionStage) -> str:
         else:
             loaded = LoadedModel(handle, stage.detection, collector.resources)
             requests, tokens = counter.requests, counter.tokens
-            _count(wanted, collector, loaded, counter)
+            _count_requests(wanted, collector, loaded, counter)
             counts = counter.requests - requests, counter.tokens - tokens
             rows.append([wanted.key, *(f"{count:,.0f}" for count in counts)])
     served = [counter for counter in counters.values() if counter is not None]
@@ -127,7 +129,7 @@ def plan_requests(stage: DetectionStage) -> str:
     return "\n".join(fit_columns([title.format(qualifier) for title in PLAN_HEADER], rows).lines(1))
 
 
-def _count(
+def _count_requests(
     wanted: Pass, collector: Collector, loaded: LoadedModel, counter: RequestCounter
 ) -> None:
     """Runs the pass on its texts with the model replaced by a counter."""

@@ -34,7 +34,12 @@ from contamination.detection.requirements import (
     open_models,
     open_resources,
 )
-from contamination.detection.viewer.page import StoredResults, page, select_examples, show
+from contamination.detection.viewer.page import (
+    StoredResults,
+    page_data,
+    render_page,
+    select_examples,
+)
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +84,8 @@ def run(stage: ViewStage) -> Path:
     examples = open_examples(stage.examples)
     texts = select_examples(examples, stage.view.examples, stage.view.ids, stage.seed)
     models = open_models(stage, {"reference"} if stage.reference.given else ())
-    methods, left_out = _servable(methods, models)
-    tokenizer = _tokenizer(stage, models, texts)
+    methods, left_out = _split_servable(methods, models)
+    tokenizer = _shared_tokenizer(stage, models, texts)
     resources, methods = (
         open_resources(stage, all_needs(methods)),
         name_upper_bounds(methods, models),
@@ -88,8 +93,8 @@ def run(stage: ViewStage) -> Path:
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
     required = {ORIGINAL, REFERENCE} if "reference" in models else {ORIGINAL}
     passes = collector.stored(required.union(*(m.passes for m in methods.values())))
-    _check_stored(stage, required - passes.keys())
-    stored_methods = _stored(methods, passes)
+    _check_none_missing(stage, required - passes.keys())
+    stored_methods = _with_stored_passes(methods, passes)
     left_out |= {name for name, _ in methods.keys() - stored_methods.keys()}
     stored = StoredResults(
         tokenizer=tokenizer,
@@ -99,13 +104,15 @@ def run(stage: ViewStage) -> Path:
         occurrences=occurrences_of(stage.examples.path),
     )
     out = Path(stage.out).expanduser()
-    facts = _facts(stage, models, len(examples), sorted(left_out))
+    facts = _head_entries(stage, models, len(examples), sorted(left_out))
     with disk_errors(out.parent), atomic_output_file(out) as temporary:
-        temporary.write_text(page(facts, show(texts, stored)), encoding="utf-8")
+        temporary.write_text(render_page(facts, page_data(texts, stored)), encoding="utf-8")
     return out
 
 
-def _servable(methods: Methods, models: Mapping[str, ModelHandle]) -> tuple[Methods, set[str]]:
+def _split_servable(
+    methods: Methods, models: Mapping[str, ModelHandle]
+) -> tuple[Methods, set[str]]:
     """Returns the methods whose numbers the models provide, and the names of the others."""
     lacks = {name: lack for (name, _), m in methods.items() if (lack := missing_numbers(models, m))}
     for name, (needs, _) in lacks.items():
@@ -113,7 +120,7 @@ def _servable(methods: Methods, models: Mapping[str, ModelHandle]) -> tuple[Meth
     return {key: m for key, m in methods.items() if key[0] not in lacks}, {*lacks}
 
 
-def _stored(methods: Methods, passes: Mapping[Pass, StatsByText]) -> Methods:
+def _with_stored_passes(methods: Methods, passes: Mapping[Pass, StatsByText]) -> Methods:
     """Returns the methods whose passes are all stored, and logs the others."""
     for (name, _), method in methods.items():
         if missing := sorted(p.key for p in set(method.passes) - passes.keys()):
@@ -121,7 +128,7 @@ def _stored(methods: Methods, passes: Mapping[Pass, StatsByText]) -> Methods:
     return {key: m for key, m in methods.items() if passes.keys() >= set(m.passes)}
 
 
-def _check_stored(stage: ViewStage, missing: Collection[Pass]) -> None:
+def _check_none_missing(stage: ViewStage, missing: Collection[Pass]) -> None:
     for wanted in missing:
         node = "model" if wanted.model == "target" else wanted.model
         model, settings = getattr(stage, node), stage.detection
@@ -140,7 +147,9 @@ def _check_stored(stage: ViewStage, missing: Collection[Pass]) -> None:
         )
 
 
-def _tokenizer(stage: ViewStage, models: Mapping[str, ModelHandle], texts: Sequence[Text]) -> Any:
+def _shared_tokenizer(
+    stage: ViewStage, models: Mapping[str, ModelHandle], texts: Sequence[Text]
+) -> Any:
     """Returns the target's tokenizer, after checking that the reference's agrees with it.
 
     Raises:
@@ -159,7 +168,7 @@ def _tokenizer(stage: ViewStage, models: Mapping[str, ModelHandle], texts: Seque
     return target
 
 
-def _facts(
+def _head_entries(
     stage: ViewStage, models: Mapping[str, ModelHandle], count: int, left_out: Collection[str]
 ) -> dict[str, str]:
     """Returns the entries of the page's head, by name."""

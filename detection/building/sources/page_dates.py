@@ -18,7 +18,7 @@ from contamination.core.progress import progress
 from contamination.data.readers.files import find_shards
 from contamination.data.readers.rows import ReadOptions, Tally, read_file
 from contamination.detection.building.dates import moment
-from contamination.detection.building.sources.archives import damage, elements, opened
+from contamination.detection.building.sources.xml_streams import damage, elements, opened
 
 FIELDS = ("page_id", "created")
 ARTICLE = "0"

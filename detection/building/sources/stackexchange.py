@@ -12,7 +12,7 @@ from contamination.data.html_text import START, TEXT, tokens
 from contamination.data.readers.rows import Shard, Tally
 from contamination.detection.building.dates import CutOffs, Dated, moment
 from contamination.detection.building.sources import OnBytesRead, Source
-from contamination.detection.building.sources.archives import damage, elements, opened
+from contamination.detection.building.sources.xml_streams import damage, elements, opened
 
 POSTS = "Posts.xml"
 QUESTION = "1"

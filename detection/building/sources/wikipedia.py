@@ -23,8 +23,8 @@ from contamination.data.readers.rows import Shard, Tally
 from contamination.data.text import has_words
 from contamination.detection.building.dates import CutOffs, Dated
 from contamination.detection.building.sources import OnBytesRead, Source, needed
-from contamination.detection.building.sources.archives import damage, elements, opened
 from contamination.detection.building.sources.page_dates import PageDates, Revisions, read_dates
+from contamination.detection.building.sources.xml_streams import damage, elements, opened
 
 ARTICLES = 0
 """The namespace of articles."""
