@@ -23,10 +23,10 @@ from contamination.core.errors import DataError
 from contamination.core.progress import progress
 from contamination.core.seeds import derive
 from contamination.data.readers.rows import Tally
-from contamination.detection.building.dates import MEMBER, NONMEMBER, CutOffs, Dated
+from contamination.detection.building.dates import MEMBER, NONMEMBER, CutOffs, DatedDocument
 from contamination.detection.building.sources import Source
 
-Keyed = tuple[int, Dated]
+KeyedDocument = tuple[int, DatedDocument]
 
 
 @dataclass
@@ -34,10 +34,10 @@ class SmallestKeys:
     """The documents with the smallest keys, up to a fixed number per group."""
 
     number: int
-    _heaps: dict[str, list[tuple[int, int, Dated]]] = field(default_factory=dict)
+    _heaps: dict[str, list[tuple[int, int, DatedDocument]]] = field(default_factory=dict)
     _order: Iterator[int] = field(default_factory=count)
 
-    def add(self, group: str, key: int, document: Dated) -> None:
+    def add(self, group: str, key: int, document: DatedDocument) -> None:
         """Adds the document if its key is among the smallest so far."""
         heap = self._heaps.setdefault(group, [])
         if len(heap) < self.number:
@@ -45,7 +45,7 @@ class SmallestKeys:
         elif -heap[0][0] > key:
             heapq.heapreplace(heap, (-key, next(self._order), document))
 
-    def __iter__(self) -> Iterator[tuple[str, int, Dated]]:
+    def __iter__(self) -> Iterator[tuple[str, int, DatedDocument]]:
         """Yields group, key and document, in ascending order."""
         for group in sorted(self._heaps):
             for key, _, document in sorted(self._heaps[group], reverse=True):
@@ -53,7 +53,7 @@ class SmallestKeys:
 
 
 @dataclass(frozen=True)
-class Scan:
+class CandidateScan:
     """Reads the source's files, each a piece of the task (see `core.tasks.Task`)."""
 
     source: Source
@@ -90,7 +90,7 @@ class Scan:
         )  # fmt: skip
         with bar:
             for document in self.source.documents(file, tally, self.cut_offs, bar.update):
-                side = self.cut_offs.side(document, self.source.unchanged_members)
+                side = self.cut_offs.side_or_reason(document, self.source.unchanged_members)
                 sides[side] += 1
                 if side in (MEMBER, NONMEMBER):
                     month = (document.created or document.changed or datetime.min).isoformat()[:7]
@@ -103,13 +103,13 @@ class Scan:
                 stream.write(json.dumps(row, default=datetime.isoformat) + "\n")
         return {"sides": sides, "months": months, "skipped": tally.skipped}
 
-    def merged(self) -> dict[str, list[Keyed]]:
+    def merge_candidates(self) -> dict[str, list[KeyedDocument]]:
         """Returns each group's documents with the smallest keys over all files, in order.
 
         Raises:
             DataError: two documents have the same id.
         """
-        rows_by_file = (_rows(self.files(piece)[0]) for piece in range(len(self)))
+        rows_by_file = (_read_candidates(self.files(piece)[0]) for piece in range(len(self)))
         rows = heapq.merge(*rows_by_file, key=itemgetter(0, 1))
         groups = {}
         for group, group_rows in groupby(rows, key=itemgetter(0)):
@@ -124,20 +124,20 @@ class Scan:
         return groups
 
 
-def _rows(path: Path) -> Iterator[tuple[str, int, Dated]]:
+def _read_candidates(path: Path) -> Iterator[tuple[str, int, DatedDocument]]:
     with zstandard.open(path, "rt", encoding="utf-8", newline="\n") as stream:
         for line in stream:
             row = json.loads(line)
             group, key = row.pop("group"), row.pop("key")
-            row |= {name: _date(row[name]) for name in ("created", "changed")}
-            yield group, key, Dated(**row)
+            row |= {name: _parse_date(row[name]) for name in ("created", "changed")}
+            yield group, key, DatedDocument(**row)
 
 
-def _date(value: str | None) -> datetime | None:
+def _parse_date(value: str | None) -> datetime | None:
     return None if value is None else datetime.fromisoformat(value)
 
 
-def totals(results: list[dict[str, Any]], name: str) -> Mapping[str, int]:
+def sum_counts(results: list[dict[str, Any]], name: str) -> Mapping[str, int]:
     """Returns the sum over all files of one of their counts."""
     total = Counter[str]()
     for result in results:

@@ -12,9 +12,9 @@ from contamination.core.progress import progress
 from contamination.data.near_duplicates import Item, Keys, across
 from contamination.data.perturbation.base import Rewording
 from contamination.data.text import first_words, has_words, separate_words
-from contamination.detection.building.candidates import Keyed
-from contamination.detection.building.dates import MEMBER, NONMEMBER, CutOffs, Dated
-from contamination.detection.building.sources import Source, needed
+from contamination.detection.building.candidates import KeyedDocument
+from contamination.detection.building.dates import MEMBER, NONMEMBER, CutOffs, DatedDocument
+from contamination.detection.building.sources import Source, import_optional
 
 ORIGINAL = "original"
 
@@ -23,7 +23,7 @@ ORIGINAL = "original"
 class SelectedDocument:
     """A document of a benchmark, with the beginning of its text up to the longest length."""
 
-    document: Dated
+    document: DatedDocument
     key: int
     longest: str
     member: bool
@@ -74,8 +74,8 @@ class CandidateCounts:
     """Those of them that repeat a text of the other label."""
 
 
-def take(
-    source: Source, groups: Mapping[str, Sequence[Keyed]], number: int, longest: int
+def select_documents(
+    source: Source, groups: Mapping[str, Sequence[KeyedDocument]], number: int, longest: int
 ) -> tuple[dict[str, list[SelectedDocument]], CandidateCounts]:
     """Selects the first documents of each group that are long enough and not repeated.
 
@@ -110,7 +110,9 @@ def take(
     return selected_by_group, counts
 
 
-def near_duplicates(selected: Groups) -> tuple[list[SelectedDocument], list[SelectedDocument]]:
+def near_duplicates_across_labels(
+    selected: Groups,
+) -> tuple[list[SelectedDocument], list[SelectedDocument]]:
     """Returns the documents that share all their words, or 13 in a row, with the other label.
 
     Returns:
@@ -127,7 +129,7 @@ def near_duplicates(selected: Groups) -> tuple[list[SelectedDocument], list[Sele
     return [documents[i] for i in near], only_templates
 
 
-def without(
+def without_dropped(
     selected: Groups, dropped: Sequence[SelectedDocument]
 ) -> dict[str, list[SelectedDocument]]:
     """Returns the documents of each group that are not dropped."""
@@ -138,7 +140,7 @@ def without(
     }
 
 
-def balanced(
+def balance_groups(
     selected: Groups, dropped: Sequence[SelectedDocument], number: int
 ) -> dict[str, list[SelectedDocument]]:
     """Returns the first `number` documents of each group that are not dropped.
@@ -146,45 +148,47 @@ def balanced(
     No group of non-members has more documents than there are members, and there are as many
     members as the largest group of non-members has.
     """
-    groups = {group: docs[:number] for group, docs in without(selected, dropped).items()}
+    groups = {group: docs[:number] for group, docs in without_dropped(selected, dropped).items()}
     members = groups.pop(MEMBER, [])
     nonmembers = {group: documents[: len(members)] for group, documents in groups.items()}
     return {MEMBER: members[: max(map(len, nonmembers.values()))], **nonmembers}
 
 
-def labelled(selected: Groups, lengths: Sequence[int], name: str) -> Iterator[LabelledSet]:
+def iter_labelled_sets(
+    selected: Groups, lengths: Sequence[int], source_name: str
+) -> Iterator[LabelledSet]:
     """Yields a set per slice and length; shorter texts are the beginnings of longer ones."""
     for group, nonmembers in selected.items():
         if group != MEMBER and nonmembers:
             month = group.partition(" ")[2]
             members = selected[MEMBER][: len(nonmembers)]
             documents = sorted([*members, *nonmembers], key=lambda document: document.key)
-            benchmark = "-".join(filter(None, [name, month]))
+            benchmark = "-".join(filter(None, [source_name, month]))
             for length in lengths:
-                rows = [_row(document, length, benchmark) for document in documents]
+                rows = [_labelled_row(document, length, benchmark) for document in documents]
                 yield LabelledSet(length, month, ORIGINAL, rows)
 
 
-def overlap(
+def count_overlaps(
     selected: Groups, dropped: Sequence[SelectedDocument], counts: CandidateCounts, longest: int
 ) -> dict[str, Any]:
     """Returns the numbers of texts that share 13 words with a text of the other label.
 
     They are the dropped texts if there are any, else those that were kept.
     """
-    near, only_templates = near_duplicates(selected)
-    near = list(dropped) or near
+    near_duplicates, only_templates = near_duplicates_across_labels(selected)
+    near_duplicates = list(dropped) or near_duplicates
     return {
         "words_of_a_text": longest,
-        "members_that_share_13_words_with_a_non-member": sum(d.member for d in near),
-        "non-members_that_share_13_words_with_a_member": sum(not d.member for d in near),
+        "members_that_share_13_words_with_a_non-member": sum(d.member for d in near_duplicates),
+        "non-members_that_share_13_words_with_a_member": sum(not d.member for d in near_duplicates),
         "these_are": "dropped" if dropped else "kept",
         "others_that_share_only_what_more_than_half_of_the_texts_share": len(only_templates),
         "left_out_since_they_repeat_a_text_of_the_other_side": counts.across.total(),
     }
 
 
-def edited(members: Sequence[SelectedDocument], cut_offs: CutOffs) -> dict[str, int]:
+def count_edited(members: Sequence[SelectedDocument], cut_offs: CutOffs) -> dict[str, int]:
     """Returns how many of the members were edited after the cut-off or have no creation date."""
     changed = [member.document.changed for member in members]
     later = [at for at in changed if at is not None and at >= cut_offs.members_before]
@@ -196,25 +200,27 @@ def edited(members: Sequence[SelectedDocument], cut_offs: CutOffs) -> dict[str, 
     }
 
 
-def by_year(months: Mapping[str, int]) -> list[dict[str, Any]]:
+def rows_by_year(counts_by_month: Mapping[str, int]) -> list[dict[str, Any]]:
     """Returns the documents of each label per year, from counts by names like "member 2015-03"."""
     counts_by_year: dict[str, dict[str, int]] = {}
-    for name, count in months.items():
+    for name, count in counts_by_month.items():
         label, _, month = name.rpartition(" ")
         counts = counts_by_year.setdefault(month[:4], {MEMBER: 0, NONMEMBER: 0})
         counts[label] += count
     return [{"year": year, **counts} for year, counts in sorted(counts_by_year.items())]
 
 
-def _row(selected: SelectedDocument, length: int, benchmark: str) -> dict[str, Any]:
+def _labelled_row(
+    selected_document: SelectedDocument, length: int, benchmark: str
+) -> dict[str, Any]:
     """Returns a line of the file, with the columns that `examples=jsonl` reads."""
-    document = selected.document
+    document = selected_document.document
     dates = (document.created, document.changed)
     created, changed = (None if date is None else date.isoformat() for date in dates)
     return {
         "id": document.id,
-        "text": selected.text(length),
-        "label": int(selected.member),
+        "text": selected_document.text(length),
+        "label": int(selected_document.member),
         "benchmark": benchmark,
         "length": length,
         "setting": ORIGINAL,
@@ -227,13 +233,13 @@ def _row(selected: SelectedDocument, length: int, benchmark: str) -> dict[str, A
 TRIES = 10
 
 
-def bleu(text: str, original: str) -> float:
+def sentence_bleu(text: str, original: str) -> float:
     """Returns sentence BLEU in 0–1 by sacrebleu's defaults (Papineni et al. 2002; Post 2018)."""
-    score = needed("sacrebleu", "a rewording").sentence_bleu(text, [original]).score
+    score = import_optional("sacrebleu", "a rewording").sentence_bleu(text, [original]).score
     return float(score) / 100
 
 
-def reworded(
+def reword_set(
     originals: LabelledSet, setting: str, rewording: Rewording, least_bleu: float, seed: int
 ) -> LabelledSet:
     """Returns the set in other words; each text is reworded until its BLEU is above the bound.
@@ -253,11 +259,11 @@ def reworded(
         keys = [(originals.rows[index]["id"], originals.length, attempt) for index in remaining]
         rewordings = rewording.reword(texts, keys, seed)
         for index, old, new in zip(remaining, texts, rewordings, strict=True):
-            score = bleu(new, old)
+            score = sentence_bleu(new, old)
             best = max(best, score)
             if score > least_bleu and new != old:
                 new_texts[index] = new
-    rows = _balanced_rows(
+    rows = _balance_rows(
         [
             {**originals.rows[index], "text": new_texts[index], "setting": setting}
             for index in sorted(new_texts)
@@ -272,7 +278,7 @@ def reworded(
     return replace(originals, setting=setting, rows=rows)
 
 
-def _balanced_rows(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _balance_rows(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Returns the first members and as many first non-members, in the rows' order."""
     size = min(sum(row["label"] for row in rows), sum(1 - row["label"] for row in rows))
     balanced_rows, counts = [], [0, 0]

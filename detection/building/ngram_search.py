@@ -44,7 +44,7 @@ class SearchableCorpus(Protocol):
 
 
 @dataclass(frozen=True)
-class Documents:
+class DocumentTexts:
     """The documents of a corpus of conf/corpus; its files are the pieces if it has files."""
 
     corpus: Corpus | ByFile
@@ -66,7 +66,7 @@ class Documents:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedTexts:
     """The packed sequences of a corpus folder, as a model saw them, with copies of members."""
 
     corpus: PackedCorpus
@@ -80,27 +80,27 @@ class Packed:
         carried = np.empty(0, np.int32)
         for block in self.corpus.blocks():
             ids = np.concatenate([carried, block.reshape(-1)])
-            yield self._whole_words(ids, len(carried) > 0, True)
-            carried = self._carried(ids, ngram)
-        yield self._whole_words(carried, True, False)
+            yield self._decode_whole_words(ids, len(carried) > 0, True)
+            carried = self._tokens_to_carry(ids, ngram)
+        yield self._decode_whole_words(carried, True, False)
 
-    def _carried(self, ids: Ids, ngram: int) -> Ids:
+    def _tokens_to_carry(self, ids: Ids, ngram: int) -> Ids:
         """Returns the last tokens, enough for an n-gram and the word before it that may be cut."""
         tokens = CARRIED_TOKENS * ngram
         while tokens < len(ids):
             carried = ids[-tokens:]
-            if len(words_of(self._whole_words(carried, True, False))) > ngram:
+            if len(words_of(self._decode_whole_words(carried, True, False))) > ngram:
                 return carried
             tokens *= 2
         return ids
 
-    def _whole_words(self, ids: Ids, cut_before: bool, cut_after: bool) -> str:
+    def _decode_whole_words(self, ids: Ids, cut_before: bool, cut_after: bool) -> str:
         """Returns the text between special tokens, without words cut by the block's ends."""
         tokenizer = self.corpus.tokenizer
         special = np.isin(ids, tokenizer.hf.all_special_ids)
-        documents = np.split(ids, np.flatnonzero(special))
+        document_ids = np.split(ids, np.flatnonzero(special))
         masks = np.split(special, np.flatnonzero(special))
-        texts = [tokenizer.decode(d[~m].tolist()) for d, m in zip(documents, masks, strict=True)]
+        texts = [tokenizer.decode(d[~m].tolist()) for d, m in zip(document_ids, masks, strict=True)]
         if cut_before:
             texts[0] = " ".join(texts[0].split()[1:])
         if cut_after:
@@ -123,13 +123,13 @@ class Search:
         return {word: number for number, word in enumerate(words, 1)}
 
     @cached_property
-    def _numbered(self) -> list[Words]:
+    def _numbered_texts(self) -> list[Words]:
         numbers = Numbers(self._vocabulary)
         return [numbers.of(text) for text in self.texts]
 
     @cached_property
     def _index(self) -> Index:
-        return Index(self._numbered, self.ngram)
+        return Index(self._numbered_texts, self.ngram)
 
     def __len__(self) -> int:
         """Returns the number of the corpus's pieces."""
@@ -148,32 +148,32 @@ class Search:
         numbers, present = Numbers(self._vocabulary), np.zeros(len(self._index.grams), bool)
         texts = characters = 0
         with progress(desc="overlap", unit="character", unit_scale=True) as bar:
-            for chunk, size in joined(self.corpus.texts(piece, self.ngram)):
+            for chunk, size in iter_chunks(self.corpus.texts(piece, self.ngram)):
                 present[self._index.places(numbers.of(chunk))[1]] = True
                 texts, characters = texts + size, characters + len(chunk)
                 bar.update(len(chunk))
         np.save(self.files(piece)[0], np.packbits(present))
         return {"texts": texts, "characters": characters}
 
-    def shares(self) -> NDArray[np.float64]:
+    def shares_in_corpus(self) -> NDArray[np.float64]:
         """Returns each text's share of n-grams in the corpus; NaN if the text has no n-gram."""
         count = len(self._index.grams)
         present = np.zeros(count, bool)
         for piece in range(len(self)):
             present |= np.unpackbits(np.load(self.files(piece)[0]), count=count).astype(bool)
-        grams_by_text = (self._index.places(words)[1] for words in self._numbered)
+        grams_by_text = (self._index.places(words)[1] for words in self._numbered_texts)
         return np.array([present[g].mean() if len(g) else np.nan for g in grams_by_text])
 
 
-def joined(texts: Iterable[str]) -> Iterator[tuple[str, int]]:
+def iter_chunks(texts: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Yields chunks of texts with a border between them, and the number of texts in each."""
     chunk: list[str] = []
-    size = 0
+    characters = 0
     for text in texts:
         chunk.append(text)
-        size += len(text)
-        if size >= CHUNK_CHARACTERS:
+        characters += len(text)
+        if characters >= CHUNK_CHARACTERS:
             yield BORDER.join(chunk), len(chunk)
-            chunk, size = [], 0
+            chunk, characters = [], 0
     if chunk:
         yield BORDER.join(chunk), len(chunk)

@@ -25,10 +25,15 @@ from contamination.data.examples import FIELDS, lines_digest, row_id
 from contamination.data.readers.rows import Tally
 from contamination.data.rows import fold_name, raw_rows
 from contamination.data.texts import Text, Texts, clusters_of
-from contamination.detection.building.datasheet import blind_row, build_benchmark, hashed, write
+from contamination.detection.building.datasheet import (
+    blind_auroc_row,
+    build_benchmark,
+    list_digests,
+    write_benchmark,
+)
 from contamination.detection.building.ngram_search import (
-    Documents,
-    Packed,
+    DocumentTexts,
+    PackedTexts,
     Search,
     SearchableCorpus,
 )
@@ -83,31 +88,31 @@ def run(stage: SelectStage) -> Artifact:
         DataError: the candidates can't be used, or none is kept.
     """
     candidates = open_examples(stage.examples)
-    corpus, digest = _open_corpus(stage)
+    corpus, digest = _open_corpus_and_digest(stage)
     inputs = {"candidates": _labelled_digest(candidates), "corpus": digest}
-    make = partial(_make, stage, candidates, corpus, inputs)
-    return build_benchmark(stage.runs, name_of(stage.select), stage, stage.select, inputs, make)
+    make = partial(_select_and_write, stage, candidates, corpus, inputs)
+    return build_benchmark(stage.runs, split_name(stage.select), stage, stage.select, inputs, make)
 
 
-def name_of(config: SelectConfig) -> str:
+def split_name(config: SelectConfig) -> str:
     """Returns MIMIR's name of the split, such as ngram_13_0.2."""
     return f"ngram_{config.ngram}_{config.max_share:g}"
 
 
-def _open_corpus(stage: SelectStage) -> tuple[SearchableCorpus, str]:
+def _open_corpus_and_digest(stage: SelectStage) -> tuple[SearchableCorpus, str]:
     """Returns the corpus and its digest."""
     if stage.corpus_folder is not None:
         corpus = open_corpus(stage.corpus_folder)
-        return Packed(corpus), corpus.artifact.digest
+        return PackedTexts(corpus), corpus.artifact.digest
     source = create("corpus", stage.corpus or {})
-    return Documents(source), source.fingerprint()
+    return DocumentTexts(source), source.fingerprint()
 
 
 def _labelled_digest(candidates: Texts) -> str:
     return lines_digest(f"{text.sha256} {text.example_id} {text.label}" for text in candidates)
 
 
-def _make(
+def _select_and_write(
     stage: SelectStage,
     candidates: Texts,
     corpus: SearchableCorpus,
@@ -118,7 +123,7 @@ def _make(
     config = stage.select
     search = Search([text.text for text in candidates], config.ngram, corpus, notes)
     read_counts = Runner(notes, num_proc=config.processes).run("overlap", search)
-    shares = search.shares()
+    shares = search.shares_in_corpus()
     members = np.array([text.label is True for text in candidates])
     selected = (shares <= config.max_share) & ~members
     if not selected.any():
@@ -128,26 +133,30 @@ def _make(
             f"has at most select.max_share={config.max_share:g} of its {config.ngram}-grams in the "
             f"corpus (the least share is {smallest:g}). Raise it, or give other candidates."
         )
-    extras = _extras(stage.examples)
+    extras = _extra_columns_by_id(stage.examples)
     rows = [
-        _row(text, share, extras.get(text.example_id, {}))
+        _output_row(text, share, extras.get(text.example_id, {}))
         for text, share, is_row in zip(candidates, shares, selected | members, strict=True)
         if is_row
     ]
     sheet = {
-        "name": f"{name_of(config)} of {Path(stage.examples.path).name}",
+        "name": f"{split_name(config)} of {Path(stage.examples.path).name}",
         "about": ABOUT,
         "settings": {"ngram": config.ngram, "max_share": config.max_share},
-        "sources": hashed(inputs),
+        "sources": list_digests(inputs),
         "read": {name: sum(c[name] for c in read_counts) for name in ("texts", "characters")},
-        "candidates": _counts(shares, members, selected),
-        "selection": {"kept against left out": _selection(candidates, shares, members, selected)},
-        "shares": _histogram(shares, members),
+        "candidates": _count_candidates(shares, members, selected),
+        "selection": {
+            "kept against left out": _blind_auroc_of_selection(
+                candidates, shares, members, selected
+            )
+        },
+        "shares": _share_histogram(shares, members),
     }
-    return write(folder, sheet, {name_of(config): rows}, "other")
+    return write_benchmark(folder, sheet, {split_name(config): rows}, "other")
 
 
-def _counts(
+def _count_candidates(
     shares: NDArray[np.float64], members: NDArray[np.bool_], selected: NDArray[np.bool_]
 ) -> dict[str, int]:
     short = np.isnan(shares) & ~members
@@ -159,7 +168,7 @@ def _counts(
     }
 
 
-def _selection(
+def _blind_auroc_of_selection(
     candidates: Texts,
     shares: NDArray[np.float64],
     members: NDArray[np.bool_],
@@ -169,10 +178,12 @@ def _selection(
     indices = np.flatnonzero(~members & ~np.isnan(shares)).tolist()
     texts = [candidates[n] for n in indices]
     labels = [int(selected[n]) for n in indices]
-    return blind_row([text.text for text in texts], labels, clusters_of(texts))
+    return blind_auroc_row([text.text for text in texts], labels, clusters_of(texts))
 
 
-def _histogram(shares: NDArray[np.float64], members: NDArray[np.bool_]) -> list[dict[str, Any]]:
+def _share_histogram(
+    shares: NDArray[np.float64], members: NDArray[np.bool_]
+) -> list[dict[str, Any]]:
     edges = np.linspace(0, 1, 11)
     return [
         {
@@ -189,7 +200,7 @@ def _count_between(shares: NDArray[np.float64], low: float, high: float) -> int:
     return int((((shares > low) | ((low == 0) & (shares == 0))) & (shares <= high)).sum())
 
 
-def _extras(examples: ExamplesConfig) -> dict[str, Mapping[str, Any]]:
+def _extra_columns_by_id(examples: ExamplesConfig) -> dict[str, Mapping[str, Any]]:
     """Returns the further columns of a file's rows, by id."""
     if not Path(examples.path).expanduser().is_file():
         return {}
@@ -200,7 +211,7 @@ def _extras(examples: ExamplesConfig) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _row(text: Text, share: float, extras: Mapping[str, Any]) -> dict[str, Any]:
+def _output_row(text: Text, share: float, extras: Mapping[str, Any]) -> dict[str, Any]:
     row = {**extras, "id": text.example_id, "text": text.text, "label": int(text.label is True)}
     if text.cluster:
         row["cluster"] = text.cluster

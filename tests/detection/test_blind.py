@@ -240,8 +240,11 @@ def spied(monkeypatch):
         placed = blind_baseline(simulated(30, 12), member, seed, folds=3).placed
         return placed, [*roles], [*calls]
 
-    for name, value in (("shuffle_label_sources", spied_shuffled), ("_cross_fitted_percentiles", spied_places), ("NULLS", 6),
-                        ("LEARNERS", 20), ("classifiers_by_name", lambda *_: {})):  # fmt: skip
+    replacements = {
+        "shuffle_label_sources": spied_shuffled, "_cross_fitted_percentiles": spied_places,
+        "NULLS": 6, "LEARNERS": 20, "classifiers_by_name": lambda *_: {},
+    }  # fmt: skip
+    for name, value in replacements.items():
         monkeypatch.setattr(f"contamination.detection.baselines.blind.{name}", value)
     return run
 
@@ -435,7 +438,7 @@ def test_it_takes_one_thread_and_gives_the_others_back(monkeypatch):
     def threads():
         return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
 
-    monkeypatch.setattr("contamination.detection.baselines.blind._percentiles", spied)
+    monkeypatch.setattr("contamination.detection.baselines.blind._cross_fitted_percentiles", spied)
     with threadpool_limits(limits=2, user_api="blas"):
         before = threads()
         blind_baseline(simulated(24, 12), drawn(24, 12), 0)

@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 from contamination.core.config import Range, limited
 from contamination.data.readers.files import MISSING, find_shards, lookup, value_at
 from contamination.data.readers.rows import ReadOptions, Row, Shard, Tally, read_file
-from contamination.detection.building.dates import CutOffs, Dated, moment
+from contamination.detection.building.dates import CutOffs, DatedDocument, parse_time
 from contamination.detection.building.sources import OnBytesRead, Source
 
 
-def _is_zone(name: str) -> bool:
+def _is_time_zone(name: str) -> bool:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -36,7 +36,9 @@ class Jsonl(Source):
     title: str | None = "title"
     id: str | None = None
     """The field of a unique id; null: the file's name and the row's number."""
-    zone: str | None = limited(None, Range(_is_zone, "give a zone such as UTC or Europe/Paris."))
+    zone: str | None = limited(
+        None, Range(_is_time_zone, "give a zone such as UTC or Europe/Paris.")
+    )
     """The time zone of dates that name none; null: such dates can't be used."""
 
     @cached_property
@@ -46,11 +48,11 @@ class Jsonl(Source):
 
     def documents(
         self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
-    ) -> Iterator[Dated]:
+    ) -> Iterator[DatedDocument]:
         """Yields the rows as documents."""
         reading = ReadOptions(tally, line_bytes=self.max_text_bytes, limit="source.max_text_bytes")
         for row in read_file(file, reading):
-            document = self._document(row, tally)
+            document = self._parse_document(row, tally)
             if document is not None:
                 yield document
         on_bytes(file.path.stat().st_size)
@@ -59,7 +61,7 @@ class Jsonl(Source):
         """Returns the text as it is."""
         return raw
 
-    def _document(self, row: Row, tally: Tally) -> Dated | None:
+    def _parse_document(self, row: Row, tally: Tally) -> DatedDocument | None:
         text, created = (value_at(row, name, tally) for name in (self.text_field, self.created))
         if text is None or created is None:
             return None
@@ -80,9 +82,9 @@ class Jsonl(Source):
             tally.bad("no text", row.where, str(error))
             return None
         try:
-            dates = moment(created, zone), moment(changed, zone)
+            dates = parse_time(created, zone), parse_time(changed, zone)
         except (ValueError, OverflowError, OSError) as error:
             remedy = "set source.zone, such as source.zone=UTC" if "zone" in str(error) else "ISO"
             tally.bad("no date", row.where, f"{self.created!r}: {error}; {remedy}")
             return None
-        return Dated(str(name), title, *dates, text)
+        return DatedDocument(str(name), title, *dates, text)

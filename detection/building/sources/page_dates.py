@@ -17,8 +17,12 @@ from contamination.core.errors import DataError
 from contamination.core.progress import progress
 from contamination.data.readers.files import find_shards
 from contamination.data.readers.rows import ReadOptions, Tally, read_file
-from contamination.detection.building.dates import moment
-from contamination.detection.building.sources.xml_streams import damage, elements, opened
+from contamination.detection.building.dates import parse_time
+from contamination.detection.building.sources.xml_streams import (
+    iter_elements,
+    open_decompressed,
+    report_damage,
+)
 
 FIELDS = ("page_id", "created")
 ARTICLE = "0"
@@ -36,7 +40,7 @@ class PageDates:
         """Ids in ascending order and Unix seconds, shape (2, pages)."""
         return np.load(self._path, mmap_mode="r")
 
-    def of(self, page: int) -> datetime | None:
+    def date_of(self, page: int) -> datetime | None:
         """Returns the creation date of a page; None if the array does not include the page."""
         ids, seconds = self._table
         index = int(np.searchsorted(ids, page))
@@ -45,21 +49,21 @@ class PageDates:
         return datetime.fromtimestamp(int(seconds[index]), UTC)
 
 
-def read_dates(path: Path, array_file: Path, limit: int) -> dict[str, Any]:
+def write_date_array(path: Path, array_file: Path, max_bytes: int) -> dict[str, Any]:
     """Writes the array of a dump's or a table's dates; returns the number of pages.
 
     Args:
         path: the dump or the table.
         array_file: the file to write.
-        limit: the largest number of bytes of a revision or a row.
+        max_bytes: the largest number of bytes of a revision or a row.
 
     Raises:
         DataError: the input can't be read, or has no page.
     """
     ids, seconds = array("q"), array("q")
     tally = Tally("stop", "source.on_error")
-    read_rows = _read_dump if ".xml" in path.suffixes else _read_table
-    for page, created in read_rows(path, limit, tally):
+    read_rows = _iter_dump_dates if ".xml" in path.suffixes else _iter_table_dates
+    for page, created in read_rows(path, max_bytes, tally):
         ids.append(page)
         seconds.append(created)
     if not ids:
@@ -71,41 +75,43 @@ def read_dates(path: Path, array_file: Path, limit: int) -> dict[str, Any]:
     return {"pages": len(first_rows)}
 
 
-def _read_dump(path: Path, limit: int, tally: Tally) -> Iterator[tuple[int, int]]:
+def _iter_dump_dates(path: Path, max_bytes: int, tally: Tally) -> Iterator[tuple[int, int]]:
     size = path.stat().st_size
     bar = progress(desc="reading dates", total=size, unit="B", unit_scale=True)
     last = "its beginning"
     with (
         bar,
-        damage(tally, lambda: f"{path}, after {last}"),
-        opened(path, ".xml", bar.update) as stream,
+        report_damage(tally, lambda: f"{path}, after {last}"),
+        open_decompressed(path, ".xml", bar.update) as stream,
     ):
-        for page, first in _first_dates(stream, limit, tally, path):
+        for page, first in _iter_first_dates(stream, max_bytes, tally, path):
             last = f"page {page}"
             try:
-                yield int(page), int(moment(first, UTC).timestamp())
+                yield int(page), int(parse_time(first, UTC).timestamp())
             except ValueError as error:
                 tally.bad("no date", f"{path}, {last}", str(error))
 
 
-def _first_dates(
-    stream: BinaryIO, limit: int, tally: Tally, path: Path
+def _iter_first_dates(
+    stream: BinaryIO, max_bytes: int, tally: Tally, path: Path
 ) -> Iterator[tuple[str, str]]:
     """Yields each article's id and its earliest date in ISO 8601, which sorts as a string.
 
     mwxml would take four times as long, since it creates an object per revision. The first
     revision in the file is not always the earliest.
     """
-    events = elements(stream, limit, ("revision", "page"))
+    events = iter_elements(stream, max_bytes, ("revision", "page"))
     root = next(events)[1]
-    if _name(root) != "mediawiki":
-        tally.bad("no MediaWiki dump", str(path), f"its root is <{_name(root)}>, not <mediawiki>")
+    if _local_name(root) != "mediawiki":
+        tally.bad(
+            "no MediaWiki dump", str(path), f"its root is <{_local_name(root)}>, not <mediawiki>"
+        )
         return
     page: dict[str, str] = {}
     for event, element in events:
         if event == "start":
             continue
-        name, text = _name(element), element.text or ""
+        name, text = _local_name(element), element.text or ""
         if name == "timestamp":
             page[name] = min(text, page.get(name, text))
         elif name in ("id", "ns"):
@@ -119,21 +125,21 @@ def _first_dates(
             root.clear()
 
 
-def _name(element: ElementTree.Element) -> str:
+def _local_name(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _read_table(path: Path, limit: int, tally: Tally) -> Iterator[tuple[int, int]]:
+def _iter_table_dates(path: Path, max_bytes: int, tally: Tally) -> Iterator[tuple[int, int]]:
     (shard,) = find_shards(str(path), "auto", "source.dates")
     for row in read_file(
-        shard, ReadOptions(tally, line_bytes=limit, limit="source.max_text_bytes")
+        shard, ReadOptions(tally, line_bytes=max_bytes, limit="source.max_text_bytes")
     ):
         if missing := [name for name in FIELDS if name not in row.value]:
             fields = ", ".join(map(str, row.value)) or "none"
             tally.bad("missing field", row.where, f"no {missing[0]!r}; its fields are {fields}")
         try:
             page, created = (row.value[name] for name in FIELDS)
-            yield int(page), int(moment(created, None).timestamp())
+            yield int(page), int(parse_time(created, None).timestamp())
         except (TypeError, ValueError) as error:
             tally.bad("no date", row.where, str(error))
 
@@ -164,9 +170,9 @@ class Revisions:
             return
         self.first = at if self.first is None else min(at, self.first)
         if text is not None:
-            self._last = _later(self._last, (at, text))
+            self._last = _later_version(self._last, (at, text))
             if at < self.before:
-                self._old = _later(self._old, (at, text))
+                self._old = _later_version(self._old, (at, text))
 
     @property
     def created(self) -> datetime | None:
@@ -183,5 +189,5 @@ class Revisions:
         return self._old if existed else self._last
 
 
-def _later(current: Version | None, new: Version) -> Version:
+def _later_version(current: Version | None, new: Version) -> Version:
     return new if current is None or new[0] >= current[0] else current

@@ -10,9 +10,13 @@ from typing import BinaryIO, ClassVar
 
 from contamination.data.html_text import START, TEXT, tokens
 from contamination.data.readers.rows import Shard, Tally
-from contamination.detection.building.dates import CutOffs, Dated, moment
+from contamination.detection.building.dates import CutOffs, DatedDocument, parse_time
 from contamination.detection.building.sources import OnBytesRead, Source
-from contamination.detection.building.sources.xml_streams import damage, elements, opened
+from contamination.detection.building.sources.xml_streams import (
+    iter_elements,
+    open_decompressed,
+    report_damage,
+)
 
 POSTS = "Posts.xml"
 QUESTION = "1"
@@ -37,22 +41,22 @@ class StackExchange(Source):
     """
 
     licence: ClassVar[str] = "cc-by-sa-4.0"
-    usual: ClassVar[str] = r"\bPosts\.xml|\.7z$"
+    usual_file_names: ClassVar[str] = r"\bPosts\.xml|\.7z$"
 
     def documents(
         self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
-    ) -> Iterator[Dated]:
+    ) -> Iterator[DatedDocument]:
         """Yields the questions of a dump."""
         last = "its beginning"
         site = re.sub(r"[/\\]?\bPosts\.xml.*|\.7z$|\.xml.*", "", file.name)
         with (
-            damage(tally, lambda: f"{file.path}, after {last}"),
-            opened(file.path, POSTS, on_bytes) as stream,
+            report_damage(tally, lambda: f"{file.path}, after {last}"),
+            open_decompressed(file.path, POSTS, on_bytes) as stream,
         ):
-            for row in _rows(stream, self.max_text_bytes, tally, file):
+            for row in _iter_rows(stream, self.max_text_bytes, tally, file):
                 last = f"row {row.get('Id')}"
                 if row.get("PostTypeId") == QUESTION:
-                    question = self._question(row, site, tally, f"{file.path}, {last}")
+                    question = self._parse_question(row, site, tally, f"{file.path}, {last}")
                     if question is not None:
                         yield question
 
@@ -60,23 +64,23 @@ class StackExchange(Source):
         """Returns the text of the HTML without code and formulas."""
         parts: list[str] = []
         depth = 0  # of elements that are left out
-        for kind, value in tokens(raw):
-            if kind == TEXT:
+        for token_kind, value in tokens(raw):
+            if token_kind == TEXT:
                 parts.append("" if depth else value)
             elif value in LEFT_OUT:
-                depth = max(0, depth + (1 if kind == START else -1))
-            elif kind == START and value in BREAKS:
+                depth = max(0, depth + (1 if token_kind == START else -1))
+            elif token_kind == START and value in BREAKS:
                 parts.append("\n")
         return FORMULA.sub(" ", "".join(parts))
 
-    def _question(
+    def _parse_question(
         self, row: Mapping[str, str], site: str, tally: Tally, where: str
-    ) -> Dated | None:
+    ) -> DatedDocument | None:
         try:
-            created = moment(row["CreationDate"], UTC)
-            changed = moment(row.get("LastActivityDate", row["CreationDate"]), UTC)
+            created = parse_time(row["CreationDate"], UTC)
+            changed = parse_time(row.get("LastActivityDate", row["CreationDate"]), UTC)
             name = f"{site}-{row['Id']}".lstrip("-")
-            return Dated(name, row.get("Title", ""), created, changed, row["Body"])
+            return DatedDocument(name, row.get("Title", ""), created, changed, row["Body"])
         except KeyError as error:
             tally.bad("missing field", where, f"no {error}; its fields are {', '.join(row)}")
         except ValueError as error:
@@ -84,8 +88,10 @@ class StackExchange(Source):
         return None
 
 
-def _rows(stream: BinaryIO, limit: int, tally: Tally, file: Shard) -> Iterator[Mapping[str, str]]:
-    events = elements(stream, limit, ("row",))
+def _iter_rows(
+    stream: BinaryIO, limit: int, tally: Tally, file: Shard
+) -> Iterator[Mapping[str, str]]:
+    events = iter_elements(stream, limit, ("row",))
     _, root = next(events)
     if root.tag != "posts":
         tally.bad("no Posts.xml", str(file.path), f"its root is <{root.tag}>, not <posts>")
