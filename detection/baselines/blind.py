@@ -57,34 +57,42 @@ class BlindBaseline:
     """The blind scores of texts, as percentiles among the non-members of their fold.
 
     Attributes:
-        placed: each text's percentile, the share of its fold's non-members with a lower score (ties
-            count half), n × (1 + NULLS). The first column uses the real labels. In the others, row
-            i belongs to the text that received the label of text i, so that any subset of rows has
-            its own null.
+        percentiles: each text's percentile, the share of its fold's non-members with a lower
+            score (ties count half), n × (1 + NULLS). The first column uses the real labels. In
+            the others, row i belongs to the text that received the label of text i, so that any
+            subset of rows has its own null.
         style: predicts other numbers from the texts; None if there is no ridge regression.
     """
 
-    placed: Scores
+    percentiles: Scores
     style: StyleRegression | None = None
 
     def estimates(
-        self, members: Rows, nonmembers: Rows, wanted: Sequence[Metric], draws: int
+        self, members: Rows, nonmembers: Rows, metrics: Sequence[Metric], draws: int
     ) -> dict[str, Estimate]:
         """Returns the estimate of each metric, by name, on some rows.
 
         The AUROC is the mean of the members' percentiles.
         """
-        hits, alarms = self.placed[members].T, self.placed[nonmembers].T
+        member_percentiles, nonmember_percentiles = (
+            self.percentiles[members].T,
+            self.percentiles[nonmembers].T,
+        )
         sizes = len(members), len(nonmembers)
         values = {
-            metric: hits.mean(axis=1)
+            metric: member_percentiles.mean(axis=1)
             if metric.name == AUROC.name
-            else np.array([metric.value(*pair) for pair in zip(hits, alarms, strict=True)])
-            for metric in wanted
+            else np.array(
+                [
+                    metric.value(*pair)
+                    for pair in zip(member_percentiles, nonmember_percentiles, strict=True)
+                ]
+            )
+            for metric in metrics
         }
         return {
             metric.name: estimate_around_null(values[metric], sizes, metric, draws)
-            for metric in wanted
+            for metric in metrics
         }
 
 
@@ -191,7 +199,7 @@ def cached_baseline() -> Baseline:
     """Returns a `blind_baseline` with a cache, because the baseline is the same for all models."""
 
     @cache
-    def cached(
+    def compute_once(
         texts: tuple[str, ...], member: bytes, seed: int, group: bytes | None
     ) -> BlindBaseline:
         group_rows = None if group is None else np.frombuffer(group, np.intp)
@@ -205,7 +213,7 @@ def cached_baseline() -> Baseline:
         group: Rows | None = None,
     ) -> BlindBaseline:
         group_rows = None if group is None else group.tobytes()
-        return cached(tuple(texts), member.tobytes(), seed, group_rows)
+        return compute_once(tuple(texts), member.tobytes(), seed, group_rows)
 
     return baseline
 
@@ -218,11 +226,11 @@ def number_equal_texts(texts: Sequence[str]) -> Rows:
     the label of one would reveal (or, if labels are random, contradict) the other's.
     """
     letters = ["".join(filter(str.isalnum, text.casefold())) or text for text in texts]
-    beginning, first = {}, ""
+    beginning, shortest_beginning = {}, ""
     for text_letters in sorted({*letters}):  # texts that begin with a text follow it directly
-        if len(first) < CHARACTERS or not text_letters.startswith(first):
-            first = text_letters
-        beginning[text_letters] = first
+        if len(shortest_beginning) < CHARACTERS or not text_letters.startswith(shortest_beginning):
+            shortest_beginning = text_letters
+        beginning[text_letters] = shortest_beginning
     numbers: Rows = np.unique(
         [beginning[text_letters] for text_letters in letters], return_inverse=True
     )[1]

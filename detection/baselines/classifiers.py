@@ -81,7 +81,7 @@ def classifiers_by_name(texts: Sequence[str], learners: Rows) -> Mapping[str, Cl
     return {
         "words": make_ridge(_weight_by_tf_idf(words, learners), learners),
         "characters": make_ridge(_weight_by_tf_idf(letters, learners), learners),
-        "rare n-grams": RareGrams.of(words, learners),
+        "rare n-grams": RareGrams.from_counts(words, learners),
         "dates": make_ridge(date_features(texts), learners),
         "form": make_ridge(form_features(texts), learners),
     }
@@ -131,10 +131,13 @@ def _multiply_sparse(features: Any, learners: Any) -> Numbers:
     Features that many learners have are multiplied as dense matrices, which takes a quarter of the
     time.
     """
-    many = learners.getnnz(axis=1) > MANY * learners.shape[1]
-    frequent, rare = features[:, np.flatnonzero(many)], features[:, np.flatnonzero(~many)]
-    frequent_of_learners = learners[many].toarray()
-    product = np.asarray((rare @ learners[~many]).todense())
+    is_frequent = learners.getnnz(axis=1) > MANY * learners.shape[1]
+    frequent, rare = (
+        features[:, np.flatnonzero(is_frequent)],
+        features[:, np.flatnonzero(~is_frequent)],
+    )
+    frequent_of_learners = learners[is_frequent].toarray()
+    product = np.asarray((rare @ learners[~is_frequent]).todense())
     for start in range(0, product.shape[0], AT_ONCE):
         block = frequent[start : start + AT_ONCE].toarray()
         product[start : start + AT_ONCE] += block @ frequent_of_learners
@@ -158,7 +161,7 @@ class RareGrams:
     learners: Rows
 
     @classmethod
-    def of(cls, counted: Any, learners: Rows) -> RareGrams:
+    def from_counts(cls, counted: Any, learners: Rows) -> RareGrams:
         """Selects the n-grams that most texts do not contain, from their counts."""
         held = (counted > 0).astype(np.float32)
         share = np.asarray(held[learners].mean(axis=0)).ravel()
@@ -172,20 +175,20 @@ class RareGrams:
         )
         holders = np.asarray(train_held.sum(axis=0), np.float32).ravel()
         for min_holders in (OFTEN, 2):  # an n-gram of a single text says nothing about other texts
-            often = np.flatnonzero(holders >= min_holders)
-            by_members = train_held[:, often].T.tocsr() @ train_labels
+            frequent_grams = np.flatnonzero(holders >= min_holders)
+            by_members = train_held[:, frequent_grams].T.tocsr() @ train_labels
             chosen = _zero_all_but_extremes(
-                _smoothed_log_ratios(by_members, holders[often], train_labels), GREEDY
+                _smoothed_log_ratios(by_members, holders[frequent_grams], train_labels), GREEDY
             )
             if _no_rarer_gram_could_be_chosen(chosen, min_holders - 1, train_labels):
                 break
-        return np.asarray(self.presence[test][:, often] @ chosen, np.float64)
+        return np.asarray(self.presence[test][:, frequent_grams] @ chosen, np.float64)
 
 
 def _no_rarer_gram_could_be_chosen(chosen: Any, holders: int, labels: Any) -> bool:
     """Returns whether no n-gram in `holders` texts could be among `chosen` (n-grams × P)."""
-    enough = np.minimum((chosen > 0).sum(axis=0), (chosen < 0).sum(axis=0)) >= GREEDY
-    if not enough.all():
+    has_enough = np.minimum((chosen > 0).sum(axis=0), (chosen < 0).sum(axis=0)) >= GREEDY
+    if not has_enough.all():
         return False
     lowest_high = np.where(chosen > 0, chosen, np.inf).min(axis=0)
     highest_low = np.where(chosen < 0, chosen, -np.inf).max(axis=0)

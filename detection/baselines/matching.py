@@ -55,7 +55,10 @@ MATCHED = Metric(
 
 
 def matched_auroc(
-    members: Scores, nonmembers: Scores, covariates: tuple[Scores, Scores] | None, drawn: Resample
+    members: Scores,
+    nonmembers: Scores,
+    covariates: tuple[Scores, Scores] | None,
+    resamples: Resample,
 ) -> Estimate:
     """Returns the matched AUROC, with weights estimated anew for each resample.
 
@@ -64,13 +67,13 @@ def matched_auroc(
         nonmembers: the non-members' scores.
         covariates: the covariates of members and of non-members, in the same order (each n × 2);
             None if there is no blind baseline.
-        drawn: the resamples.
+        resamples: the resamples.
     """
-    sizes, draws = (len(members), len(nonmembers)), len(drawn.members)
+    sizes, draws = (len(members), len(nonmembers)), len(resamples.members)
     if covariates is None:
         return estimate_without_value(sizes, draws, "a blind row")
     member = np.repeat([True, False], sizes)
-    counts = np.hstack([drawn.members, drawn.nonmembers])
+    counts = np.hstack([resamples.members, resamples.nonmembers])
     weights = np.hstack([*_iter_resample_weights(np.concatenate(covariates), member, counts)])
     overlap = float(weights[member, 0].sum())
     if overlap < LEAST:
@@ -87,7 +90,7 @@ def matched_by(
     member: NDArray[np.bool_],
     members: Scores,
     nonmembers: Scores,
-    drawn: Resample,
+    resamples: Resample,
 ) -> Estimate:
     """Returns the matched AUROC of a method's scores, given the texts' blind baseline, if any.
 
@@ -96,11 +99,11 @@ def matched_by(
     from scipy.stats import rankdata  # it takes a second to import
 
     if blind is None or blind.style is None:
-        return matched_auroc(members, nonmembers, None, drawn)
+        return matched_auroc(members, nonmembers, None, resamples)
     scores = np.empty(len(member))
     scores[member], scores[~member] = members, nonmembers
-    covariates = np.column_stack([blind.placed[:, 0], blind.style.predict(rankdata(scores))])
-    return matched_auroc(members, nonmembers, (covariates[member], covariates[~member]), drawn)
+    covariates = np.column_stack([blind.percentiles[:, 0], blind.style.predict(rankdata(scores))])
+    return matched_auroc(members, nonmembers, (covariates[member], covariates[~member]), resamples)
 
 
 def leftover(style: StyleRegression, sizes: tuple[int, int], draws: int) -> Estimate:

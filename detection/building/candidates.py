@@ -80,28 +80,28 @@ class CandidateScan:
 
     def make(self, piece: int) -> dict[str, Any]:
         """Reads a file; returns its counts by label, by month, and of skipped rows."""
-        file = self.source.files[piece]
+        source_file = self.source.files[piece]
         tally = Tally(self.source.on_error, "source.on_error")
         smallest = SmallestKeys(self.number)
-        sides, months = Counter[str](), Counter[str]()
+        counts_by_side, counts_by_month = Counter[str](), Counter[str]()
         bar = progress(
-            desc=f"reading {file.name}", total=file.path.stat().st_size, unit="B", unit_scale=True,
-            position=piece % self.processes,
+            desc=f"reading {source_file.name}", total=source_file.path.stat().st_size, unit="B",
+            unit_scale=True, position=piece % self.processes,
         )  # fmt: skip
         with bar:
-            for document in self.source.documents(file, tally, self.cut_offs, bar.update):
+            for document in self.source.documents(source_file, tally, self.cut_offs, bar.update):
                 side = self.cut_offs.side_or_reason(document, self.source.unchanged_members)
-                sides[side] += 1
+                counts_by_side[side] += 1
                 if side in (MEMBER, NONMEMBER):
                     month = (document.created or document.changed or datetime.min).isoformat()[:7]
-                    months[f"{side} {month}"] += 1
+                    counts_by_month[f"{side} {month}"] += 1
                     group = f"{side} {month}" if self.by_month and side == NONMEMBER else side
                     smallest.add(group, derive(self.seed, "order", document.id), document)
         with zstandard.open(self.files(piece)[0], "wt", encoding="utf-8", newline="\n") as stream:
             for group, key, document in smallest:
                 row = {"group": group, "key": key, **vars(document)}
                 stream.write(json.dumps(row, default=datetime.isoformat) + "\n")
-        return {"sides": sides, "months": months, "skipped": tally.skipped}
+        return {"sides": counts_by_side, "months": counts_by_month, "skipped": tally.skipped}
 
     def merge_candidates(self) -> dict[str, list[KeyedDocument]]:
         """Returns each group's documents with the smallest keys over all files, in order.
@@ -111,17 +111,17 @@ class CandidateScan:
         """
         rows_by_file = (_read_candidates(self.files(piece)[0]) for piece in range(len(self)))
         rows = heapq.merge(*rows_by_file, key=itemgetter(0, 1))
-        groups = {}
+        documents_by_group = {}
         for group, group_rows in groupby(rows, key=itemgetter(0)):
             smallest = islice(group_rows, self.number)
-            groups[group] = [(key, document) for _, key, document in smallest]
-        ids = Counter(document.id for keyed in groups.values() for _, document in keyed)
+            documents_by_group[group] = [(key, document) for _, key, document in smallest]
+        ids = Counter(document.id for keyed in documents_by_group.values() for _, document in keyed)
         if twice := [name for name, times in ids.items() if times > 1]:
             raise DataError(
                 f"source.paths: two documents have the id {twice[0]!r}. Give each its own id, "
                 "and each file once."
             )
-        return groups
+        return documents_by_group
 
 
 def _read_candidates(path: Path) -> Iterator[tuple[str, int, DatedDocument]]:
@@ -137,9 +137,9 @@ def _parse_date(value: str | None) -> datetime | None:
     return None if value is None else datetime.fromisoformat(value)
 
 
-def sum_counts(results: list[dict[str, Any]], name: str) -> Mapping[str, int]:
+def sum_counts(file_results: list[dict[str, Any]], count_name: str) -> Mapping[str, int]:
     """Returns the sum over all files of one of their counts."""
     total = Counter[str]()
-    for result in results:
-        total.update(result[name])
+    for result in file_results:
+        total.update(result[count_name])
     return dict(sorted(total.items()))

@@ -46,8 +46,8 @@ def blind_auroc_row(
         group: the clusters of the texts, if they have any.
     """
     member = np.array(labels, bool)
-    if problem := blind_obstacle(texts, member, group):
-        return {"needs": problem}
+    if obstacle := blind_obstacle(texts, member, group):
+        return {"needs": obstacle}
     repeats = 1 if len(texts) >= SINGLE_DRAW_TEXTS else REPEATS
     baseline = blind_baseline(texts, member, derive(SEED, BLIND), group=group, repeats=repeats)
     sides = np.flatnonzero(member), np.flatnonzero(~member)
@@ -136,11 +136,12 @@ def _render_section(section: Any) -> Iterator[str]:
         for name, value in section.items():
             yield f"- {name.replace('_', ' ')}: {_render_value(value)}"
     elif section:
-        names = list(dict.fromkeys(name for row in section for name in row))
-        yield f"| {' | '.join(name.replace('_', ' ') for name in names)} |"
-        yield f"|{' --- |' * len(names)}"
+        columns = list(dict.fromkeys(name for row in section for name in row))
+        yield f"| {' | '.join(name.replace('_', ' ') for name in columns)} |"
+        yield f"|{' --- |' * len(columns)}"
         yield from (
-            f"| {' | '.join(_render_value(row.get(n, '')) for n in names)} |" for row in section
+            f"| {' | '.join(_render_value(row.get(column, '')) for column in columns)} |"
+            for row in section
         )
 
 

@@ -38,22 +38,24 @@ class CutOffs:
     nonmembers_from: datetime
 
     @classmethod
-    def of(cls, members_before: str, nonmembers_from: str) -> CutOffs:
+    def from_dates(cls, members_before: str, nonmembers_from: str) -> CutOffs:
         """Returns the cut-offs from two ISO dates, in UTC unless they name a time zone.
 
         Raises:
             ConfigError: a value is no date, or the dates cross.
         """
         try:
-            first, second = (parse_time(date, UTC) for date in (members_before, nonmembers_from))
+            members_end, nonmembers_start = (
+                parse_time(date, UTC) for date in (members_before, nonmembers_from)
+            )
         except ValueError as error:
             raise ConfigError(
                 f"build.members_before is {members_before!r} and build.nonmembers_from is "
                 f"{nonmembers_from!r}: {error}. Give dates such as 2017-01-01."
             ) from error
         remedy = f"it must not be after build.nonmembers_from={nonmembers_from}: they cross."
-        require(first <= second, "build.members_before", members_before, remedy)
-        return cls(first, second)
+        require(members_end <= nonmembers_start, "build.members_before", members_before, remedy)
+        return cls(members_end, nonmembers_start)
 
     def side_or_reason(self, document: DatedDocument, unchanged_members: bool) -> str:
         """Returns MEMBER or NONMEMBER, or else the reason why the document is neither.

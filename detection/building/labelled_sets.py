@@ -28,7 +28,7 @@ class SelectedDocument:
     longest: str
     member: bool
 
-    def text(self, length: int) -> str:
+    def first_words(self, length: int) -> str:
         """Returns its first words (see `data.text`), with single spaces."""
         return first_words(self.longest, length)
 
@@ -75,28 +75,31 @@ class CandidateCounts:
 
 
 def select_documents(
-    source: Source, groups: Mapping[str, Sequence[KeyedDocument]], number: int, longest: int
+    source: Source,
+    groups: Mapping[str, Sequence[KeyedDocument]],
+    max_per_group: int,
+    min_words: int,
 ) -> tuple[dict[str, list[SelectedDocument]], CandidateCounts]:
     """Selects the first documents of each group that are long enough and not repeated.
 
     Returns:
-        Up to `number` documents of each group, and the counts of the candidates.
+        Up to `max_per_group` documents of each group, and the counts of the candidates.
     """
     selected_by_group: dict[str, list[SelectedDocument]] = {}
     counts = CandidateCounts()
     label_by_text: dict[str, bool] = {}
-    bar = progress(desc="texts", total=number * len(groups), unit="text")
+    bar = progress(desc="texts", total=max_per_group * len(groups), unit="text")
     with bar:
         for group, candidates in groups.items():
             selected, member = selected_by_group.setdefault(group, []), group == MEMBER
             for key, document in candidates:
                 counts.looked_at[group] += 1
                 try:
-                    text = first_words(source.text(document.raw, longest), longest)
+                    text = first_words(source.text(document.raw, min_words), min_words)
                 except ValueError:
                     counts.unreadable[group] += 1
                     continue
-                if not has_words(text, longest):
+                if not has_words(text, min_words):
                     counts.too_short[group] += 1
                 elif text in label_by_text:
                     counts.repeated[group] += 1
@@ -105,7 +108,7 @@ def select_documents(
                     label_by_text[text] = member
                     selected.append(SelectedDocument(document, key, text, member))
                     bar.update()
-                if len(selected) == number:
+                if len(selected) == max_per_group:
                     break
     return selected_by_group, counts
 
@@ -191,11 +194,11 @@ def count_overlaps(
 def count_edited(members: Sequence[SelectedDocument], cut_offs: CutOffs) -> dict[str, int]:
     """Returns how many of the members were edited after the cut-off or have no creation date."""
     changed = [member.document.changed for member in members]
-    later = [at for at in changed if at is not None and at >= cut_offs.members_before]
+    edited_later = [at for at in changed if at is not None and at >= cut_offs.members_before]
     undated = sum(member.document.created is None for member in members)
     return {
         "members": len(members),
-        "edited_after_members_before": len(later),
+        "edited_after_members_before": len(edited_later),
         "dated_by_an_edit_before_it_since_their_creation_is_not_known": undated,
     }
 
@@ -203,8 +206,8 @@ def count_edited(members: Sequence[SelectedDocument], cut_offs: CutOffs) -> dict
 def rows_by_year(counts_by_month: Mapping[str, int]) -> list[dict[str, Any]]:
     """Returns the documents of each label per year, from counts by names like "member 2015-03"."""
     counts_by_year: dict[str, dict[str, int]] = {}
-    for name, count in counts_by_month.items():
-        label, _, month = name.rpartition(" ")
+    for label_and_month, count in counts_by_month.items():
+        label, _, month = label_and_month.rpartition(" ")
         counts = counts_by_year.setdefault(month[:4], {MEMBER: 0, NONMEMBER: 0})
         counts[label] += count
     return [{"year": year, **counts} for year, counts in sorted(counts_by_year.items())]
@@ -219,7 +222,7 @@ def _labelled_row(
     created, changed = (None if date is None else date.isoformat() for date in dates)
     return {
         "id": document.id,
-        "text": selected_document.text(length),
+        "text": selected_document.first_words(length),
         "label": int(selected_document.member),
         "benchmark": benchmark,
         "length": length,
@@ -250,7 +253,7 @@ def reword_set(
         DataError: no member or no non-member is left.
     """
     new_texts: dict[int, str] = {}
-    best = 0.0
+    best_bleu = 0.0
     for attempt in range(TRIES):
         remaining = [index for index in range(len(originals.rows)) if index not in new_texts]
         if not remaining:
@@ -259,9 +262,9 @@ def reword_set(
         keys = [(originals.rows[index]["id"], originals.length, attempt) for index in remaining]
         rewordings = rewording.reword(texts, keys, seed)
         for index, old, new in zip(remaining, texts, rewordings, strict=True):
-            score = sentence_bleu(new, old)
-            best = max(best, score)
-            if score > least_bleu and new != old:
+            bleu = sentence_bleu(new, old)
+            best_bleu = max(best_bleu, bleu)
+            if bleu > least_bleu and new != old:
                 new_texts[index] = new
     rows = _balance_rows(
         [
@@ -272,18 +275,18 @@ def reword_set(
     if not rows:
         raise DataError(
             f"rewording={setting}: no member or no non-member of {originals.name} has a BLEU above "
-            f"build.least_bleu={least_bleu:g} in {TRIES} tries (the best has {best:.2f}). Change "
-            "fewer words, such as by rewording.share=0.05, or lower the bound."
+            f"build.least_bleu={least_bleu:g} in {TRIES} tries (the best has {best_bleu:.2f}). "
+            "Change fewer words, such as by rewording.share=0.05, or lower the bound."
         )
     return replace(originals, setting=setting, rows=rows)
 
 
 def _balance_rows(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Returns the first members and as many first non-members, in the rows' order."""
-    size = min(sum(row["label"] for row in rows), sum(1 - row["label"] for row in rows))
+    rows_per_label = min(sum(row["label"] for row in rows), sum(1 - row["label"] for row in rows))
     balanced_rows, counts = [], [0, 0]
     for row in rows:
         counts[row["label"]] += 1
-        if counts[row["label"]] <= size:
+        if counts[row["label"]] <= rows_per_label:
             balanced_rows.append(row)
     return balanced_rows

@@ -100,7 +100,10 @@ class PackedTexts:
         special = np.isin(ids, tokenizer.hf.all_special_ids)
         document_ids = np.split(ids, np.flatnonzero(special))
         masks = np.split(special, np.flatnonzero(special))
-        texts = [tokenizer.decode(d[~m].tolist()) for d, m in zip(document_ids, masks, strict=True)]
+        texts = [
+            tokenizer.decode(ids_of_document[~is_special].tolist())
+            for ids_of_document, is_special in zip(document_ids, masks, strict=True)
+        ]
         if cut_before:
             texts[0] = " ".join(texts[0].split()[1:])
         if cut_after:
@@ -109,7 +112,7 @@ class PackedTexts:
 
 
 @dataclass(frozen=True)
-class Search:
+class NgramSearch:
     """Searches for the texts' n-grams in a corpus, piece by piece (see `core.tasks.Task`)."""
 
     texts: Sequence[str]

@@ -33,8 +33,8 @@ from contamination.detection.building.datasheet import (
 )
 from contamination.detection.building.ngram_search import (
     DocumentTexts,
+    NgramSearch,
     PackedTexts,
-    Search,
     SearchableCorpus,
 )
 from contamination.detection.examples import open_examples
@@ -118,11 +118,11 @@ def _select_and_write(
     corpus: SearchableCorpus,
     inputs: Mapping[str, str],
     folder: Path,
-    notes: Path,
+    notes_folder: Path,
 ) -> Built:
     config = stage.select
-    search = Search([text.text for text in candidates], config.ngram, corpus, notes)
-    read_counts = Runner(notes, num_proc=config.processes).run("overlap", search)
+    search = NgramSearch([text.text for text in candidates], config.ngram, corpus, notes_folder)
+    read_counts = Runner(notes_folder, num_proc=config.processes).run("overlap", search)
     shares = search.shares_in_corpus()
     members = np.array([text.label is True for text in candidates])
     selected = (shares <= config.max_share) & ~members
@@ -133,9 +133,9 @@ def _select_and_write(
             f"has at most select.max_share={config.max_share:g} of its {config.ngram}-grams in the "
             f"corpus (the least share is {smallest:g}). Raise it, or give other candidates."
         )
-    extras = _extra_columns_by_id(stage.examples)
+    extra_columns = _extra_columns_by_id(stage.examples)
     rows = [
-        _output_row(text, share, extras.get(text.example_id, {}))
+        _output_row(text, share, extra_columns.get(text.example_id, {}))
         for text, share, is_row in zip(candidates, shares, selected | members, strict=True)
         if is_row
     ]
@@ -144,7 +144,9 @@ def _select_and_write(
         "about": ABOUT,
         "settings": {"ngram": config.ngram, "max_share": config.max_share},
         "sources": list_digests(inputs),
-        "read": {name: sum(c[name] for c in read_counts) for name in ("texts", "characters")},
+        "read": {
+            name: sum(counts[name] for counts in read_counts) for name in ("texts", "characters")
+        },
         "candidates": _count_candidates(shares, members, selected),
         "selection": {
             "kept against left out": _blind_auroc_of_selection(
@@ -159,12 +161,12 @@ def _select_and_write(
 def _count_candidates(
     shares: NDArray[np.float64], members: NDArray[np.bool_], selected: NDArray[np.bool_]
 ) -> dict[str, int]:
-    short = np.isnan(shares) & ~members
+    is_too_short = np.isnan(shares) & ~members
     return {
         "members": int(members.sum()),
         "kept": int(selected.sum()),
-        "left_out_for_overlap": int((~members & ~selected & ~short).sum()),
-        "left_out_as_shorter_than_an_n-gram": int(short.sum()),
+        "left_out_for_overlap": int((~members & ~selected & ~is_too_short).sum()),
+        "left_out_as_shorter_than_an_n-gram": int(is_too_short.sum()),
     }
 
 
@@ -176,8 +178,8 @@ def _blind_auroc_of_selection(
 ) -> dict[str, Any]:
     """Returns the blind AUROC of kept candidates against those left out for their overlap."""
     indices = np.flatnonzero(~members & ~np.isnan(shares)).tolist()
-    texts = [candidates[n] for n in indices]
-    labels = [int(selected[n]) for n in indices]
+    texts = [candidates[index] for index in indices]
+    labels = [int(selected[index]) for index in indices]
     return blind_auroc_row([text.text for text in texts], labels, clusters_of(texts))
 
 
@@ -211,8 +213,13 @@ def _extra_columns_by_id(examples: ExamplesConfig) -> dict[str, Mapping[str, Any
     }
 
 
-def _output_row(text: Text, share: float, extras: Mapping[str, Any]) -> dict[str, Any]:
-    row = {**extras, "id": text.example_id, "text": text.text, "label": int(text.label is True)}
+def _output_row(text: Text, share: float, extra_columns: Mapping[str, Any]) -> dict[str, Any]:
+    row = {
+        **extra_columns,
+        "id": text.example_id,
+        "text": text.text,
+        "label": int(text.label is True),
+    }
     if text.cluster:
         row["cluster"] = text.cluster
     if text.output_start is not None:

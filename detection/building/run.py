@@ -127,7 +127,7 @@ def run(stage: BuildStage) -> Artifact:
         ConfigError: a setting is invalid, or the cut-offs cross.
         DataError: the input can't be used, or has no members or no non-members.
     """
-    cut_offs = CutOffs.of(stage.build.members_before, stage.build.nonmembers_from)
+    cut_offs = CutOffs.from_dates(stage.build.members_before, stage.build.nonmembers_from)
     source = create("source", stage.source)
     remedy = "give a Source; see conf/source."
     require(isinstance(source, Source), "source._target_", stage.source["_target_"], remedy)
@@ -150,18 +150,18 @@ def _build_and_write(
 ) -> Built:
     config = stage.build
     drops_duplicates = config.near_duplicates == "drop"
-    number = config.number + (max(20, config.number // 5) if drops_duplicates else 0)
-    by_month, candidates = config.slices == "month", number * config.candidates
+    texts_per_group = config.number + (max(20, config.number // 5) if drops_duplicates else 0)
+    by_month, candidates = config.slices == "month", texts_per_group * config.candidates
     source = source.prepare(notes_folder)
     scan = CandidateScan(
         source, cut_offs, stage.seed, candidates, by_month, notes_folder, config.processes
     )
-    results = Runner(notes_folder, num_proc=config.processes).run("read", scan)
+    file_results = Runner(notes_folder, num_proc=config.processes).run("read", scan)
     _check_files_unchanged(source, hashes)
-    groups = scan.merge_candidates()
-    _check_both_labels(groups, sum_counts(results, "sides"))
+    candidates_by_group = scan.merge_candidates()
+    _check_both_labels(candidates_by_group, sum_counts(file_results, "sides"))
     longest = max(config.lengths)
-    selected, counts = select_documents(source, groups, number, longest)
+    selected, counts = select_documents(source, candidates_by_group, texts_per_group, longest)
     dropped = near_duplicates_across_labels(selected)[0] if drops_duplicates else []
     _check_enough_texts(config, without_dropped(selected, dropped), counts)
     documents = balance_groups(selected, dropped, config.number)
@@ -181,14 +181,14 @@ def _build_and_write(
         "settings": _settings_of_result(stage),
         "sources": list_digests(hashes),
         "read": {
-            "documents": sum_counts(results, "sides"),
-            "left_out": sum_counts(results, "skipped"),
+            "documents": sum_counts(file_results, "sides"),
+            "left_out": sum_counts(file_results, "skipped"),
             **as_data(counts),
             "taken": {group: len(group_documents) for group, group_documents in documents.items()},
         },
         "overlap": count_overlaps(documents, dropped, counts, longest),
         "edited": edits,
-        "dates": rows_by_year(sum_counts(results, "months")),
+        "dates": rows_by_year(sum_counts(file_results, "months")),
     }
     rows_by_set = {labelled_set.name: labelled_set.rows for labelled_set in sets}
     return write_benchmark(folder, sheet, rows_by_set, source.licence)
@@ -226,16 +226,19 @@ def _reword_sets(stage: BuildStage, sets: Sequence[LabelledSet]) -> list[Labelle
     rewording = _create_rewording(stage)
     if rewording is None:
         return []
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(rewording).__name__).lower()
+    setting = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(rewording).__name__).lower()
     seed = derive(stage.seed, "rewording")
     least_bleu = stage.build.least_bleu
-    return [reword_set(originals, name, rewording, least_bleu, seed) for originals in sets]
+    return [reword_set(originals, setting, rewording, least_bleu, seed) for originals in sets]
 
 
 def _check_both_labels(groups: Mapping[str, Any], counts_by_side: Mapping[str, int]) -> None:
     """Raises a DataError if there are no members or no non-members."""
     if MEMBER not in groups or len(groups) < 2:
-        counts = ", ".join(f"{n:,} {side}" for side, n in counts_by_side.items()) or "no document"
+        counts = (
+            ", ".join(f"{count:,} {side}" for side, count in counts_by_side.items())
+            or "no document"
+        )
         older = (
             " The source has no older text of those that were edited since: give one that has "
             "(pages-meta-history), or source.unchanged_members=false, which takes their new text."

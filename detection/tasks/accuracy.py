@@ -80,13 +80,13 @@ class TokenizedQuestion:
 
     Attributes:
         question: the question.
-        ids: the tokens of each option's text, then of each letter's text.
-        prompt: the number of leading tokens that are not part of the answer.
+        token_ids: the tokens of each option's text, then of each letter's text.
+        prompt_length: the number of leading tokens that are not part of the answer.
     """
 
     question: Question
-    ids: list[list[int]]
-    prompt: int
+    token_ids: list[list[int]]
+    prompt_length: int
 
 
 def run(stage: AccuracyStage) -> Artifact:
@@ -171,11 +171,11 @@ def answer_logprobs(
     handle: ModelHandle, settings: DetectionConfig, questions: Sequence[TokenizedQuestion]
 ) -> list[list[np.ndarray[Any, Any]]]:
     """Returns the log-probabilities (float64) of the answer's tokens, per question and row."""
-    ids = [row for question in questions for row in question.ids]
+    ids = [row for question in questions for row in question.token_ids]
     names = [
         f"{tokenized.question.example_id}, option {n}"
         for tokenized in questions
-        for n in range(len(tokenized.ids))
+        for n in range(len(tokenized.token_ids))
     ]
     task, title = partial(run_sequences, batch_tokens=settings.batch_tokens), handle.titled(KIND)
     if uses_several_processes(settings):
@@ -184,7 +184,10 @@ def answer_logprobs(
         stats = task(handle.load(settings), ids, names, progress=title)
     rows = iter(stats)  # entry i of a row is about token i + 1
     return [
-        [next(rows).logprob[question.prompt - 1 :].astype(np.float64) for _ in question.ids]
+        [
+            next(rows).logprob[question.prompt_length - 1 :].astype(np.float64)
+            for _ in question.token_ids
+        ]
         for question in questions
     ]
 

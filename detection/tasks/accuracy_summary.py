@@ -31,19 +31,24 @@ Estimates = dict[str, Estimate]
 
 def p_values_by_benchmark(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
     """Returns the p-value of each benchmark's difference and Holm's; of the average, no Holm's."""
-    sides = {
-        str(name): _member_and_nonmember_values(rows) for name, rows in table.groupby("benchmark")
+    values_by_benchmark = {
+        str(benchmark): _member_and_nonmember_values(rows)
+        for benchmark, rows in table.groupby("benchmark")
     }
-    testable = {name: (m, n) for name, (m, n) in sides.items() if len(m) and len(n)}
-    differences = {name: float(m.mean() - n.mean()) for name, (m, n) in testable.items()}
+    testable = {
+        benchmark: (m, n) for benchmark, (m, n) in values_by_benchmark.items() if len(m) and len(n)
+    }
+    differences = {benchmark: float(m.mean() - n.mean()) for benchmark, (m, n) in testable.items()}
     nulls = {
-        name: relabelled_differences(m, n, RELABELINGS, derive(SEED, "relabelings", name))
-        for name, (m, n) in testable.items()
+        benchmark: relabelled_differences(m, n, RELABELINGS, derive(SEED, "relabelings", benchmark))
+        for benchmark, (m, n) in testable.items()
     }
-    uncorrected = np.array([p_value(differences[name], nulls[name]) for name in testable])
+    uncorrected = np.array(
+        [p_value(differences[benchmark], nulls[benchmark]) for benchmark in testable]
+    )
     pairs = zip(uncorrected.tolist(), holm(uncorrected).tolist(), strict=True)
     p_by_benchmark: dict[str, tuple[float, float | None]] = dict(zip(testable, pairs, strict=True))
-    if len(testable) == len(sides) > 1:
+    if len(testable) == len(values_by_benchmark) > 1:
         difference = np.mean(list(differences.values()))
         null = np.mean(list(nulls.values()), axis=0)
         p_by_benchmark[AVERAGE] = p_value(float(difference), null), None
@@ -63,7 +68,8 @@ def estimates_by_benchmark(table: pd.DataFrame, *, wilson: bool = False) -> dict
     """
     groups = table.groupby("benchmark")
     benchmark_estimates = {
-        str(name): _estimates_by_head(str(name), rows, wilson=wilson) for name, rows in groups
+        str(benchmark): _estimates_by_head(str(benchmark), rows, wilson=wilson)
+        for benchmark, rows in groups
     }
     if len(benchmark_estimates) > 1:
         columns = {
@@ -87,10 +93,10 @@ def _member_and_nonmember_values(rows: pd.DataFrame) -> tuple[Scores, Scores]:
     return members.to_numpy(np.float64), nonmembers.to_numpy(np.float64)
 
 
-def _estimates_by_head(name: str, rows: pd.DataFrame, *, wilson: bool) -> Estimates:
+def _estimates_by_head(benchmark: str, rows: pd.DataFrame, *, wilson: bool) -> Estimates:
     members, nonmembers = _member_and_nonmember_values(rows)
     estimates: Estimates = {}
-    seed = derive(SEED, "accuracy", name)
+    seed = derive(SEED, "accuracy", benchmark)
     resamples = resample(max(1, len(members)), max(1, len(nonmembers)), DRAWS, seed)
     if len(members):
         draws = resamples.members @ members / len(members)
@@ -129,16 +135,16 @@ def compared(model: pd.DataFrame, reference: pd.DataFrame) -> str:
     """Returns tables of the paired change in accuracy, from the reference to the model."""
     columns = ["example_id", "correct", *(f"chosen_{by}" for by in CHOSEN_BY)]
     suffixes = ("", "_before")
-    joined = model.merge(reference[columns], on="example_id", suffixes=suffixes, validate="1:1")
-    change = joined["correct"].astype(float) - joined["correct_before"].astype(float)
-    title = "accuracy minus the reference model's, on the same examples"
-    if missing := len(model) - len(joined):
-        title += f" ({missing} of the model's lack it)"
-    before = _correct_by_criterion(joined, "_before")
-    changes = {by: values - before[by] for by, values in _correct_by_criterion(joined).items()}
-    joined = joined.assign(value=change)
+    both = model.merge(reference[columns], on="example_id", suffixes=suffixes, validate="1:1")
+    change = both["correct"].astype(float) - both["correct_before"].astype(float)
+    heading = "accuracy minus the reference model's, on the same examples"
+    if missing := len(model) - len(both):
+        heading += f" ({missing} of the model's lack it)"
+    before = _correct_by_criterion(both, "_before")
+    changes = {by: values - before[by] for by, values in _correct_by_criterion(both).items()}
+    both = both.assign(value=change)
     return "\n".join(
-        [*_format_by_benchmark(title, joined), "", *_format_by_criterion("change", joined, changes)]
+        [*_format_by_benchmark(heading, both), "", *_format_by_criterion("change", both, changes)]
     )
 
 
@@ -161,17 +167,22 @@ def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
         p_values_by_benchmark(table),
     )
     width = _name_column_width(benchmark_estimates)
-    header = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{h:>30}" for h in HEADS)
+    header = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{head:>30}" for head in HEADS)
     rows = [
         f"{title}, by each benchmark's convention (95% bootstrap intervals; number of examples; "
         "p-values by relabeling, Holm's over the benchmarks)",
         f"{header}{'p':>8}{'p Holm':>8}{'chance':>8}",
     ]
-    for name, estimates in benchmark_estimates.items():
-        guess = chances.mean() if name == AVERAGE else chances[name]
-        cells = "".join(f"{format_with_sample_size(estimates.get(h), h):>30}" for h in HEADS)
-        cells += "".join(f"{format_p_value(p):>8}" for p in p_by_benchmark.get(name, (None, None)))
-        rows.append(f"{name:{width}}{criteria.get(name, ''):11}{cells}{guess:>8.3f}")
+    for benchmark, estimates in benchmark_estimates.items():
+        guess = chances.mean() if benchmark == AVERAGE else chances[benchmark]
+        cells = "".join(
+            f"{format_with_sample_size(estimates.get(head), head):>30}" for head in HEADS
+        )
+        cells += "".join(
+            f"{format_p_value(p_value):>8}"
+            for p_value in p_by_benchmark.get(benchmark, (None, None))
+        )
+        rows.append(f"{benchmark:{width}}{criteria.get(benchmark, ''):11}{cells}{guess:>8.3f}")
     return rows
 
 
@@ -180,20 +191,20 @@ def _format_by_criterion(
 ) -> list[str]:
     """Returns a table of each benchmark by every criterion that all its options allow."""
     conventions = dict(table.groupby("benchmark")["chosen_by"].first())
-    names = [*sorted(conventions), *([AVERAGE] if len(conventions) > 1 else [])]
+    benchmarks = [*sorted(conventions), *([AVERAGE] if len(conventions) > 1 else [])]
     estimates_by_criterion = {
         by: _estimates_of_complete_benchmarks(table, series) for by, series in values.items()
     }
-    width = _name_column_width(names)
-    head = f"{'benchmark':{width}}{'':13}" + "".join(f"{by:>25}" for by in CHOSEN_BY)
-    rows = [f"{title} by every criterion of choice (*: the benchmark's convention)", head]
-    for name in names:
-        for kind in HEADS:
+    width = _name_column_width(benchmarks)
+    header = f"{'benchmark':{width}}{'':13}" + "".join(f"{by:>25}" for by in CHOSEN_BY)
+    rows = [f"{title} by every criterion of choice (*: the benchmark's convention)", header]
+    for benchmark in benchmarks:
+        for side in HEADS:
             cells = []
             for by in CHOSEN_BY:
-                estimate = estimates_by_criterion[by].get(name, {}).get(kind)
-                cells.append(_format_or_dash(estimate) + " *"[conventions.get(name) == by])
-            rows.append(f"{name:{width}}{kind:13}" + "".join(f"{cell:>25}" for cell in cells))
+                estimate = estimates_by_criterion[by].get(benchmark, {}).get(side)
+                cells.append(_format_or_dash(estimate) + " *"[conventions.get(benchmark) == by])
+            rows.append(f"{benchmark:{width}}{side:13}" + "".join(f"{cell:>25}" for cell in cells))
     return rows
 
 
@@ -214,36 +225,42 @@ def _name_column_width(names: Iterable[str]) -> int:
 
 def _format_by_occurrences(table: pd.DataFrame) -> list[str]:
     """Returns a table of accuracy by the number of occurrences; 0 stands for non-members."""
-    counts = sorted(set(table.loc[table["member"], "occurrences"]) - {0})
+    distinct_occurrences = sorted(set(table.loc[table["member"], "occurrences"]) - {0})
     groups = {0: table[~table["member"]]}
-    groups |= {n: table[table["member"] & (table["occurrences"] == n)] for n in counts}
-    estimates_by_count = {n: estimates_by_benchmark(group) for n, group in groups.items()}
-    names = [*sorted(table["benchmark"].unique()), AVERAGE]
-    width = _name_column_width(names)
+    groups |= {
+        occurrences: table[table["member"] & (table["occurrences"] == occurrences)]
+        for occurrences in distinct_occurrences
+    }
+    estimates_by_count = {
+        occurrences: estimates_by_benchmark(group) for occurrences, group in groups.items()
+    }
+    benchmarks = [*sorted(table["benchmark"].unique()), AVERAGE]
+    width = _name_column_width(benchmarks)
     rows = [f"{'occurrences':13}{'benchmark':{width}}{'accuracy':>30}"]
-    for name in names:
-        for n, benchmark_estimates in estimates_by_count.items():
-            kind = "members" if n else "non-members"
-            estimate = benchmark_estimates.get(name, {}).get(kind)
+    for benchmark in benchmarks:
+        for occurrences, benchmark_estimates in estimates_by_count.items():
+            side = "members" if occurrences else "non-members"
+            estimate = benchmark_estimates.get(benchmark, {}).get(side)
             if estimate is not None:
-                rows.append(f"{n:<13}{name:{width}}{format_with_sample_size(estimate, kind):>30}")
+                accuracy = format_with_sample_size(estimate, side)
+                rows.append(f"{occurrences:<13}{benchmark:{width}}{accuracy:>30}")
     return rows
 
 
 def _format_notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> list[str]:
     notes = []
     drawn = table[table["drawn_options"]]
-    for name, rows in drawn.groupby("benchmark"):
+    for benchmark, rows in drawn.groupby("benchmark"):
         notes.append(
-            f"drawn options: {name}: {len(rows)} examples have no wrong answers of their own, so "
-            "they were drawn from the answers of other questions that were not inserted"
+            f"drawn options: {benchmark}: {len(rows)} examples have no wrong answers of their own, "
+            "so they were drawn from the answers of other questions that were not inserted"
         )
-    for name, rows in table.groupby("benchmark"):
+    for benchmark, rows in table.groupby("benchmark"):
         chosen = [options[i] for options, i in zip(rows["options"], rows["chosen"], strict=True)]
         answer, times = Counter(chosen).most_common(1)[0]
         if len(rows) >= MIN_EXAMPLES and times > MAX_SHARE * len(rows):
             notes.append(
-                f"nearly one answer: {name}: {answer!r} is chosen for {times} of {len(rows)} "
+                f"nearly one answer: {benchmark}: {answer!r} is chosen for {times} of {len(rows)} "
                 "examples, so accuracy is about the share of each kind that this is right for"
             )
     if unexposed := int((table["member"] & (table["occurrences"] == 0)).sum()):
@@ -254,9 +271,9 @@ def _format_notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]])
     return ["", *notes] if notes else []
 
 
-def format_with_sample_size(estimate: Estimate | None, kind: str = "") -> str:
+def format_with_sample_size(estimate: Estimate | None, head: str = "") -> str:
     """Returns an estimate with its interval and, except for a difference, its sample size."""
-    if estimate is None or kind == "difference":
+    if estimate is None or head == "difference":
         return _format_or_dash(estimate)
     return f"{_format_or_dash(estimate)} ({estimate.n_members or estimate.n_nonmembers})"
 

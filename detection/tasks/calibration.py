@@ -176,14 +176,19 @@ class Calibration:
         self, scores: Origin, methods: Collection[tuple[str, str]], override: Sequence[str]
     ) -> None:
         """Raises a DataError unless the thresholds may be applied to these scores."""
-        refusals = [(k, why) for k, why in self.iter_refusals(scores, methods) if k not in override]
-        if refusals:
-            reasons = "; ".join(why for _, why in refusals)
-            kinds = [kind for kind in REMEDIES if kind in dict(refusals)]
+        remaining_refusals = [
+            (name, why) for name, why in self.iter_refusals(scores, methods) if name not in override
+        ]
+        if remaining_refusals:
+            reasons = "; ".join(why for _, why in remaining_refusals)
+            reason_names = [
+                reason_name for reason_name in REMEDIES if reason_name in dict(remaining_refusals)
+            ]
+            remedies = " ".join(REMEDIES[name] for name in reason_names)
             raise DataError(
-                f"apply: the thresholds are not applied, since {reasons}. "
-                f"{' '.join(REMEDIES[kind] for kind in kinds)} To apply them all the same give "
-                f"override=[{','.join([*override, *kinds])}]."
+                f"apply: the thresholds are not applied, since {reasons}. {remedies} To apply them "
+                "all the same give "
+                f"override=[{','.join([*override, *reason_names])}]."
             )
 
 

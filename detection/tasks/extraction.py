@@ -58,20 +58,20 @@ class Target:
         text: the example.
         occurrences: how often the corpus includes it; None if that is unknown.
         prefix: the number of the text's tokens in the prompt, or QUESTION.
-        prompt: token ids, with the tokenizer's leading special tokens.
-        ids: the token ids to extract.
+        prompt_ids: token ids, with the tokenizer's leading special tokens.
+        target_ids: the token ids to extract.
     """
 
     text: Text
     occurrences: int | None
     prefix: str
-    prompt: list[int]
-    ids: list[int]
+    prompt_ids: list[int]
+    target_ids: list[int]
 
     @property
     def tokens(self) -> Tokens:
         """The prompt as the input of a forward pass."""
-        return Tokens(self.text, 0, self.prompt, truncated=False)
+        return Tokens(self.text, 0, self.prompt_ids, truncated=False)
 
 
 @dataclass
@@ -135,8 +135,8 @@ def answer_targets(
         if text.label is None:
             result.left_out[text.benchmark, UNLABELLED] += 1
             continue
-        ids = tokenized.ids[question.answer]
-        prompt, answer = ids[: tokenized.prompt], ids[tokenized.prompt :]
+        ids = tokenized.token_ids[question.answer]
+        prompt, answer = ids[: tokenized.prompt_length], ids[tokenized.prompt_length :]
         result.targets.append(Target(text, question.occurrences, QUESTION, prompt, answer))
     return result
 
@@ -221,14 +221,14 @@ def greedy_continuations(loaded: LoadedModel, targets: Sequence[Target]) -> list
     """Returns greedy continuations of the prompts, at most as long as the targets."""
     budget = loaded.settings.batch_tokens
     task = partial(run_continuations, n=1, temperature=0.0, batch_tokens=budget)
-    lengths, seeds = [len(target.ids) for target in targets], [0] * len(targets)
+    lengths, seeds = [len(target.target_ids) for target in targets], [0] * len(targets)
     prompts = [target.tokens for target in targets]
     samples = loaded.spread(task, KIND, prompts, lengths, seeds)
     return [ids for (ids,) in samples]
 
 
 def _result_row(loaded: LoadedModel, target: Target, written_ids: Sequence[int]) -> dict[str, Any]:
-    pairs = zip(written_ids, target.ids, strict=False)
+    pairs = zip(written_ids, target.target_ids, strict=False)
     matched = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return {
         "example_id": target.text.example_id,
@@ -236,9 +236,9 @@ def _result_row(loaded: LoadedModel, target: Target, written_ids: Sequence[int])
         "member": target.text.label,
         "occurrences": target.occurrences,
         "prefix": target.prefix,
-        "tokens": len(target.ids),
+        "tokens": len(target.target_ids),
         "matched": matched,
-        "extracted": matched == len(target.ids),
+        "extracted": matched == len(target.target_ids),
         "written": loaded.tokenizer.decode(written_ids),
     }
 
@@ -263,31 +263,38 @@ def summary(tables: Mapping[str, pd.DataFrame], left_out: Sequence[Mapping[str, 
         tables: the artefacts' rows by the model's name; the p-values are of the first.
         left_out: the counts of examples without targets.
     """
-    first = next(iter(tables.values()))
+    first_table = next(iter(tables.values()))
     sections = [
-        "\n".join(_format_section(prefix, {n: t[t["prefix"] == prefix] for n, t in tables.items()}))
-        for prefix in first["prefix"].unique()
+        "\n".join(
+            _format_section(
+                prefix, {name: table[table["prefix"] == prefix] for name, table in tables.items()}
+            )
+        )
+        for prefix in first_table["prefix"].unique()
     ]
-    notes = [f"left out: {o['benchmark']}: {o['examples']}: {o['reason']}" for o in left_out]
+    notes = [
+        f"left out: {count['benchmark']}: {count['examples']}: {count['reason']}"
+        for count in left_out
+    ]
     return "\n\n".join([*sections, *(["\n".join(notes)] if notes else [])])
 
 
 def _format_section(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
-    first, *_ = tables.values()
+    first_table, *_ = tables.values()
     target, context = "answers", "their questions"
     if prefix != QUESTION:
-        target = f"last {first['tokens'].iloc[0]} tokens"
+        target = f"last {first_table['tokens'].iloc[0]} tokens"
         context = f"the {prefix} tokens before them"
     yield (
         f"share of the examples whose {target} are returned word for word after {context} "
         "(Wilson's 95% intervals; number of examples)"
     )
-    p_by_benchmark = p_values_by_benchmark(_with_value_column(first))
+    p_by_benchmark = p_values_by_benchmark(_with_value_column(first_table))
     shares_by_model = {
         benchmark: _shares_by_group(_with_value_column(table))
         for benchmark, table in tables.items()
     }
-    benchmarks = sorted(first["benchmark"].unique())
+    benchmarks = sorted(first_table["benchmark"].unique())
     rows = []
     for benchmark in [*benchmarks, *([AVERAGE] if len(benchmarks) > 1 else [])]:
         for group in next(iter(shares_by_model.values())):
@@ -295,8 +302,10 @@ def _format_section(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator
                 format_with_sample_size(model_shares[group].get(benchmark))
                 for model_shares in shares_by_model.values()
             ]
-            p = p_by_benchmark.get(benchmark, (None, None)) if group == MEMBERS else (None, None)
-            rows.append([benchmark, group, *cells, *map(format_p_value, p)])
+            p_values = (
+                p_by_benchmark.get(benchmark, (None, None)) if group == MEMBERS else (None, None)
+            )
+            rows.append([benchmark, group, *cells, *map(format_p_value, p_values)])
     yield from fit_columns(["benchmark", "occurrences", *tables, "p", "p Holm"], rows).lines(left=2)
 
 
@@ -321,6 +330,8 @@ def _shares_by_group(table: pd.DataFrame) -> dict[str, dict[str, Estimate]]:
     for group, rows in groups.items():
         estimates = estimates_by_benchmark(rows, wilson=True)
         shares[group] = {
-            name: estimate for name, line in estimates.items() for estimate in line.values()
+            benchmark: estimate
+            for benchmark, estimate_by_head in estimates.items()
+            for estimate in estimate_by_head.values()
         }
     return shares

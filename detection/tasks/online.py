@@ -83,7 +83,9 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
         check_writable("out", stage.out)
     stage.detection.require_whole("windows of whole texts are scored")
     methods = build_methods(stage.method)
-    multi_pass = [name for (name, _), m in methods.items() if tuple(m.passes) != (ORIGINAL,)]
+    multi_pass = [
+        name for (name, _), method in methods.items() if tuple(method.passes) != (ORIGINAL,)
+    ]
     if multi_pass:
         raise ConfigError(
             f"method: {', '.join(multi_pass)} read more than one pass over the text, which windows "
@@ -102,12 +104,12 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
     joined_texts = [stream.text for stream in joined]
     collector = Collector(Path(stage.runs), {"target": target}, joined_texts, stage.detection)
     stats = dict(collector.collect([ORIGINAL])[ORIGINAL])
-    tokenizer, width = target.tokenizer(), stage.online.window_tokens
+    tokenizer, window_tokens = target.tokenizer(), stage.online.window_tokens
     windows: list[tuple[Text, TokenStats]] = []
     for stream in joined:
-        windows += _iter_windows(stream, stats[stream.text.sha256][0], tokenizer, width)
+        windows += _iter_windows(stream, stats[stream.text.sha256][0], tokenizer, window_tokens)
     remedy = "no joined text is so long: lower it, or give longer texts."
-    require(bool(windows), "online.window_tokens", width, remedy)
+    require(bool(windows), "online.window_tokens", window_tokens, remedy)
     return _score_table(methods, windows), [text for text, _ in windows]
 
 
@@ -130,8 +132,8 @@ def join_random_pairs(examples: Sequence[Text], seed: int) -> Iterator[JoinedTex
     Raises:
         DataError: the examples lack members or non-members.
     """
-    members = [e for e in examples if e.label is True]
-    nonmembers = [e for e in examples if e.label is False]
+    members = [example for example in examples if example.label is True]
+    nonmembers = [example for example in examples if example.label is False]
     if not members or not nonmembers:
         raise DataError(
             f"examples.path has {len(members)} members and {len(nonmembers)} non-members: the "
@@ -142,10 +144,10 @@ def join_random_pairs(examples: Sequence[Text], seed: int) -> Iterator[JoinedTex
     for index, nonmember in enumerate(nonmembers):
         member = members[order[index % len(members)]]
         first, second = (member, nonmember) if rng.random() < 0.5 else (nonmember, member)
-        name = f"{nonmember.example_id}+{member.example_id}"
+        joined_id = f"{nonmember.example_id}+{member.example_id}"
         text = first.text + SEPARATOR + second.text
         start = 0 if first is member else len(first.text) + len(SEPARATOR)
-        joined = make_text(name, text, None, nonmember.benchmark)
+        joined = make_text(joined_id, text, None, nonmember.benchmark)
         yield JoinedText(joined, [(start, start + len(member.text))])
 
 
@@ -158,14 +160,14 @@ def _iter_windows(
     """
     text = joined.text.text
     offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"][1:]
-    for number in range(len(stats) // window_tokens):
-        tokens = slice(number * window_tokens, (number + 1) * window_tokens)
+    for window_number in range(len(stats) // window_tokens):
+        tokens = slice(window_number * window_tokens, (window_number + 1) * window_tokens)
         start, end = offsets[tokens][0][0], offsets[tokens][-1][1]
         member_characters = sum(
             max(0, min(end, last) - max(start, first)) for first, last in joined.members
         )
         window_id, label = (
-            f"{joined.text.example_id}/{number}",
+            f"{joined.text.example_id}/{window_number}",
             member_characters > (end - start) / 2,
         )
         window = make_text(window_id, text[start:end], label, joined.text.benchmark)

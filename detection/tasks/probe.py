@@ -107,36 +107,36 @@ def plan_requests(stage: DetectionStage) -> str:
     passes |= {Pass(p.model) for p in passes if view_of(p).rewords}
     counters: dict[str, RequestCounter | None] = {}  # by role
     rows = []
-    for wanted in sorted(passes, key=lambda p: (view_of(p).rewords, p.key)):
-        handle = models[wanted.model]
-        if is_complete(collector.folder(wanted)):
-            rows.append([wanted.key, "0: stored", ""])
+    for planned_pass in sorted(passes, key=lambda p: (view_of(p).rewords, p.key)):
+        handle = models[planned_pass.model]
+        if is_complete(collector.folder(planned_pass)):
+            rows.append([planned_pass.key, "0: stored", ""])
             continue
-        if wanted.model not in counters:
-            counters[wanted.model] = handle.request_counter(stage.detection)
-        if (counter := counters[wanted.model]) is None:
-            rows.append([wanted.key, "0: run here", ""])
+        if planned_pass.model not in counters:
+            counters[planned_pass.model] = handle.request_counter(stage.detection)
+        if (counter := counters[planned_pass.model]) is None:
+            rows.append([planned_pass.key, "0: run here", ""])
         else:
             loaded = LoadedModel(handle, stage.detection, collector.resources)
             requests, tokens = counter.requests, counter.tokens
-            _count_requests(wanted, collector, loaded, counter)
+            _count_requests(planned_pass, collector, loaded, counter)
             counts = counter.requests - requests, counter.tokens - tokens
-            rows.append([wanted.key, *(f"{count:,.0f}" for count in counts)])
+            rows.append([planned_pass.key, *(f"{count:,.0f}" for count in counts)])
     served = [counter for counter in counters.values() if counter is not None]
-    totals = sum(c.requests for c in served), sum(c.tokens for c in served)
+    totals = sum(counter.requests for counter in served), sum(counter.tokens for counter in served)
     rows.append(["all", *(f"{total:,.0f}" for total in totals)])
     qualifier = "about" if any(counter.is_estimate for counter in served) else "at most"
     return "\n".join(fit_columns([title.format(qualifier) for title in PLAN_HEADER], rows).lines(1))
 
 
 def _count_requests(
-    wanted: Pass, collector: Collector, loaded: LoadedModel, counter: RequestCounter
+    planned_pass: Pass, collector: Collector, loaded: LoadedModel, counter: RequestCounter
 ) -> None:
     """Runs the pass on its texts with the model replaced by a counter."""
     vars(loaded)["model"] = counter
-    for texts in divide_texts(collector.texts, wanted):
+    for texts in divide_texts(collector.texts, planned_pass):
         original_stats = None
-        if view_of(wanted).rewords:
-            rows = loaded.run(Pass(wanted.model), texts)
+        if view_of(planned_pass).rewords:
+            rows = loaded.run(Pass(planned_pass.model), texts)
             original_stats = {row.text_sha256: (row.stats,) for row in rows}
-        loaded.run(wanted, texts, original_stats)
+        loaded.run(planned_pass, texts, original_stats)

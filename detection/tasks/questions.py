@@ -77,18 +77,18 @@ def ask_questions(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig]
         ConfigError: a benchmark's answer_field is no field of its examples.
     """
     question_set = QuestionSet([], Counter())
-    for name, rows in corpus.examples.groupby("benchmark", sort=False):
-        recorded = BenchmarkConfig(**corpus.config["benchmark"][name])
-        override = overrides.get(str(name), recorded)
+    for benchmark, rows in corpus.examples.groupby("benchmark", sort=False):
+        recorded = BenchmarkConfig(**corpus.config["benchmark"][benchmark])
+        override = overrides.get(str(benchmark), recorded)
         options = {field: getattr(override, field) for field in QUESTION_FIELDS}
         config = replace(recorded, **options)
         has_options = any((config.options, config.options_field, config.drawn_options))
         if config.answer_field is None or not has_options:
-            question_set.left_out[str(name), "its YAML names no answer_field or no options"] += len(
-                rows
-            )
+            question_set.left_out[
+                str(benchmark), "its YAML names no answer_field or no options"
+            ] += len(rows)
             continue
-        _add_benchmark_questions(str(name), config, rows, question_set)
+        _add_benchmark_questions(str(benchmark), config, rows, question_set)
     return question_set
 
 
@@ -101,17 +101,21 @@ def _add_benchmark_questions(
     benchmark: str, config: BenchmarkConfig, rows: pd.DataFrame, question_set: QuestionSet
 ) -> None:
     """Adds one benchmark's questions, and counts the examples without one by reason."""
-    values: list[dict[str, str]] = [json.loads(row) for row in rows["fields"]]
+    fields_by_row: list[dict[str, str]] = [json.loads(row) for row in rows["fields"]]
     field = str(config.answer_field)
     check_template(benchmark, config.template)  # the corpus's, which may come from elsewhere
-    if field not in values[0]:
+    if field not in fields_by_row[0]:
         raise ConfigError(
             f"benchmark.{benchmark}.answer_field is {field!r}, which the corpus's examples lack. "
-            f"{near_names(field, values[0])}"
+            f"{near_names(field, fields_by_row[0])}"
         )
-    inserted = {v[field] for v, member in zip(values, rows["member"], strict=True) if member}
-    unseen_answers = sorted({v[field] for v in values} - inserted)
-    for row, fields in zip(rows.itertuples(), values, strict=True):
+    inserted = {
+        row_fields[field]
+        for row_fields, member in zip(fields_by_row, rows["member"], strict=True)
+        if member
+    }
+    unseen_answers = sorted({row_fields[field] for row_fields in fields_by_row} - inserted)
+    for row, fields in zip(rows.itertuples(), fields_by_row, strict=True):
         question = _question_or_reason(row, fields, config, unseen_answers)
         if isinstance(question, Question):
             question_set.questions.append(question)
@@ -142,14 +146,14 @@ def _question_or_reason(
     def fill_template(answers: Iterable[str]) -> tuple[str, ...]:
         return tuple(config.template.format(**{**fields, field: answer}) for answer in answers)
 
-    first, second = fill_template("ab")  # which differ from the answer on
+    text_with_a, text_with_b = fill_template("ab")  # which differ from the answer on
     return Question(
         example_id=str(row.example_id),
         benchmark=str(row.benchmark),
         member=bool(row.member),
         occurrences=int(row.occurrences),
         options=options,
-        prompt=first[: common_prefix_length(first, second)],
+        prompt=text_with_a[: common_prefix_length(text_with_a, text_with_b)],
         texts=fill_template(options),
         letter_texts=fill_template(letters),
         answer=options.index(fields[field]),
@@ -187,15 +191,17 @@ def _choose_options(
         return tuple(dict.fromkeys(line for line in lines if line)), False
     if config.drawn_options is None:
         return (), False
-    right = fields[str(config.answer_field)]
+    right_answer = fields[str(config.answer_field)]
 
     def order_by_hash(purpose: str, options: Iterable[str]) -> list[str]:
-        return sorted(options, key=lambda o: (unit_hash(f"{example_id} {purpose} {o}"), o))
+        return sorted(
+            options, key=lambda option: (unit_hash(f"{example_id} {purpose} {option}"), option)
+        )
 
-    wrong = order_by_hash("draw", (o for o in unseen_answers if o != right))[
-        : config.drawn_options - 1
-    ]
-    return tuple(order_by_hash("order", [right, *wrong])), True
+    wrong_answers = order_by_hash(
+        "draw", (option for option in unseen_answers if option != right_answer)
+    )[: config.drawn_options - 1]
+    return tuple(order_by_hash("order", [right_answer, *wrong_answers])), True
 
 
 COLUMNS = ("example_id", "benchmark", "member", "occurrences", "options", "answer", "chosen_by")

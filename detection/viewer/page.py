@@ -47,14 +47,17 @@ def select_examples(
     if ids is None:
         ordered = examples.take(examples.order("example_id"))
         return [text for label in KINDS for text in _sample_with_label(ordered, label, count, seed)]
-    index_by_id = {name: i for i, name in enumerate(examples.column("example_id").to_pylist())}
-    for name in ids:
-        if name not in index_by_id:
+    index_by_id = {
+        example_id: index
+        for index, example_id in enumerate(examples.column("example_id").to_pylist())
+    }
+    for example_id in ids:
+        if example_id not in index_by_id:
             raise ConfigError(
-                f"view.ids names {name!r}, which is no example's id. The ids are such as "
+                f"view.ids names {example_id!r}, which is no example's id. The ids are such as "
                 f"{', '.join(list(index_by_id)[:3])}."
             )
-    return [examples[index_by_id[name]] for name in ids]
+    return [examples[index_by_id[example_id]] for example_id in ids]
 
 
 def _sample_with_label(examples: Texts, label: bool | None, count: int, seed: int) -> list[Text]:
@@ -96,8 +99,8 @@ def page_data(texts: Sequence[Text], stored: StoredResults) -> dict[str, Any]:
     example_by_index = {index: _example_data(texts[index], stored) for index in by_hash}
     examples = [example_by_index[index] for index in range(len(texts))]
     ids = {id_ for example in examples for id_ in example["top"] if id_ != FIRST_CHOICE}
-    words = {str(id_): stored.tokenizer.decode([id_]) for id_ in sorted(ids)}
-    return {"examples": examples, "words": words}
+    text_by_token_id = {str(id_): stored.tokenizer.decode([id_]) for id_ in sorted(ids)}
+    return {"examples": examples, "words": text_by_token_id}
 
 
 def split_at_tokens(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[str]:
@@ -117,7 +120,7 @@ def split_at_tokens(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[str
     yield text[start:]
 
 
-def numbers_by_name(example: Example, methods: Methods) -> dict[str, NDArray[Any]]:
+def token_numbers_by_name(example: Example, methods: Methods) -> dict[str, NDArray[Any]]:
     """Returns the numbers of each scored token, by name.
 
     They are computed by the methods, which cite the equations. The last tokens may lack a number,
@@ -138,7 +141,7 @@ def numbers_by_name(example: Example, methods: Methods) -> dict[str, NDArray[Any
 
 
 def _example_data(text: Text, stored: StoredResults) -> dict[str, Any]:
-    copies = {wanted: by_text[text.sha256] for wanted, by_text in stored.passes.items()}
+    copies = {stored_pass: by_text[text.sha256] for stored_pass, by_text in stored.passes.items()}
     example = Example(text.example_id, text.text, copies)
     stats = example.stats(ORIGINAL)
     encoding = stored.tokenizer(text.text, return_offsets_mapping=True, verbose=False)
@@ -152,7 +155,7 @@ def _example_data(text: Text, stored: StoredResults) -> dict[str, Any]:
         "tokens": [*split_at_tokens(text.text, encoding["offset_mapping"])],
         "top": _likeliest_token_ids(stats, ids),
         "numbers": {
-            n: _to_thousandths(v) for n, v in numbers_by_name(example, stored.methods).items()
+            n: _to_thousandths(v) for n, v in token_numbers_by_name(example, stored.methods).items()
         },
         "scores": scores,
         "flags": flags,
@@ -177,7 +180,7 @@ def _scores_and_flags(
         example, label = example_for(method, text, stored.passes), f"{name} {variant}".strip()
         scores[label], flag = score_and_flag(method, example, unranked_flag)
         flags[flag if unranked_flag else f"{name}: {flag}"] = flag
-    return scores, [words for words, flag in flags.items() if flag]
+    return scores, [flag_text for flag_text, flag in flags.items() if flag]
 
 
 def _to_thousandths(values: NDArray[Any]) -> list[int]:
@@ -253,12 +256,12 @@ def render_page(facts: Mapping[str, str], data: Mapping[str, Any]) -> str:
         f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(fact)}</dd></div>"
         for name, fact in facts.items()
     )
-    numbers = {
-        name: {**asdict(number), "full": full}
-        for name, number in NUMBERS.items()
+    legends = {
+        name: {**asdict(legend), "full": full}
+        for name, legend in NUMBERS.items()
         if (full := _full_colour_value(name, data["examples"]))
     }
-    settings = {"numbers": numbers, "perUnit": PER_UNIT, "firstChoice": FIRST_CHOICE}
+    settings = {"numbers": legends, "perUnit": PER_UNIT, "firstChoice": FIRST_CHOICE}
     return fill_template(
         _read_package_file("page.html"),
         {

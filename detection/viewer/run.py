@@ -92,9 +92,9 @@ def run(stage: ViewStage) -> Path:
     )
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
     required = {ORIGINAL, REFERENCE} if "reference" in models else {ORIGINAL}
-    passes = collector.stored(required.union(*(m.passes for m in methods.values())))
-    _check_none_missing(stage, required - passes.keys())
-    stored_methods = _with_stored_passes(methods, passes)
+    passes = collector.stored(required.union(*(method.passes for method in methods.values())))
+    _check_passes_stored(stage, required - passes.keys())
+    stored_methods = _methods_with_stored_passes(methods, passes)
     left_out |= {name for name, _ in methods.keys() - stored_methods.keys()}
     stored = StoredResults(
         tokenizer=tokenizer,
@@ -114,13 +114,17 @@ def _split_servable(
     methods: Methods, models: Mapping[str, ModelHandle]
 ) -> tuple[Methods, set[str]]:
     """Returns the methods whose numbers the models provide, and the names of the others."""
-    lacks = {name: lack for (name, _), m in methods.items() if (lack := missing_numbers(models, m))}
+    lacks = {
+        name: lack
+        for (name, _), method in methods.items()
+        if (lack := missing_numbers(models, method))
+    }
     for name, (needs, _) in lacks.items():
         log.info("%s is left out: it needs %s.", name, needs)
-    return {key: m for key, m in methods.items() if key[0] not in lacks}, {*lacks}
+    return {key: method for key, method in methods.items() if key[0] not in lacks}, {*lacks}
 
 
-def _with_stored_passes(methods: Methods, passes: Mapping[Pass, StatsByText]) -> Methods:
+def _methods_with_stored_passes(methods: Methods, passes: Mapping[Pass, StatsByText]) -> Methods:
     """Returns the methods whose passes are all stored, and logs the others."""
     for (name, _), method in methods.items():
         if missing := sorted(p.key for p in set(method.passes) - passes.keys()):
@@ -128,9 +132,9 @@ def _with_stored_passes(methods: Methods, passes: Mapping[Pass, StatsByText]) ->
     return {key: m for key, m in methods.items() if passes.keys() >= set(m.passes)}
 
 
-def _check_none_missing(stage: ViewStage, missing: Collection[Pass]) -> None:
-    for wanted in missing:
-        node = "model" if wanted.model == "target" else wanted.model
+def _check_passes_stored(stage: ViewStage, missing_passes: Collection[Pass]) -> None:
+    for missing_pass in missing_passes:
+        node = "model" if missing_pass.model == "target" else missing_pass.model
         model, settings = getattr(stage, node), stage.detection
         if model.url is None:
             field, arguments = "path", f"model.path={model.given} method=[loss,infilling]"
@@ -158,8 +162,11 @@ def _shared_tokenizer(
     target, *references = (model.tokenizer() for model in models.values())
     remedy = "its tokenizer does not report the positions of tokens. Give a model with a fast one."
     require(target.is_fast, "model.path", stage.model.given, remedy)
-    strings = [text.text for text in texts]
-    if any(t(strings)["input_ids"] != target(strings)["input_ids"] for t in references):
+    text_strings = [text.text for text in texts]
+    if any(
+        reference(text_strings)["input_ids"] != target(text_strings)["input_ids"]
+        for reference in references
+    ):
         raise ConfigError(
             f"reference.path is {stage.reference.given!r}: its tokenizer divides the texts in "
             f"another way than that of model.path ({stage.model.given!r}), so tokens can't be "

@@ -57,7 +57,7 @@ def drawn(n: int, seed: int) -> np.ndarray:
 
 
 def auroc(texts: list[str], member: np.ndarray, seed: int = 0) -> float:
-    return float(blind_baseline(texts, member, seed).placed[member, 0].mean())
+    return float(blind_baseline(texts, member, seed).percentiles[member, 0].mean())
 
 
 def estimated(found: BlindBaseline, member: np.ndarray):
@@ -100,7 +100,7 @@ def test_finds_words_length_and_months():
 def test_random_labels_score_one_half_on_average_in_every_group():
     """On average over the shuffles; their spread is about that of independent scores."""
     member = drawn(100, 3)
-    null = blind_baseline(real("CommonsenseQA/validation.jsonl", 100), member, 0).placed[:, 1:]
+    null = blind_baseline(real("CommonsenseQA/validation.jsonl", 100), member, 0).percentiles[:, 1:]
     members = np.flatnonzero(member)
     for group in (members, members[:20]):
         values = null[group].mean(axis=0)
@@ -237,7 +237,7 @@ def spied(monkeypatch):
 
     def run(member, seed):
         roles[:], calls[:] = [np.arange(30)], []
-        placed = blind_baseline(simulated(30, 12), member, seed, folds=3).placed
+        placed = blind_baseline(simulated(30, 12), member, seed, folds=3).percentiles
         return placed, [*roles], [*calls]
 
     replacements = {
@@ -416,7 +416,7 @@ def test_pairs_that_differ_in_case_alone_are_told_apart():
 def test_texts_without_words_have_places():
     member = np.arange(24) < 12
     texts = [mark * n for mark in "?!…- x" for n in range(4)]
-    assert np.isfinite(blind_baseline(texts, member, 0).placed).all()
+    assert np.isfinite(blind_baseline(texts, member, 0).percentiles).all()
 
 
 def test_more_texts_than_are_learnt_from(monkeypatch):

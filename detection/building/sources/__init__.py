@@ -67,7 +67,7 @@ class Source(Ranged, ABC, node="source"):
         """Yields a file's documents with raw texts; counts the unusable ones in the tally."""
 
     @abstractmethod
-    def text(self, raw: str, words: int) -> str:
+    def text(self, raw: str, min_words: int) -> str:
         """Returns the plain text, or a beginning of it with at least so many words."""
 
 

@@ -57,27 +57,29 @@ class Jsonl(Source):
                 yield document
         on_bytes(file.path.stat().st_size)
 
-    def text(self, raw: str, words: int) -> str:
+    def text(self, raw: str, min_words: int) -> str:
         """Returns the text as it is."""
         return raw
 
     def _parse_document(self, row: Row, tally: Tally) -> DatedDocument | None:
-        text, created = (value_at(row, name, tally) for name in (self.text_field, self.created))
+        text, created = (
+            value_at(row, document_id, tally) for document_id in (self.text_field, self.created)
+        )
         if text is None or created is None:
             return None
-        name = (
+        document_id = (
             f"{row.shard.name}:{row.number}" if self.id is None else value_at(row, self.id, tally)
         )
         changed = created if self.changed is None else value_at(row, self.changed, tally)
         title = MISSING if self.title is None else lookup(row.value, self.title)
-        if name is None or changed is None:
+        if document_id is None or changed is None:
             return None
         zone = None if self.zone is None else ZoneInfo(self.zone)
         title = "" if title is MISSING else str(title)
         try:
             if not isinstance(text, str):
                 raise TypeError(f"{self.text_field!r} is a {type(text).__name__}, no string")
-            f"{name}{title}{text}".encode()  # JSON may spell half of a surrogate pair
+            f"{document_id}{title}{text}".encode()  # JSON may spell half of a surrogate pair
         except (TypeError, UnicodeEncodeError) as error:
             tally.bad("no text", row.where, str(error))
             return None
@@ -87,4 +89,4 @@ class Jsonl(Source):
             remedy = "set source.zone, such as source.zone=UTC" if "zone" in str(error) else "ISO"
             tally.bad("no date", row.where, f"{self.created!r}: {error}; {remedy}")
             return None
-        return DatedDocument(str(name), title, *dates, text)
+        return DatedDocument(str(document_id), title, *dates, text)

@@ -78,18 +78,18 @@ def write_date_array(path: Path, array_file: Path, max_bytes: int) -> dict[str, 
 def _iter_dump_dates(path: Path, max_bytes: int, tally: Tally) -> Iterator[tuple[int, int]]:
     size = path.stat().st_size
     bar = progress(desc="reading dates", total=size, unit="B", unit_scale=True)
-    last = "its beginning"
+    position = "its beginning"
     with (
         bar,
-        report_damage(tally, lambda: f"{path}, after {last}"),
+        report_damage(tally, lambda: f"{path}, after {position}"),
         open_decompressed(path, ".xml", bar.update) as stream,
     ):
-        for page, first in _iter_first_dates(stream, max_bytes, tally, path):
-            last = f"page {page}"
+        for page, first_date in _iter_first_dates(stream, max_bytes, tally, path):
+            position = f"page {page}"
             try:
-                yield int(page), int(parse_time(first, UTC).timestamp())
+                yield int(page), int(parse_time(first_date, UTC).timestamp())
             except ValueError as error:
-                tally.bad("no date", f"{path}, {last}", str(error))
+                tally.bad("no date", f"{path}, {position}", str(error))
 
 
 def _iter_first_dates(
@@ -156,31 +156,31 @@ class Revisions:
     """`build.members_before`."""
     first: datetime | None = None
     """The earliest date; None if no revision has one."""
-    number: int = 0
+    count: int = 0
     """The number of revisions."""
     _is_new: bool = False
     _old: Version | None = None
     _last: Version | None = None
 
-    def add(self, at: datetime | None, text: str | None, parent: int | None) -> None:
+    def add(self, date: datetime | None, text: str | None, parent: int | None) -> None:
         """Adds a revision; its text may be hidden (None) or blank (an empty string)."""
-        self.number += 1
+        self.count += 1
         self._is_new = self._is_new or parent is None
-        if at is None:
+        if date is None:
             return
-        self.first = at if self.first is None else min(at, self.first)
+        self.first = date if self.first is None else min(date, self.first)
         if text is not None:
-            self._last = _later_version(self._last, (at, text))
-            if at < self.before:
-                self._old = _later_version(self._old, (at, text))
+            self._last = _later_version(self._last, (date, text))
+            if date < self.before:
+                self._old = _later_version(self._old, (date, text))
 
     @property
     def created(self) -> datetime | None:
         """The page's creation date; None if the dump has only a later revision."""
-        return self.first if self._is_new or self.number > 1 else None
+        return self.first if self._is_new or self.count > 1 else None
 
     @property
-    def version(self) -> Version | None:
+    def version_to_use(self) -> Version | None:
         """The last version before the date if the page existed then, else the last version.
 
         The text is empty if the page was blank. None if the texts are hidden.

@@ -47,20 +47,20 @@ class StackExchange(Source):
         self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
     ) -> Iterator[DatedDocument]:
         """Yields the questions of a dump."""
-        last = "its beginning"
+        position = "its beginning"
         site = re.sub(r"[/\\]?\bPosts\.xml.*|\.7z$|\.xml.*", "", file.name)
         with (
-            report_damage(tally, lambda: f"{file.path}, after {last}"),
+            report_damage(tally, lambda: f"{file.path}, after {position}"),
             open_decompressed(file.path, POSTS, on_bytes) as stream,
         ):
             for row in _iter_rows(stream, self.max_text_bytes, tally, file):
-                last = f"row {row.get('Id')}"
+                position = f"row {row.get('Id')}"
                 if row.get("PostTypeId") == QUESTION:
-                    question = self._parse_question(row, site, tally, f"{file.path}, {last}")
+                    question = self._parse_question(row, site, tally, f"{file.path}, {position}")
                     if question is not None:
                         yield question
 
-    def text(self, raw: str, words: int) -> str:
+    def text(self, raw: str, min_words: int) -> str:
         """Returns the text of the HTML without code and formulas."""
         parts: list[str] = []
         depth = 0  # of elements that are left out
@@ -79,8 +79,8 @@ class StackExchange(Source):
         try:
             created = parse_time(row["CreationDate"], UTC)
             changed = parse_time(row.get("LastActivityDate", row["CreationDate"]), UTC)
-            name = f"{site}-{row['Id']}".lstrip("-")
-            return DatedDocument(name, row.get("Title", ""), created, changed, row["Body"])
+            question_id = f"{site}-{row['Id']}".lstrip("-")
+            return DatedDocument(question_id, row.get("Title", ""), created, changed, row["Body"])
         except KeyError as error:
             tally.bad("missing field", where, f"no {error}; its fields are {', '.join(row)}")
         except ValueError as error:

@@ -82,24 +82,24 @@ def _read_texts_until(tokens: Tokens, *ends: str) -> tuple[list[str], str]:
     """Returns the text of each node up to one of the end tokens, and the name of that token."""
     parts: list[str] = []
     for token in tokens:
-        kind = type(token).__name__
-        if kind == "Text":
+        token_kind = type(token).__name__
+        if token_kind == "Text":
             parts.append(token["text"])
-        elif kind in ends:
-            return parts, kind
-        elif kind in HIDDEN_NODES:
-            _skip_node(tokens, kind)
-        elif kind in NODE_READERS:
-            parts.append(NODE_READERS[kind](tokens))
+        elif token_kind in ends:
+            return parts, token_kind
+        elif token_kind in HIDDEN_NODES:
+            _skip_node(tokens, token_kind)
+        elif token_kind in NODE_READERS:
+            parts.append(NODE_READERS[token_kind](tokens))
     return parts, ""
 
 
-def _skip_node(tokens: Tokens, begin: str) -> None:
+def _skip_node(tokens: Tokens, first_token: str) -> None:
     """Reads up to the end of a node without text, which may include nodes of its kind."""
     depth = 1
     while depth:
-        kind = type(next(tokens)).__name__
-        depth += (kind == begin) - (kind == HIDDEN_NODES[begin])
+        token_kind = type(next(tokens)).__name__
+        depth += (token_kind == first_token) - (token_kind == HIDDEN_NODES[first_token])
 
 
 def _read_wikilink(tokens: Tokens) -> str:
@@ -120,14 +120,14 @@ def _read_external_link(tokens: Tokens) -> str:
 def _read_entity(tokens: Tokens) -> str:
     """Returns the character of an entity, which may be a name or a number."""
     entity_class = import_optional("mwparserfromhell.nodes", "source=wikipedia").HTMLEntity
-    kinds, value = set(), ""
+    token_kinds, value = set(), ""
     for token in tokens:
-        kinds.add(kind := type(token).__name__)
-        value = token["text"] if kind == "Text" else value
-        if kind == "HTMLEntityEnd":
+        token_kinds.add(token_kind := type(token).__name__)
+        value = token["text"] if token_kind == "Text" else value
+        if token_kind == "HTMLEntityEnd":
             break
-    number = "HTMLEntityNumeric" in kinds
-    return str(entity_class(value, not number, "HTMLEntityHex" in kinds).normalize())
+    is_number = "HTMLEntityNumeric" in token_kinds
+    return str(entity_class(value, not is_number, "HTMLEntityHex" in token_kinds).normalize())
 
 
 def _read_tag(tokens: Tokens) -> str:
@@ -228,16 +228,18 @@ class Wikipedia(Source):
         self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
     ) -> Iterator[DatedDocument]:
         """Yields the articles of a dump."""
-        last, drop = "its beginning", re.compile(self.drop_titles)
+        position, dropped_titles = "its beginning", re.compile(self.drop_titles)
         with (
-            report_damage(tally, lambda: f"{file.path}, after {last}"),
+            report_damage(tally, lambda: f"{file.path}, after {position}"),
             open_decompressed(file.path, ".xml", on_bytes) as stream,
         ):
             for page in iter_pages(stream, self.max_text_bytes, tally, file.path):
                 if page.namespace == ARTICLES and page.redirect is None:
-                    last = f"page {page.id} ({page.title})"
-                    if not drop.search(page.title):
-                        article = self._parse_article(page, tally, cut_offs, f"{file.path}, {last}")
+                    position = f"page {page.id} ({page.title})"
+                    if not dropped_titles.search(page.title):
+                        article = self._parse_article(
+                            page, tally, cut_offs, f"{file.path}, {position}"
+                        )
                         if article is not None:
                             yield article
 
@@ -249,22 +251,24 @@ class Wikipedia(Source):
         try:
             for revision in page:
                 timestamp = revision.timestamp
-                at = None if timestamp is None else _utc_datetime(timestamp.unix())
+                date = None if timestamp is None else _utc_datetime(timestamp.unix())
                 is_hidden = revision.deleted.text or (revision.text is None and revision.bytes)
-                revisions.add(at, None if is_hidden else revision.text or "", revision.parent_id)
+                revisions.add(date, None if is_hidden else revision.text or "", revision.parent_id)
         except ValueError as error:
             tally.bad("no date", where, str(error))
             return None
         except malformed_page_errors() as error:
             tally.bad("no MediaWiki dump", where, describe_error(error))
             return None
-        if revisions.first is None and revisions.number:
+        if revisions.first is None and revisions.count:
             tally.bad("missing field", where, "its revision has no timestamp")
             return None
-        if revisions.first is None or revisions.version is None:  # hidden, or a dump without texts
+        if (
+            revisions.first is None or revisions.version_to_use is None
+        ):  # hidden, or a dump without texts
             tally.empty()
             return None
-        changed, text = revisions.version
+        changed, text = revisions.version_to_use
         if not text.strip():  # it was blanked
             tally.empty()
             return None
@@ -275,12 +279,12 @@ class Wikipedia(Source):
         created = min(table_date, revisions.first) if table_date else revisions.created
         return DatedDocument(str(page.id), page.title, created, changed, text)
 
-    def text(self, raw: str, words: int) -> str:
+    def text(self, raw: str, min_words: int) -> str:
         """Returns the plain text of the first sections that have enough words together."""
         text = ""
         for section in _iter_sections(raw):
             text = f"{text}\n{EMPTY_BRACKETS.sub('', strip_wikitext(section))}"
-            if has_words(text, words):
+            if has_words(text, min_words):
                 break
         return text
 

@@ -72,7 +72,7 @@ class BoundedXML:
                 raise OSError("it has a document type (<!DOCTYPE …>), as no dump has")
         return block
 
-    def begin_text(self) -> None:
+    def reset_text_bytes(self) -> None:
         """Begins to count the bytes of the next text."""
         self._text_bytes, self._before_root = 0, None
 
@@ -95,12 +95,12 @@ def iter_elements(
     first = next(events, None)
     if first is None:
         return
-    bounded.begin_text()
+    bounded.reset_text_bytes()
     yield first
     for event, element in events:
         yield event, element
         if event == "end" and element.tag.rpartition("}")[2] in text_elements:
-            bounded.begin_text()
+            bounded.reset_text_bytes()
 
 
 @contextmanager

@@ -144,7 +144,9 @@ def test_another_seed_draws_others(built, files):
 )
 def test_a_date_that_is_not_known_makes_no_label(created, changed, unchanged, side):
     document = DatedDocument("a", "", created, changed, "")
-    assert CutOffs.of("2016-01-01", "2019-01-01").side_or_reason(document, unchanged) == side
+    assert (
+        CutOffs.from_dates("2016-01-01", "2019-01-01").side_or_reason(document, unchanged) == side
+    )
 
 
 def test_near_duplicates_across_the_line_are_dropped(built, tmp_path):

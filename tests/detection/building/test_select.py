@@ -12,7 +12,7 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.tasks import Runner
 from contamination.data.readers.files import FilesCorpus
 from contamination.detection.building import datasheet
-from contamination.detection.building.ngram_search import DocumentTexts, PackedTexts, Search
+from contamination.detection.building.ngram_search import DocumentTexts, NgramSearch, PackedTexts
 from contamination.detection.building.overlap_selection import SelectStage, run
 from contamination.injection.token_stream import Tokenizer
 from tests.bad_inputs.material import GOLDEN
@@ -53,7 +53,7 @@ def selected(folder, *words):
 
 
 def searched(folder, texts, n, corpus):
-    search = Search(texts, n, corpus, folder)
+    search = NgramSearch(texts, n, corpus, folder)
     Runner(folder).run("overlap", search)
     return search.shares_in_corpus()
 
