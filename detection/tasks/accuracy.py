@@ -4,14 +4,8 @@ Each example is answered by likelihood over its options (Shi et al. 2024, table 
 put into the example's own template, and the option with the likeliest tokens is chosen. An
 option's tokens are those after the prompt's; if its first letters merge with the prompt's last
 ones into one token, that token belongs to the option. `detection.tasks.questions` defines several
-criteria of choice, which all use the same forward pass.
-
-::
-
-    runs/accuracy/<model>-<hash>/
-    ├── config.yaml
-    ├── accuracy.parquet  one row per example
-    └── manifest.json
+criteria of choice, which all use the same forward pass. The run folder contains
+`accuracy.parquet`, with one row per example.
 """
 
 from __future__ import annotations
@@ -38,10 +32,13 @@ from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.tasks.questions import (
+    LeftOut,
     Question,
     QuestionSet,
     ask_questions,
     common_prefix_length,
+    format_left_out,
+    left_out_rows,
     make_answer_table,
     questions_digest,
 )
@@ -108,13 +105,8 @@ def run(stage: AccuracyStage) -> Artifact:
     }
     settings = {"detection": stage.detection.of_a_pass}
     folder = run_folder(Path(stage.runs), KIND, handle.slug, settings, inputs)
-    return build(
-        folder,
-        stage,
-        inputs,
-        partial(_answer_and_write, stage, handle, question_set),
-        named=settings,
-    )
+    make = partial(_answer_and_write, stage, handle, question_set)
+    return build(folder, stage, inputs, make, named=settings)
 
 
 def ask_corpus(stage: AccuracyStage) -> QuestionSet:
@@ -132,9 +124,7 @@ def ask_corpus(stage: AccuracyStage) -> QuestionSet:
     with naming_folders(path):
         question_set = ask_questions(open_corpus(path), stage.benchmark)
     if not question_set.questions:
-        reasons = "; ".join(
-            f"{b}: {reason} ({n})" for (b, reason), n in question_set.left_out.items()
-        )
+        reasons = format_left_out(question_set.left_out)
         raise DataError(
             f"examples.path is {stage.examples.path!r}: none of its examples can be asked "
             f"({reasons or 'it has none'}). Name answer_field and options in the benchmark's YAML."
@@ -144,10 +134,10 @@ def ask_corpus(stage: AccuracyStage) -> QuestionSet:
 
 def tokenize_questions(
     loaded: LoadedModel, question_set: QuestionSet
-) -> tuple[list[TokenizedQuestion], Counter[tuple[str, str]]]:
+) -> tuple[list[TokenizedQuestion], LeftOut]:
     """Returns the tokenized questions, and the numbers left out by (benchmark, reason)."""
     tokenized: list[TokenizedQuestion] = []
-    left_out: Counter[tuple[str, str]] = Counter()
+    left_out: LeftOut = Counter()
     context = loaded.source.context
     for question in question_set.questions:
         texts = [question.prompt.rstrip(), *question.texts, *question.letter_texts]
@@ -184,11 +174,8 @@ def answer_logprobs(
         stats = task(handle.load(settings), ids, names, progress=title)
     rows = iter(stats)  # entry i of a row is about token i + 1
     return [
-        [
-            next(rows).logprob[question.prompt_length - 1 :].astype(np.float64)
-            for _ in question.token_ids
-        ]
-        for question in questions
+        [next(rows).logprob[q.prompt_length - 1 :].astype(np.float64) for _ in q.token_ids]
+        for q in questions
     ]
 
 
@@ -206,8 +193,4 @@ def _answer_and_write(
     logprobs = answer_logprobs(handle, stage.detection, questions)
     table = make_answer_table([tokenized.question for tokenized in questions], logprobs)
     table.to_parquet(folder / FILE, index=False)
-    counts = [
-        {"benchmark": benchmark, "reason": reason, "examples": count}
-        for (benchmark, reason), count in left_out.items()
-    ]
-    return Built([FILE], {"examples": len(table), "left_out": counts})
+    return Built([FILE], {"examples": len(table), "left_out": left_out_rows(left_out)})

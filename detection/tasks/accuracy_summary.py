@@ -31,24 +31,18 @@ Estimates = dict[str, Estimate]
 
 def p_values_by_benchmark(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
     """Returns the p-value of each benchmark's difference and Holm's; of the average, no Holm's."""
-    values_by_benchmark = {
-        str(benchmark): _member_and_nonmember_values(rows)
-        for benchmark, rows in table.groupby("benchmark")
-    }
-    testable = {
-        benchmark: (m, n) for benchmark, (m, n) in values_by_benchmark.items() if len(m) and len(n)
-    }
-    differences = {benchmark: float(m.mean() - n.mean()) for benchmark, (m, n) in testable.items()}
+    groups = table.groupby("benchmark")
+    values = {str(name): _member_and_nonmember_values(rows) for name, rows in groups}
+    testable = {name: (m, n) for name, (m, n) in values.items() if len(m) and len(n)}
+    differences = {name: float(m.mean() - n.mean()) for name, (m, n) in testable.items()}
     nulls = {
-        benchmark: relabelled_differences(m, n, RELABELINGS, derive(SEED, "relabelings", benchmark))
-        for benchmark, (m, n) in testable.items()
+        name: relabelled_differences(m, n, RELABELINGS, derive(SEED, "relabelings", name))
+        for name, (m, n) in testable.items()
     }
-    uncorrected = np.array(
-        [p_value(differences[benchmark], nulls[benchmark]) for benchmark in testable]
-    )
+    uncorrected = np.array([p_value(differences[name], nulls[name]) for name in testable])
     pairs = zip(uncorrected.tolist(), holm(uncorrected).tolist(), strict=True)
     p_by_benchmark: dict[str, tuple[float, float | None]] = dict(zip(testable, pairs, strict=True))
-    if len(testable) == len(values_by_benchmark) > 1:
+    if len(testable) == len(values) > 1:
         difference = np.mean(list(differences.values()))
         null = np.mean(list(nulls.values()), axis=0)
         p_by_benchmark[AVERAGE] = p_value(float(difference), null), None
@@ -66,16 +60,13 @@ def estimates_by_benchmark(table: pd.DataFrame, *, wilson: bool = False) -> dict
         wilson: whether values are 0 or 1, so that the means are shares with Wilson's intervals
             (`core.statistics.estimates.intervals`), which have a width even at 0.
     """
-    groups = table.groupby("benchmark")
     benchmark_estimates = {
-        str(benchmark): _estimates_by_head(str(benchmark), rows, wilson=wilson)
-        for benchmark, rows in groups
+        str(name): _estimates_by_head(str(name), rows, wilson=wilson)
+        for name, rows in table.groupby("benchmark")
     }
     if len(benchmark_estimates) > 1:
         columns = {
-            head: [
-                estimates[head] for estimates in benchmark_estimates.values() if head in estimates
-            ]
+            head: [row[head] for row in benchmark_estimates.values() if head in row]
             for head in HEADS
         }
         benchmark_estimates[AVERAGE] = {
@@ -162,10 +153,8 @@ def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
     chance = table["options"].map(lambda options: 1 / len(options))
     chances = chance.groupby(table["benchmark"]).mean()
     criteria = table.groupby("benchmark")["chosen_by"].first()
-    benchmark_estimates, p_by_benchmark = (
-        estimates_by_benchmark(table),
-        p_values_by_benchmark(table),
-    )
+    benchmark_estimates = estimates_by_benchmark(table)
+    p_by_benchmark = p_values_by_benchmark(table)
     width = _name_column_width(benchmark_estimates)
     header = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{head:>30}" for head in HEADS)
     rows = [
@@ -178,10 +167,8 @@ def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
         cells = "".join(
             f"{format_with_sample_size(estimates.get(head), head):>30}" for head in HEADS
         )
-        cells += "".join(
-            f"{format_p_value(p_value):>8}"
-            for p_value in p_by_benchmark.get(benchmark, (None, None))
-        )
+        p_values = p_by_benchmark.get(benchmark, (None, None))
+        cells += "".join(f"{format_p_value(p):>8}" for p in p_values)
         rows.append(f"{benchmark:{width}}{criteria.get(benchmark, ''):11}{cells}{guess:>8.3f}")
     return rows
 
@@ -225,15 +212,10 @@ def _name_column_width(names: Iterable[str]) -> int:
 
 def _format_by_occurrences(table: pd.DataFrame) -> list[str]:
     """Returns a table of accuracy by the number of occurrences; 0 stands for non-members."""
-    distinct_occurrences = sorted(set(table.loc[table["member"], "occurrences"]) - {0})
+    counts = sorted(set(table.loc[table["member"], "occurrences"]) - {0})
     groups = {0: table[~table["member"]]}
-    groups |= {
-        occurrences: table[table["member"] & (table["occurrences"] == occurrences)]
-        for occurrences in distinct_occurrences
-    }
-    estimates_by_count = {
-        occurrences: estimates_by_benchmark(group) for occurrences, group in groups.items()
-    }
+    groups |= {n: table[table["member"] & (table["occurrences"] == n)] for n in counts}
+    estimates_by_count = {n: estimates_by_benchmark(group) for n, group in groups.items()}
     benchmarks = [*sorted(table["benchmark"].unique()), AVERAGE]
     width = _name_column_width(benchmarks)
     rows = [f"{'occurrences':13}{'benchmark':{width}}{'accuracy':>30}"]

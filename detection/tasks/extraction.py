@@ -2,14 +2,8 @@
 
 An example is extracted with k tokens of context if greedy decoding after the k tokens before its
 last 50 tokens returns exactly those 50. An answer is extracted if it is returned after its
-question.
-
-::
-
-    runs/extraction/<model>-<hash>/
-    ├── config.yaml
-    ├── extraction.parquet  one row per example and number of context tokens
-    └── manifest.json
+question. The run folder contains `extraction.parquet`, with one row per example and number of
+context tokens.
 """
 
 from __future__ import annotations
@@ -44,7 +38,13 @@ from contamination.detection.tasks.accuracy_summary import (
     format_with_sample_size,
     p_values_by_benchmark,
 )
-from contamination.detection.tasks.questions import QuestionSet, questions_digest
+from contamination.detection.tasks.questions import (
+    LeftOut,
+    QuestionSet,
+    format_left_out,
+    left_out_rows,
+    questions_digest,
+)
 
 QUESTION = "question"
 UNLABELLED = "no label, or never inserted"
@@ -79,7 +79,7 @@ class Targets:
     """The targets, and the number of examples without one by (benchmark, reason)."""
 
     targets: list[Target] = field(default_factory=list)
-    left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
+    left_out: LeftOut = field(default_factory=Counter)
 
 
 def targets_digest(texts: Sequence[Text], occurrences: Mapping[str, int]) -> str:
@@ -109,16 +109,14 @@ def text_targets_by_prefix(
         for prefix_length in prefix_lengths:
             prompt = [*special_ids, *ids[-target_length - prefix_length : -target_length]]
             if len(ids) < target_length + prefix_length:
-                result.left_out[
-                    text.benchmark, f"fewer than {prefix_length} + {target_length} tokens"
-                ] += 1
+                reason = f"fewer than {prefix_length} + {target_length} tokens"
+                result.left_out[text.benchmark, reason] += 1
             elif context is not None and len(prompt) + target_length > context:
                 result.left_out[text.benchmark, "longer than the model's context"] += 1
             else:
                 count = occurrences.get(text.example_id)
-                result.targets.append(
-                    Target(text, count, str(prefix_length), prompt, ids[-target_length:])
-                )
+                target_ids = ids[-target_length:]
+                result.targets.append(Target(text, count, str(prefix_length), prompt, target_ids))
     return result
 
 
@@ -210,11 +208,7 @@ def _continue_and_write(
     continuations = greedy_continuations(loaded, result.targets)
     table = pd.DataFrame(map(partial(_result_row, loaded), result.targets, continuations))
     table.astype({"occurrences": "Int64"}).to_parquet(folder / FILE, index=False)
-    counts = [
-        {"benchmark": benchmark, "reason": reason, "examples": count}
-        for (benchmark, reason), count in result.left_out.items()
-    ]
-    return Built([FILE], {"rows": len(table), "left_out": counts})
+    return Built([FILE], {"rows": len(table), "left_out": left_out_rows(result.left_out)})
 
 
 def greedy_continuations(loaded: LoadedModel, targets: Sequence[Target]) -> list[list[int]]:
@@ -245,9 +239,9 @@ def _result_row(loaded: LoadedModel, target: Target, written_ids: Sequence[int])
 
 def _check_any_target(stage: ExtractionStage, result: Targets) -> None:
     if not result.targets:
-        reasons = "; ".join(f"{b}: {reason} ({n})" for (b, reason), n in result.left_out.items())
         raise DataError(
-            f"examples.path is {stage.examples.path!r}: there is nothing to extract ({reasons}). "
+            f"examples.path is {stage.examples.path!r}: there is nothing to extract "
+            f"({format_left_out(result.left_out)}). "
             "Give longer texts with labels, fewer extraction.tokens or extraction.prefix_tokens, "
             "or extraction.target=answer for a corpus of questions."
         )
@@ -265,17 +259,10 @@ def summary(tables: Mapping[str, pd.DataFrame], left_out: Sequence[Mapping[str, 
     """
     first_table = next(iter(tables.values()))
     sections = [
-        "\n".join(
-            _format_section(
-                prefix, {name: table[table["prefix"] == prefix] for name, table in tables.items()}
-            )
-        )
+        "\n".join(_format_section(prefix, {n: t[t["prefix"] == prefix] for n, t in tables.items()}))
         for prefix in first_table["prefix"].unique()
     ]
-    notes = [
-        f"left out: {count['benchmark']}: {count['examples']}: {count['reason']}"
-        for count in left_out
-    ]
+    notes = [f"left out: {o['benchmark']}: {o['examples']}: {o['reason']}" for o in left_out]
     return "\n\n".join([*sections, *(["\n".join(notes)] if notes else [])])
 
 
@@ -291,8 +278,7 @@ def _format_section(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator
     )
     p_by_benchmark = p_values_by_benchmark(_with_value_column(first_table))
     shares_by_model = {
-        benchmark: _shares_by_group(_with_value_column(table))
-        for benchmark, table in tables.items()
+        model: _shares_by_group(_with_value_column(table)) for model, table in tables.items()
     }
     benchmarks = sorted(first_table["benchmark"].unique())
     rows = []

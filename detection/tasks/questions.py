@@ -58,12 +58,29 @@ class Question:
     chosen_by: str
 
 
+LeftOut = Counter[tuple[str, str]]
+"""Numbers of examples that are left out, by (benchmark, reason)."""
+
+
 @dataclass
 class QuestionSet:
-    """The questions, and the number of examples without one by (benchmark, reason)."""
+    """The questions, and the numbers of examples without one."""
 
     questions: list[Question]
-    left_out: Counter[tuple[str, str]]
+    left_out: LeftOut
+
+
+def left_out_rows(left_out: LeftOut) -> list[dict[str, object]]:
+    """Returns the numbers as the manifest records them."""
+    return [
+        {"benchmark": benchmark, "reason": reason, "examples": count}
+        for (benchmark, reason), count in left_out.items()
+    ]
+
+
+def format_left_out(left_out: LeftOut) -> str:
+    """Returns the numbers in words, for an error."""
+    return "; ".join(f"{name}: {reason} ({count})" for (name, reason), count in left_out.items())
 
 
 def ask_questions(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig]) -> QuestionSet:
