@@ -74,20 +74,12 @@ class BlindBaseline:
 
         The AUROC is the mean of the members' percentiles.
         """
-        member_percentiles, nonmember_percentiles = (
-            self.percentiles[members].T,
-            self.percentiles[nonmembers].T,
-        )
+        hits, alarms = self.percentiles[members].T, self.percentiles[nonmembers].T
         sizes = len(members), len(nonmembers)
         values = {
-            metric: member_percentiles.mean(axis=1)
+            metric: hits.mean(axis=1)
             if metric.name == AUROC.name
-            else np.array(
-                [
-                    metric.value(*pair)
-                    for pair in zip(member_percentiles, nonmember_percentiles, strict=True)
-                ]
-            )
+            else np.array([metric.value(*pair) for pair in zip(hits, alarms, strict=True)])
             for metric in metrics
         }
         return {

@@ -132,10 +132,8 @@ def _multiply_sparse(features: Any, learners: Any) -> Numbers:
     time.
     """
     is_frequent = learners.getnnz(axis=1) > MANY * learners.shape[1]
-    frequent, rare = (
-        features[:, np.flatnonzero(is_frequent)],
-        features[:, np.flatnonzero(~is_frequent)],
-    )
+    frequent = features[:, np.flatnonzero(is_frequent)]
+    rare = features[:, np.flatnonzero(~is_frequent)]
     frequent_of_learners = learners[is_frequent].toarray()
     product = np.asarray((rare @ learners[~is_frequent]).todense())
     for start in range(0, product.shape[0], AT_ONCE):
@@ -169,17 +167,14 @@ class RareGrams:
 
     def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
         """Returns scores of the test rows by a fit on the training rows; see `Classifier`."""
-        train_held, train_labels = (
-            self.presence[self.learners[train]],
-            labels[train].astype(np.float32),
-        )
-        holders = np.asarray(train_held.sum(axis=0), np.float32).ravel()
+        train_presence = self.presence[self.learners[train]]
+        train_labels = labels[train].astype(np.float32)
+        holders = np.asarray(train_presence.sum(axis=0), np.float32).ravel()
         for min_holders in (OFTEN, 2):  # an n-gram of a single text says nothing about other texts
             frequent_grams = np.flatnonzero(holders >= min_holders)
-            by_members = train_held[:, frequent_grams].T.tocsr() @ train_labels
-            chosen = _zero_all_but_extremes(
-                _smoothed_log_ratios(by_members, holders[frequent_grams], train_labels), GREEDY
-            )
+            by_members = train_presence[:, frequent_grams].T.tocsr() @ train_labels
+            ratios = _smoothed_log_ratios(by_members, holders[frequent_grams], train_labels)
+            chosen = _zero_all_but_extremes(ratios, GREEDY)
             if _no_rarer_gram_could_be_chosen(chosen, min_holders - 1, train_labels):
                 break
         return np.asarray(self.presence[test][:, frequent_grams] @ chosen, np.float64)
@@ -222,7 +217,7 @@ def _zero_all_but_extremes(ratios: Any, number: int) -> Any:
     return np.where((ratios <= low) | (ratios >= high), ratios, np.float32(0))
 
 
-def count_shared_n_grams(texts: Sequence[str], learners: Rows, **vectorizer_options: Any) -> Any:
+def count_shared_n_grams(texts: Sequence[str], learners: Rows, **options: Any) -> Any:
     """Counts the n-grams that at least two learners contain, per text (n × n-grams, sparse).
 
     N-grams are hashed, which needs no vocabulary and cannot fail on a text without words.
@@ -230,9 +225,7 @@ def count_shared_n_grams(texts: Sequence[str], learners: Rows, **vectorizer_opti
     from scipy.sparse import csr_matrix, vstack
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    vectorizer = HashingVectorizer(
-        lowercase=False, norm=None, alternate_sign=False, **vectorizer_options
-    )
+    vectorizer = HashingVectorizer(lowercase=False, norm=None, alternate_sign=False, **options)
     starts = range(0, len(texts), AT_ONCE)
     counts = vstack([vectorizer.transform(texts[i : i + AT_ONCE]) for i in starts], format="csr")
     shared = np.flatnonzero(counts[learners].getnnz(axis=0) >= 2)

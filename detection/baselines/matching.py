@@ -146,9 +146,8 @@ def _iter_resample_weights(
         block_counts = counts[start : start + size].T.astype(np.float64)
         start_beta = np.repeat(beta_of_all, block_counts.shape[1], axis=1)
         beta = _fit_logistic(covariates, label, block_counts, start_beta, MORE_STEPS)
-        yield (block_counts * _probability_of_other_side(covariates, label, beta)).astype(
-            np.float32
-        )
+        weights = _probability_of_other_side(covariates, label, beta)
+        yield (block_counts * weights).astype(np.float32)
 
 
 def _design_matrix(covariates: Numbers) -> Numbers:

@@ -139,10 +139,8 @@ def _render_section(section: Any) -> Iterator[str]:
         columns = list(dict.fromkeys(name for row in section for name in row))
         yield f"| {' | '.join(name.replace('_', ' ') for name in columns)} |"
         yield f"|{' --- |' * len(columns)}"
-        yield from (
-            f"| {' | '.join(_render_value(row.get(column, '')) for column in columns)} |"
-            for row in section
-        )
+        for row in section:
+            yield f"| {' | '.join(_render_value(row.get(name, '')) for name in columns)} |"
 
 
 def _render_value(value: Any) -> str:

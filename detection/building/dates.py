@@ -45,9 +45,8 @@ class CutOffs:
             ConfigError: a value is no date, or the dates cross.
         """
         try:
-            members_end, nonmembers_start = (
-                parse_time(date, UTC) for date in (members_before, nonmembers_from)
-            )
+            members_end = parse_time(members_before, UTC)
+            nonmembers_start = parse_time(nonmembers_from, UTC)
         except ValueError as error:
             raise ConfigError(
                 f"build.members_before is {members_before!r} and build.nonmembers_from is "

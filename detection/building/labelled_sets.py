@@ -213,17 +213,15 @@ def rows_by_year(counts_by_month: Mapping[str, int]) -> list[dict[str, Any]]:
     return [{"year": year, **counts} for year, counts in sorted(counts_by_year.items())]
 
 
-def _labelled_row(
-    selected_document: SelectedDocument, length: int, benchmark: str
-) -> dict[str, Any]:
+def _labelled_row(selected: SelectedDocument, length: int, benchmark: str) -> dict[str, Any]:
     """Returns a line of the file, with the columns that `examples=jsonl` reads."""
-    document = selected_document.document
+    document = selected.document
     dates = (document.created, document.changed)
     created, changed = (None if date is None else date.isoformat() for date in dates)
     return {
         "id": document.id,
-        "text": selected_document.first_words(length),
-        "label": int(selected_document.member),
+        "text": selected.first_words(length),
+        "label": int(selected.member),
         "benchmark": benchmark,
         "length": length,
         "setting": ORIGINAL,

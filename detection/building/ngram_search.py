@@ -100,10 +100,8 @@ class PackedTexts:
         special = np.isin(ids, tokenizer.hf.all_special_ids)
         document_ids = np.split(ids, np.flatnonzero(special))
         masks = np.split(special, np.flatnonzero(special))
-        texts = [
-            tokenizer.decode(ids_of_document[~is_special].tolist())
-            for ids_of_document, is_special in zip(document_ids, masks, strict=True)
-        ]
+        pairs = zip(document_ids, masks, strict=True)
+        texts = [tokenizer.decode(tokens[~is_special].tolist()) for tokens, is_special in pairs]
         if cut_before:
             texts[0] = " ".join(texts[0].split()[1:])
         if cut_after:

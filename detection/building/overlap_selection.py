@@ -25,12 +25,7 @@ from contamination.data.examples import FIELDS, lines_digest, row_id
 from contamination.data.readers.rows import Tally
 from contamination.data.rows import fold_name, raw_rows
 from contamination.data.texts import Text, Texts, clusters_of
-from contamination.detection.building.datasheet import (
-    blind_auroc_row,
-    build_benchmark,
-    list_digests,
-    write_benchmark,
-)
+from contamination.detection.building import datasheet
 from contamination.detection.building.ngram_search import (
     DocumentTexts,
     NgramSearch,
@@ -91,7 +86,9 @@ def run(stage: SelectStage) -> Artifact:
     corpus, digest = _open_corpus_and_digest(stage)
     inputs = {"candidates": _labelled_digest(candidates), "corpus": digest}
     make = partial(_select_and_write, stage, candidates, corpus, inputs)
-    return build_benchmark(stage.runs, split_name(stage.select), stage, stage.select, inputs, make)
+    return datasheet.build_benchmark(
+        stage.runs, split_name(stage.select), stage, stage.select, inputs, make
+    )
 
 
 def split_name(config: SelectConfig) -> str:
@@ -139,23 +136,18 @@ def _select_and_write(
         for text, share, is_row in zip(candidates, shares, selected | members, strict=True)
         if is_row
     ]
+    blind_row = _blind_auroc_of_selection(candidates, shares, members, selected)
     sheet = {
         "name": f"{split_name(config)} of {Path(stage.examples.path).name}",
         "about": ABOUT,
         "settings": {"ngram": config.ngram, "max_share": config.max_share},
-        "sources": list_digests(inputs),
-        "read": {
-            name: sum(counts[name] for counts in read_counts) for name in ("texts", "characters")
-        },
+        "sources": datasheet.list_digests(inputs),
+        "read": {name: sum(c[name] for c in read_counts) for name in ("texts", "characters")},
         "candidates": _count_candidates(shares, members, selected),
-        "selection": {
-            "kept against left out": _blind_auroc_of_selection(
-                candidates, shares, members, selected
-            )
-        },
+        "selection": {"kept against left out": blind_row},
         "shares": _share_histogram(shares, members),
     }
-    return write_benchmark(folder, sheet, {split_name(config): rows}, "other")
+    return datasheet.write_benchmark(folder, sheet, {split_name(config): rows}, "other")
 
 
 def _count_candidates(
@@ -180,7 +172,7 @@ def _blind_auroc_of_selection(
     indices = np.flatnonzero(~members & ~np.isnan(shares)).tolist()
     texts = [candidates[index] for index in indices]
     labels = [int(selected[index]) for index in indices]
-    return blind_auroc_row([text.text for text in texts], labels, clusters_of(texts))
+    return datasheet.blind_auroc_row([text.text for text in texts], labels, clusters_of(texts))
 
 
 def _share_histogram(
@@ -214,12 +206,8 @@ def _extra_columns_by_id(examples: ExamplesConfig) -> dict[str, Mapping[str, Any
 
 
 def _output_row(text: Text, share: float, extra_columns: Mapping[str, Any]) -> dict[str, Any]:
-    row = {
-        **extra_columns,
-        "id": text.example_id,
-        "text": text.text,
-        "label": int(text.label is True),
-    }
+    label = int(text.label is True)
+    row = {**extra_columns, "id": text.example_id, "text": text.text, "label": label}
     if text.cluster:
         row["cluster"] = text.cluster
     if text.output_start is not None:

@@ -41,27 +41,10 @@ from contamination.core.seeds import derive
 from contamination.core.tasks import Runner
 from contamination.data.perturbation.base import Rewording
 from contamination.data.perturbation.word_edits import Exact
+from contamination.detection.building import datasheet, labelled_sets
 from contamination.detection.building.candidates import CandidateScan, sum_counts
-from contamination.detection.building.datasheet import (
-    build_benchmark,
-    list_digests,
-    write_benchmark,
-)
 from contamination.detection.building.dates import EDITED, MEMBER, CutOffs
-from contamination.detection.building.labelled_sets import (
-    CandidateCounts,
-    LabelledSet,
-    SelectedDocument,
-    balance_groups,
-    count_edited,
-    count_overlaps,
-    iter_labelled_sets,
-    near_duplicates_across_labels,
-    reword_set,
-    rows_by_year,
-    select_documents,
-    without_dropped,
-)
+from contamination.detection.building.labelled_sets import LabelledSet, reword_set
 from contamination.detection.building.sources import Source, import_optional
 
 NAMELESS = ("paths", "dates", "read_dates", "max_text_bytes")
@@ -137,7 +120,7 @@ def run(stage: BuildStage) -> Artifact:
         hashes["rewording"] = model_digest("rewording.path", path)
     named = replace(stage, source=_nodes_in_folder_name(stage)["source"])
     make = partial(_build_and_write, stage, source, cut_offs, hashes)
-    return build_benchmark(stage.runs, source.name, stage, named, hashes, make)
+    return datasheet.build_benchmark(stage.runs, source.name, stage, named, hashes, make)
 
 
 def _build_and_write(
@@ -161,37 +144,39 @@ def _build_and_write(
     candidates_by_group = scan.merge_candidates()
     _check_both_labels(candidates_by_group, sum_counts(file_results, "sides"))
     longest = max(config.lengths)
-    selected, counts = select_documents(source, candidates_by_group, texts_per_group, longest)
-    dropped = near_duplicates_across_labels(selected)[0] if drops_duplicates else []
-    _check_enough_texts(config, without_dropped(selected, dropped), counts)
-    documents = balance_groups(selected, dropped, config.number)
-    edits = count_edited(documents[MEMBER], cut_offs)
+    selected, counts = labelled_sets.select_documents(
+        source, candidates_by_group, texts_per_group, longest
+    )
+    dropped = labelled_sets.near_duplicates_across_labels(selected)[0] if drops_duplicates else []
+    _check_enough_texts(config, labelled_sets.without_dropped(selected, dropped), counts)
+    documents = labelled_sets.balance_groups(selected, dropped, config.number)
+    edits = labelled_sets.count_edited(documents[MEMBER], cut_offs)
     if after := edits["edited_after_members_before"]:
         log.warning(
             "source.unchanged_members is false: %d of %d members were edited after "
             "build.members_before=%s, so that a model of that time has not seen all of their text.",
             after, edits["members"], config.members_before,
         )  # fmt: skip
-    sets = [*iter_labelled_sets(documents, config.lengths, source.name)]
+    sets = [*labelled_sets.iter_labelled_sets(documents, config.lengths, source.name)]
     sets += _reword_sets(stage, sets)
     dates = f"before {config.members_before} against from {config.nonmembers_from}"
     sheet = {
         "name": f"{source.name}, {dates}",
         "about": ABOUT + (UNCHANGED if source.unchanged_members else EDITED_TOO),
         "settings": _settings_of_result(stage),
-        "sources": list_digests(hashes),
+        "sources": datasheet.list_digests(hashes),
         "read": {
             "documents": sum_counts(file_results, "sides"),
             "left_out": sum_counts(file_results, "skipped"),
             **as_data(counts),
             "taken": {group: len(group_documents) for group, group_documents in documents.items()},
         },
-        "overlap": count_overlaps(documents, dropped, counts, longest),
+        "overlap": labelled_sets.count_overlaps(documents, dropped, counts, longest),
         "edited": edits,
-        "dates": rows_by_year(sum_counts(file_results, "months")),
+        "dates": labelled_sets.rows_by_year(sum_counts(file_results, "months")),
     }
     rows_by_set = {labelled_set.name: labelled_set.rows for labelled_set in sets}
-    return write_benchmark(folder, sheet, rows_by_set, source.licence)
+    return datasheet.write_benchmark(folder, sheet, rows_by_set, source.licence)
 
 
 def _settings_of_result(stage: BuildStage) -> dict[str, Any]:
@@ -235,10 +220,7 @@ def _reword_sets(stage: BuildStage, sets: Sequence[LabelledSet]) -> list[Labelle
 def _check_both_labels(groups: Mapping[str, Any], counts_by_side: Mapping[str, int]) -> None:
     """Raises a DataError if there are no members or no non-members."""
     if MEMBER not in groups or len(groups) < 2:
-        counts = (
-            ", ".join(f"{count:,} {side}" for side, count in counts_by_side.items())
-            or "no document"
-        )
+        counts = ", ".join(f"{n:,} {side}" for side, n in counts_by_side.items()) or "no document"
         older = (
             " The source has no older text of those that were edited since: give one that has "
             "(pages-meta-history), or source.unchanged_members=false, which takes their new text."
@@ -252,8 +234,8 @@ def _check_both_labels(groups: Mapping[str, Any], counts_by_side: Mapping[str, i
 
 def _check_enough_texts(
     config: BuildConfig,
-    selected: Mapping[str, Sequence[SelectedDocument]],
-    counts: CandidateCounts,
+    selected: labelled_sets.Groups,
+    counts: labelled_sets.CandidateCounts,
 ) -> None:
     """Warns of groups with too few texts; raises a DataError if one label has none."""
     sizes = {group: len(documents) for group, documents in selected.items()}

@@ -164,11 +164,9 @@ def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
     ]
     for benchmark, estimates in benchmark_estimates.items():
         guess = chances.mean() if benchmark == AVERAGE else chances[benchmark]
-        cells = "".join(
-            f"{format_with_sample_size(estimates.get(head), head):>30}" for head in HEADS
-        )
-        p_values = p_by_benchmark.get(benchmark, (None, None))
-        cells += "".join(f"{format_p_value(p):>8}" for p in p_values)
+        accuracies = [format_with_sample_size(estimates.get(head), head) for head in HEADS]
+        p_values = map(format_p_value, p_by_benchmark.get(benchmark, (None, None)))
+        cells = "".join([*(f"{cell:>30}" for cell in accuracies), *(f"{p:>8}" for p in p_values)])
         rows.append(f"{benchmark:{width}}{criteria.get(benchmark, ''):11}{cells}{guess:>8.3f}")
     return rows
 

@@ -176,14 +176,10 @@ class Calibration:
         self, scores: Origin, methods: Collection[tuple[str, str]], override: Sequence[str]
     ) -> None:
         """Raises a DataError unless the thresholds may be applied to these scores."""
-        remaining_refusals = [
-            (name, why) for name, why in self.iter_refusals(scores, methods) if name not in override
-        ]
-        if remaining_refusals:
-            reasons = "; ".join(why for _, why in remaining_refusals)
-            reason_names = [
-                reason_name for reason_name in REMEDIES if reason_name in dict(remaining_refusals)
-            ]
+        refusals = [r for r in self.iter_refusals(scores, methods) if r[0] not in override]
+        if refusals:
+            reasons = "; ".join(reason for _, reason in refusals)
+            reason_names = [name for name in REMEDIES if name in dict(refusals)]
             remedies = " ".join(REMEDIES[name] for name in reason_names)
             raise DataError(
                 f"apply: the thresholds are not applied, since {reasons}. {remedies} To apply them "

@@ -120,12 +120,10 @@ def text_targets_by_prefix(
     return result
 
 
-def answer_targets(
-    loaded: LoadedModel, texts: Sequence[Text], question_set: QuestionSet
-) -> Targets:
+def answer_targets(loaded: LoadedModel, texts: Sequence[Text], asked: QuestionSet) -> Targets:
     """Returns each question's answer, after the example's text before it."""
-    questions, unscored = tokenize_questions(loaded, question_set)
-    result = Targets(left_out=question_set.left_out + unscored)
+    questions, unscored = tokenize_questions(loaded, asked)
+    result = Targets(left_out=asked.left_out + unscored)
     text_by_id = {text.example_id: text for text in texts}
     for tokenized in questions:
         question = tokenized.question
@@ -284,14 +282,11 @@ def _format_section(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator
     rows = []
     for benchmark in [*benchmarks, *([AVERAGE] if len(benchmarks) > 1 else [])]:
         for group in next(iter(shares_by_model.values())):
-            cells = [
-                format_with_sample_size(model_shares[group].get(benchmark))
-                for model_shares in shares_by_model.values()
-            ]
-            p_values = (
-                p_by_benchmark.get(benchmark, (None, None)) if group == MEMBERS else (None, None)
-            )
-            rows.append([benchmark, group, *cells, *map(format_p_value, p_values)])
+            shares = [by_group[group].get(benchmark) for by_group in shares_by_model.values()]
+            is_tested = group == MEMBERS and benchmark in p_by_benchmark
+            p_values = p_by_benchmark[benchmark] if is_tested else (None, None)
+            cells = [*map(format_with_sample_size, shares), *map(format_p_value, p_values)]
+            rows.append([benchmark, group, *cells])
     yield from fit_columns(["benchmark", "occurrences", *tables, "p", "p Holm"], rows).lines(left=2)
 
 
@@ -316,8 +311,6 @@ def _shares_by_group(table: pd.DataFrame) -> dict[str, dict[str, Estimate]]:
     for group, rows in groups.items():
         estimates = estimates_by_benchmark(rows, wilson=True)
         shares[group] = {
-            benchmark: estimate
-            for benchmark, estimate_by_head in estimates.items()
-            for estimate in estimate_by_head.values()
+            name: estimate for name, by_head in estimates.items() for estimate in by_head.values()
         }
     return shares

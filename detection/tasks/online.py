@@ -83,9 +83,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
         check_writable("out", stage.out)
     stage.detection.require_whole("windows of whole texts are scored")
     methods = build_methods(stage.method)
-    multi_pass = [
-        name for (name, _), method in methods.items() if tuple(method.passes) != (ORIGINAL,)
-    ]
+    multi_pass = [name for (name, _), m in methods.items() if tuple(m.passes) != (ORIGINAL,)]
     if multi_pass:
         raise ConfigError(
             f"method: {', '.join(multi_pass)} read more than one pass over the text, which windows "
@@ -94,13 +92,8 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
     target = open_model("model", stage.model, stage.runs)
     methods = dict(choose_servable(stage.method, methods, {"target": target}))
     texts = open_examples(stage.examples)
-    joined = [
-        *(
-            join_pieces(texts)
-            if stage.examples.label_words
-            else join_random_pairs(texts, stage.seed)
-        )
-    ]
+    are_pieces = bool(stage.examples.label_words)
+    joined = [*(join_pieces(texts) if are_pieces else join_random_pairs(texts, stage.seed))]
     joined_texts = [stream.text for stream in joined]
     collector = Collector(Path(stage.runs), {"target": target}, joined_texts, stage.detection)
     stats = dict(collector.collect([ORIGINAL])[ORIGINAL])
@@ -163,13 +156,10 @@ def _iter_windows(
     for window_number in range(len(stats) // window_tokens):
         tokens = slice(window_number * window_tokens, (window_number + 1) * window_tokens)
         start, end = offsets[tokens][0][0], offsets[tokens][-1][1]
-        member_characters = sum(
-            max(0, min(end, last) - max(start, first)) for first, last in joined.members
-        )
-        window_id, label = (
-            f"{joined.text.example_id}/{window_number}",
-            member_characters > (end - start) / 2,
-        )
+        overlaps = (min(end, last) - max(start, first) for first, last in joined.members)
+        member_characters = sum(max(0, overlap) for overlap in overlaps)
+        window_id = f"{joined.text.example_id}/{window_number}"
+        label = member_characters > (end - start) / 2
         window = make_text(window_id, text[start:end], label, joined.text.benchmark)
         yield replace(window, cluster=joined.text.example_id), stats[tokens]
 

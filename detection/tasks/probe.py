@@ -90,9 +90,9 @@ def _method_lines(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
         lack_by_method[name] = missing_numbers(models, next(iter(variants.values())))
     servable = [name for name, lack in lack_by_method.items() if lack is None]
     yield f"methods: {', '.join(servable) or 'none'}, by {model.probe.strategy}"
-    yield from (
-        f"{name} needs {lack[0]}" for name, lack in lack_by_method.items() if lack is not None
-    )
+    for name, lack in lack_by_method.items():
+        if lack is not None:
+            yield f"{name} needs {lack[0]}"
 
 
 def plan_requests(stage: DetectionStage) -> str:

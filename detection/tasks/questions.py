@@ -101,9 +101,8 @@ def ask_questions(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig]
         config = replace(recorded, **options)
         has_options = any((config.options, config.options_field, config.drawn_options))
         if config.answer_field is None or not has_options:
-            question_set.left_out[
-                str(benchmark), "its YAML names no answer_field or no options"
-            ] += len(rows)
+            reason = "its YAML names no answer_field or no options"
+            question_set.left_out[str(benchmark), reason] += len(rows)
             continue
         _add_benchmark_questions(str(benchmark), config, rows, question_set)
     return question_set
@@ -126,12 +125,9 @@ def _add_benchmark_questions(
             f"benchmark.{benchmark}.answer_field is {field!r}, which the corpus's examples lack. "
             f"{near_names(field, fields_by_row[0])}"
         )
-    inserted = {
-        row_fields[field]
-        for row_fields, member in zip(fields_by_row, rows["member"], strict=True)
-        if member
-    }
-    unseen_answers = sorted({row_fields[field] for row_fields in fields_by_row} - inserted)
+    answers = [row_fields[field] for row_fields in fields_by_row]
+    inserted = {answer for answer, member in zip(answers, rows["member"], strict=True) if member}
+    unseen_answers = sorted({*answers} - inserted)
     for row, fields in zip(rows.itertuples(), fields_by_row, strict=True):
         question = _question_or_reason(row, fields, config, unseen_answers)
         if isinstance(question, Question):
@@ -211,13 +207,10 @@ def _choose_options(
     right_answer = fields[str(config.answer_field)]
 
     def order_by_hash(purpose: str, options: Iterable[str]) -> list[str]:
-        return sorted(
-            options, key=lambda option: (unit_hash(f"{example_id} {purpose} {option}"), option)
-        )
+        return sorted(options, key=lambda o: (unit_hash(f"{example_id} {purpose} {o}"), o))
 
-    wrong_answers = order_by_hash(
-        "draw", (option for option in unseen_answers if option != right_answer)
-    )[: config.drawn_options - 1]
+    candidates = [answer for answer in unseen_answers if answer != right_answer]
+    wrong_answers = order_by_hash("draw", candidates)[: config.drawn_options - 1]
     return tuple(order_by_hash("order", [right_answer, *wrong_answers])), True
 
 
@@ -239,9 +232,8 @@ def make_answer_table(
         logprobs: for each question the log-probabilities of each option's tokens, then of each
             letter's.
     """
-    table = pd.DataFrame(
-        [_answer_row(q, rows) for q, rows in zip(questions, logprobs, strict=True)]
-    )
+    pairs = zip(questions, logprobs, strict=True)
+    table = pd.DataFrame([_answer_row(question, rows) for question, rows in pairs])
     return table.astype({f"chosen_{by}": "Int64" for by in CHOSEN_BY})
 
 

@@ -47,10 +47,7 @@ def select_examples(
     if ids is None:
         ordered = examples.take(examples.order("example_id"))
         return [text for label in KINDS for text in _sample_with_label(ordered, label, count, seed)]
-    index_by_id = {
-        example_id: index
-        for index, example_id in enumerate(examples.column("example_id").to_pylist())
-    }
+    index_by_id = {id_: i for i, id_ in enumerate(examples.column("example_id").to_pylist())}
     for example_id in ids:
         if example_id not in index_by_id:
             raise ConfigError(
@@ -147,6 +144,7 @@ def _example_data(text: Text, stored: StoredResults) -> dict[str, Any]:
     encoding = stored.tokenizer(text.text, return_offsets_mapping=True, verbose=False)
     ids = np.array(encoding["input_ids"][1 : len(stats) + 1])
     scores, flags = _scores_and_flags(text, stored, len(stats))
+    numbers = token_numbers_by_name(example, stored.methods)
     return {
         "id": text.example_id,
         "kind": KINDS[text.label],
@@ -154,9 +152,7 @@ def _example_data(text: Text, stored: StoredResults) -> dict[str, Any]:
         "occurrences": stored.occurrences.get(text.example_id),
         "tokens": [*split_at_tokens(text.text, encoding["offset_mapping"])],
         "top": _likeliest_token_ids(stats, ids),
-        "numbers": {
-            n: _to_thousandths(v) for n, v in token_numbers_by_name(example, stored.methods).items()
-        },
+        "numbers": {name: _to_thousandths(values) for name, values in numbers.items()},
         "scores": scores,
         "flags": flags,
     }

@@ -34,12 +34,7 @@ from contamination.detection.requirements import (
     open_models,
     open_resources,
 )
-from contamination.detection.viewer.page import (
-    StoredResults,
-    page_data,
-    render_page,
-    select_examples,
-)
+from contamination.detection.viewer import page
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +77,7 @@ def run(stage: ViewStage) -> Path:
     stage.detection.require_whole("the page shows whole texts and their scores")
     methods = choose_methods(stage)
     examples = open_examples(stage.examples)
-    texts = select_examples(examples, stage.view.examples, stage.view.ids, stage.seed)
+    texts = page.select_examples(examples, stage.view.examples, stage.view.ids, stage.seed)
     models = open_models(stage, {"reference"} if stage.reference.given else ())
     methods, left_out = _split_servable(methods, models)
     tokenizer = _shared_tokenizer(stage, models, texts)
@@ -96,7 +91,7 @@ def run(stage: ViewStage) -> Path:
     _check_passes_stored(stage, required - passes.keys())
     stored_methods = _methods_with_stored_passes(methods, passes)
     left_out |= {name for name, _ in methods.keys() - stored_methods.keys()}
-    stored = StoredResults(
+    stored = page.StoredResults(
         tokenizer=tokenizer,
         passes=passes,
         methods=stored_methods,
@@ -106,7 +101,9 @@ def run(stage: ViewStage) -> Path:
     out = Path(stage.out).expanduser()
     facts = _head_entries(stage, models, len(examples), sorted(left_out))
     with disk_errors(out.parent), atomic_output_file(out) as temporary:
-        temporary.write_text(render_page(facts, page_data(texts, stored)), encoding="utf-8")
+        temporary.write_text(
+            page.render_page(facts, page.page_data(texts, stored)), encoding="utf-8"
+        )
     return out
 
 
@@ -114,11 +111,7 @@ def _split_servable(
     methods: Methods, models: Mapping[str, ModelHandle]
 ) -> tuple[Methods, set[str]]:
     """Returns the methods whose numbers the models provide, and the names of the others."""
-    lacks = {
-        name: lack
-        for (name, _), method in methods.items()
-        if (lack := missing_numbers(models, method))
-    }
+    lacks = {name: lack for (name, _), m in methods.items() if (lack := missing_numbers(models, m))}
     for name, (needs, _) in lacks.items():
         log.info("%s is left out: it needs %s.", name, needs)
     return {key: method for key, method in methods.items() if key[0] not in lacks}, {*lacks}
@@ -162,11 +155,9 @@ def _shared_tokenizer(
     target, *references = (model.tokenizer() for model in models.values())
     remedy = "its tokenizer does not report the positions of tokens. Give a model with a fast one."
     require(target.is_fast, "model.path", stage.model.given, remedy)
-    text_strings = [text.text for text in texts]
-    if any(
-        reference(text_strings)["input_ids"] != target(text_strings)["input_ids"]
-        for reference in references
-    ):
+    strings = [text.text for text in texts]
+    target_ids = target(strings)["input_ids"]
+    if any(reference(strings)["input_ids"] != target_ids for reference in references):
         raise ConfigError(
             f"reference.path is {stage.reference.given!r}: its tokenizer divides the texts in "
             f"another way than that of model.path ({stage.model.given!r}), so tokens can't be "

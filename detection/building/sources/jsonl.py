@@ -14,7 +14,7 @@ from contamination.detection.building.dates import CutOffs, DatedDocument, parse
 from contamination.detection.building.sources import OnBytesRead, Source
 
 
-def _is_time_zone(name: str) -> bool:
+def _is_zone(name: str) -> bool:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -36,9 +36,7 @@ class Jsonl(Source):
     title: str | None = "title"
     id: str | None = None
     """The field of a unique id; null: the file's name and the row's number."""
-    zone: str | None = limited(
-        None, Range(_is_time_zone, "give a zone such as UTC or Europe/Paris.")
-    )
+    zone: str | None = limited(None, Range(_is_zone, "give a zone such as UTC or Europe/Paris."))
     """The time zone of dates that name none; null: such dates can't be used."""
 
     @cached_property
@@ -62,9 +60,7 @@ class Jsonl(Source):
         return raw
 
     def _parse_document(self, row: Row, tally: Tally) -> DatedDocument | None:
-        text, created = (
-            value_at(row, document_id, tally) for document_id in (self.text_field, self.created)
-        )
+        text, created = (value_at(row, name, tally) for name in (self.text_field, self.created))
         if text is None or created is None:
             return None
         document_id = (

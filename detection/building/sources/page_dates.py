@@ -18,11 +18,7 @@ from contamination.core.progress import progress
 from contamination.data.readers.files import find_shards
 from contamination.data.readers.rows import ReadOptions, Tally, read_file
 from contamination.detection.building.dates import parse_time
-from contamination.detection.building.sources.xml_streams import (
-    iter_elements,
-    open_decompressed,
-    report_damage,
-)
+from contamination.detection.building.sources import xml_streams
 
 FIELDS = ("page_id", "created")
 ARTICLE = "0"
@@ -81,8 +77,8 @@ def _iter_dump_dates(path: Path, max_bytes: int, tally: Tally) -> Iterator[tuple
     position = "its beginning"
     with (
         bar,
-        report_damage(tally, lambda: f"{path}, after {position}"),
-        open_decompressed(path, ".xml", bar.update) as stream,
+        xml_streams.report_damage(tally, lambda: f"{path}, after {position}"),
+        xml_streams.open_decompressed(path, ".xml", bar.update) as stream,
     ):
         for page, first_date in _iter_first_dates(stream, max_bytes, tally, path):
             position = f"page {page}"
@@ -100,12 +96,10 @@ def _iter_first_dates(
     mwxml would take four times as long, since it creates an object per revision. The first
     revision in the file is not always the earliest.
     """
-    events = iter_elements(stream, max_bytes, ("revision", "page"))
+    events = xml_streams.iter_elements(stream, max_bytes, ("revision", "page"))
     root = next(events)[1]
-    if _local_name(root) != "mediawiki":
-        tally.bad(
-            "no MediaWiki dump", str(path), f"its root is <{_local_name(root)}>, not <mediawiki>"
-        )
+    if (tag := _local_name(root)) != "mediawiki":
+        tally.bad("no MediaWiki dump", str(path), f"its root is <{tag}>, not <mediawiki>")
         return
     page: dict[str, str] = {}
     for event, element in events:

@@ -11,12 +11,7 @@ from typing import BinaryIO, ClassVar
 from contamination.data.html_text import START, TEXT, tokens
 from contamination.data.readers.rows import Shard, Tally
 from contamination.detection.building.dates import CutOffs, DatedDocument, parse_time
-from contamination.detection.building.sources import OnBytesRead, Source
-from contamination.detection.building.sources.xml_streams import (
-    iter_elements,
-    open_decompressed,
-    report_damage,
-)
+from contamination.detection.building.sources import OnBytesRead, Source, xml_streams
 
 POSTS = "Posts.xml"
 QUESTION = "1"
@@ -50,8 +45,8 @@ class StackExchange(Source):
         position = "its beginning"
         site = re.sub(r"[/\\]?\bPosts\.xml.*|\.7z$|\.xml.*", "", file.name)
         with (
-            report_damage(tally, lambda: f"{file.path}, after {position}"),
-            open_decompressed(file.path, POSTS, on_bytes) as stream,
+            xml_streams.report_damage(tally, lambda: f"{file.path}, after {position}"),
+            xml_streams.open_decompressed(file.path, POSTS, on_bytes) as stream,
         ):
             for row in _iter_rows(stream, self.max_text_bytes, tally, file):
                 position = f"row {row.get('Id')}"
@@ -91,7 +86,7 @@ class StackExchange(Source):
 def _iter_rows(
     stream: BinaryIO, limit: int, tally: Tally, file: Shard
 ) -> Iterator[Mapping[str, str]]:
-    events = iter_elements(stream, limit, ("row",))
+    events = xml_streams.iter_elements(stream, limit, ("row",))
     _, root = next(events)
     if root.tag != "posts":
         tally.bad("no Posts.xml", str(file.path), f"its root is <{root.tag}>, not <posts>")

@@ -22,16 +22,16 @@ from contamination.core.tasks import run_once
 from contamination.data.readers.rows import Shard, Tally
 from contamination.data.text import has_words
 from contamination.detection.building.dates import CutOffs, DatedDocument
-from contamination.detection.building.sources import OnBytesRead, Source, import_optional
+from contamination.detection.building.sources import (
+    OnBytesRead,
+    Source,
+    import_optional,
+    xml_streams,
+)
 from contamination.detection.building.sources.page_dates import (
     PageDates,
     Revisions,
     write_date_array,
-)
-from contamination.detection.building.sources.xml_streams import (
-    iter_elements,
-    open_decompressed,
-    report_damage,
 )
 
 ARTICLES = 0
@@ -42,7 +42,7 @@ def iter_pages(stream: BinaryIO, limit: int, tally: Tally, path: Path) -> Iterat
     """Yields the pages of a dump (mwxml.Page), whose revisions have at most `limit` bytes."""
     reader = import_optional("mwxml", "source=wikipedia")
     pointer = reader.element_iterator.EventPointer(
-        iter_elements(stream, limit, ("revision", "page"))
+        xml_streams.iter_elements(stream, limit, ("revision", "page"))
     )
     root = reader.element_iterator.ElementIterator(next(pointer)[1], pointer)
     if root.tag != "mediawiki":
@@ -205,12 +205,8 @@ class Wikipedia(Source):
         """Returns the source with the dates in an array, which processes share."""
         if self.dates is None:
             return self
-        path, array = Path(self.dates), folder / "dates.npy"
-        run_once(
-            folder / "dates.json",
-            [array],
-            lambda: write_date_array(path, array, self.max_text_bytes),
-        )
+        path, array, limit = Path(self.dates), folder / "dates.npy", self.max_text_bytes
+        run_once(folder / "dates.json", [array], lambda: write_date_array(path, array, limit))
         return replace(self, read_dates=str(array))
 
     @cached_property
@@ -230,16 +226,15 @@ class Wikipedia(Source):
         """Yields the articles of a dump."""
         position, dropped_titles = "its beginning", re.compile(self.drop_titles)
         with (
-            report_damage(tally, lambda: f"{file.path}, after {position}"),
-            open_decompressed(file.path, ".xml", on_bytes) as stream,
+            xml_streams.report_damage(tally, lambda: f"{file.path}, after {position}"),
+            xml_streams.open_decompressed(file.path, ".xml", on_bytes) as stream,
         ):
             for page in iter_pages(stream, self.max_text_bytes, tally, file.path):
                 if page.namespace == ARTICLES and page.redirect is None:
                     position = f"page {page.id} ({page.title})"
                     if not dropped_titles.search(page.title):
-                        article = self._parse_article(
-                            page, tally, cut_offs, f"{file.path}, {position}"
-                        )
+                        where = f"{file.path}, {position}"
+                        article = self._parse_article(page, tally, cut_offs, where)
                         if article is not None:
                             yield article
 
@@ -263,12 +258,11 @@ class Wikipedia(Source):
         if revisions.first is None and revisions.count:
             tally.bad("missing field", where, "its revision has no timestamp")
             return None
-        if (
-            revisions.first is None or revisions.version_to_use is None
-        ):  # hidden, or a dump without texts
+        version = revisions.version_to_use
+        if revisions.first is None or version is None:  # hidden, or a dump without texts
             tally.empty()
             return None
-        changed, text = revisions.version_to_use
+        changed, text = version
         if not text.strip():  # it was blanked
             tally.empty()
             return None

@@ -135,9 +135,8 @@ def _open_archive_member(archive_file: BinaryIO, name_ending: str) -> Iterator[B
     read_end, write_end = os.pipe()
     errors: list[Exception] = []
     with open(read_end, "rb", buffering=BUFFER_BYTES) as stream:
-        thread = threading.Thread(
-            target=_unpack_into_pipe, args=(py7zr, archive_file, name_ending, write_end, errors)
-        )
+        arguments = py7zr, archive_file, name_ending, write_end, errors
+        thread = threading.Thread(target=_unpack_into_pipe, args=arguments)
         thread.start()
         try:
             with _raise_thread_errors(errors):
@@ -194,9 +193,8 @@ def _unpack_into_pipe(
                     f"it is packed by {', '.join(sorted(unbounded))}, which py7zr unpacks in "
                     "blocks of any size: pack it by LZMA2, or unpack it first"
                 )
-            archive.extract(
-                targets=[_only_matching_name(archive.getnames(), name_ending)], factory=Pipes()
-            )
+            member = _only_matching_name(archive.getnames(), name_ending)
+            archive.extract(targets=[member], factory=Pipes())
     except Exception as error:  # raised by the reader
         errors.append(error)
     finally:
@@ -207,9 +205,8 @@ def _only_matching_name(names: Sequence[str], name_ending: str) -> str:
     """Returns the only name with this ending; raises an OSError if there is none, or several."""
     matches = [name for name in names if name.endswith(name_ending)]
     if len(matches) > 1:
-        raise OSError(
-            f"it has {len(matches)} files *{name_ending}, {_format_names(matches)}: unpack it first"
-        )
+        names_found = _format_names(matches)
+        raise OSError(f"it has {len(matches)} files *{name_ending}, {names_found}: unpack it first")
     if not matches:
         raise OSError(f"it has no {name_ending}, but {_format_names(names) or 'nothing'}")
     return matches[0]
