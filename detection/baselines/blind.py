@@ -2,16 +2,7 @@
 
 If so, a detector's AUROC above 0.5 may show that difference rather than contamination (Das et al.
 2024; Meeus et al. 2024). Each text is scored by a classifier (`baselines.classifiers`) that never
-saw it. For each fold, the classifier is chosen by cross-validation within the other folds and
-fitted on them.
-
-Only texts of one fold are compared, because their scores come from one classifier. If labels are
-random, the AUROC is then 0.5 on average. (Across folds it would be below 0.5, because the label of
-one text pushes the scores of others away from it.)
-
-A text's score depends on the labels of the others, so a bootstrap of the scores would miss about
-half of the AUROC's variance. Instead everything is repeated NULLS times with shuffled labels, on
-the same folds. If labels are random, the real ones are like another shuffle.
+saw it.
 """
 
 from __future__ import annotations
@@ -40,16 +31,6 @@ from contamination.detection.baselines.classifiers import (
 )
 
 BLIND = "blind"
-FOLDS = 5
-REPEATS = 3
-"""Random divisions into folds, over which a text's scores are averaged. A single one would add a
-standard deviation of 0.036 to the AUROC of 200 texts."""
-NULLS = 100
-"""Shuffles of the labels."""
-LEARNERS = 1_000
-"""The maximum number of texts to learn from, enough to detect any difference that matters."""
-LEAST = 10
-"""The minimum number of members, and of non-members."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +84,18 @@ def texts_warning(measured: str) -> str:
     )
 
 
+FOLDS = 5
+REPEATS = 3
+"""Random divisions into folds, over which a text's scores are averaged. A single one would add a
+standard deviation of 0.036 to the AUROC of 200 texts."""
+NULLS = 100
+"""Shuffles of the labels."""
+LEARNERS = 1_000
+"""The maximum number of texts to learn from, enough to detect any difference that matters."""
+LEAST = 10
+"""The minimum number of members, and of non-members."""
+
+
 def blind_obstacle(
     texts: Sequence[str], member: NDArray[np.bool_], group: Rows | None = None
 ) -> str | None:
@@ -133,6 +126,15 @@ def blind_baseline(
     shuffles: Sequence[Rows] | NDArray[np.intp] | None = None,
 ) -> BlindBaseline:
     """Scores each text by a classifier that never saw it.
+
+    For each fold, the classifier is chosen by cross-validation within the other folds and fitted on
+    them. Only texts of one fold are compared, because their scores come from one classifier. If
+    labels are random, the AUROC is then 0.5 on average. (Across folds it would be below 0.5,
+    because the label of one text pushes the scores of others away from it.)
+
+    A text's score depends on the labels of the others, so a bootstrap of the scores would miss
+    about half of the AUROC's variance. Instead everything is repeated NULLS times with shuffled
+    labels, on the same folds. If labels are random, the real ones are like another shuffle.
 
     Args:
         texts: the texts of one benchmark.

@@ -24,41 +24,6 @@ from contamination.core.statistics.bootstrap import Scores
 Rows = NDArray[np.intp]
 Numbers = NDArray[np.float64]
 
-WORD = r"\w+|[^\w\s]|\s{2,}|[^\S ]"
-"""A word, a punctuation mark, or white space other than a single space."""
-WORD_GRAMS = (1, 3)
-CHARACTER_GRAMS = (1, 4)
-VISIBLE = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace()}
-"""White space as private characters, because scikit-learn replaces a run of it by one space."""
-
-AT_ONCE = 100
-"""The number of texts whose n-grams are in memory before they are counted."""
-
-GREEDY = 20
-"""The number of rare n-grams chosen for members, and for non-members, in addition to ties."""
-OFTEN = 5
-"""N-grams in fewer texts than this are examined only if they could be chosen."""
-MANY = 0.05
-"""A feature that a larger share of learners has is multiplied as a dense matrix."""
-RARE = 0.6
-"""An n-gram counts as rare if at most this share of texts contains it."""
-
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-DATE = re.compile(
-    rf"(?:\b({'|'.join(_MONTHS)})[a-z]*\.?,?\s+(?:\d{{1,2}},?\s+)?)?"
-    r"(?<!\d)(1[5-9]\d\d|20\d\d)(?:-(0[1-9]|1[0-2]))?(?!\d)",
-    re.IGNORECASE,
-)
-"""A year from 1500 to 2099, with its month if that is next to it."""
-STEPS = 30
-
-FORMS = (
-    *(r"[A-Z]", r"[a-z]", r"\d", r"[^\x00-\x7f]", r"\s", r" {2,}", r"\n", r"\w+"),
-    *(r"\b[A-Z][a-z]", r"\b[A-Z]{2,}\b", *map(re.escape, ".,;:!?'\"()-")),
-    *(r"[.!?]\Z", r"\s\Z", r"\w\Z", r"\A[A-Z]"),
-)
-"""The patterns whose matches describe a text's form."""
-
 
 class Classifier(Protocol):
     """Learns labels from some texts and scores others."""
@@ -71,6 +36,14 @@ class Classifier(Protocol):
             test: the texts to score.
             labels: 1 for a member, 0 for a non-member (L × P).
         """
+
+
+WORD = r"\w+|[^\w\s]|\s{2,}|[^\S ]"
+"""A word, a punctuation mark, or white space other than a single space."""
+WORD_GRAMS = (1, 3)
+CHARACTER_GRAMS = (1, 4)
+VISIBLE = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace()}
+"""White space as private characters, because scikit-learn replaces a run of it by one space."""
 
 
 def classifiers_by_name(texts: Sequence[str], learners: Rows) -> Mapping[str, Classifier]:
@@ -125,6 +98,12 @@ def make_ridge(features: Any, learners: Rows) -> Ridge:
     return Ridge(kernel / norm if norm > 1e-9 else np.zeros_like(kernel), learners)
 
 
+AT_ONCE = 100
+"""The number of texts whose n-grams are in memory before they are counted."""
+MANY = 0.05
+"""A feature that a larger share of learners has is multiplied as a dense matrix."""
+
+
 def _multiply_sparse(features: Any, learners: Any) -> Numbers:
     """Multiplies sparse features (n × any) by the learners' (any × L).
 
@@ -140,6 +119,14 @@ def _multiply_sparse(features: Any, learners: Any) -> Numbers:
         block = frequent[start : start + AT_ONCE].toarray()
         product[start : start + AT_ONCE] += block @ frequent_of_learners
     return product
+
+
+GREEDY = 20
+"""The number of rare n-grams chosen for members, and for non-members, in addition to ties."""
+OFTEN = 5
+"""N-grams in fewer texts than this are examined only if they could be chosen."""
+RARE = 0.6
+"""An n-gram counts as rare if at most this share of texts contains it."""
 
 
 @dataclass(frozen=True)
@@ -238,6 +225,16 @@ def _weight_by_tf_idf(counts: Any, learners: Rows) -> Any:
     return TfidfTransformer(sublinear_tf=True).fit(counts[learners]).transform(counts)
 
 
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+DATE = re.compile(
+    rf"(?:\b({'|'.join(_MONTHS)})[a-z]*\.?,?\s+(?:\d{{1,2}},?\s+)?)?"
+    r"(?<!\d)(1[5-9]\d\d|20\d\d)(?:-(0[1-9]|1[0-2]))?(?!\d)",
+    re.IGNORECASE,
+)
+"""A year from 1500 to 2099, with its month if that is next to it."""
+STEPS = 30
+
+
 def date_features(texts: Sequence[str]) -> Numbers:
     """Returns the latest and the earliest date of each text, as steps (see `_step_features`)."""
     years_by_text = [[_fractional_year(match) for match in DATE.finditer(text)] for text in texts]
@@ -258,6 +255,14 @@ def _step_features(values: Numbers) -> Numbers:
     if len(levels) > STEPS:
         levels = levels[np.linspace(0, len(levels) - 1, STEPS).astype(int)]
     return (values[:, None] >= levels).astype(np.float64)
+
+
+FORMS = (
+    *(r"[A-Z]", r"[a-z]", r"\d", r"[^\x00-\x7f]", r"\s", r" {2,}", r"\n", r"\w+"),
+    *(r"\b[A-Z][a-z]", r"\b[A-Z]{2,}\b", *map(re.escape, ".,;:!?'\"()-")),
+    *(r"[.!?]\Z", r"\s\Z", r"\w\Z", r"\A[A-Z]"),
+)
+"""The patterns whose matches describe a text's form."""
 
 
 def form_features(texts: Sequence[str]) -> Numbers:

@@ -37,14 +37,6 @@ from contamination.core.statistics.metrics import AUROC, Metric
 from contamination.detection.baselines.blind import BlindBaseline, estimate_around_null
 from contamination.detection.baselines.classifiers import Numbers, StyleRegression
 
-STEPS, MORE_STEPS = 15, 2
-"""Newton steps from zero, and for a resample, from the coefficients of all texts."""
-PRIOR = 0.01
-"""The penalty on squared coefficients, which stay finite if the texts separate the labels."""
-AT_ONCE = 1 << 20
-"""The number of texts times draws per block."""
-DIGITS = 6
-"""Decimals of A, whose weights are float32, so that 1 is not missed by rounding."""
 LEAST = 5.0
 """The minimum Σ e (1 - e), reached by 10 members and 10 non-members that nothing distinguishes."""
 
@@ -125,6 +117,14 @@ def leftover(style: StyleRegression, sizes: tuple[int, int], draws: int) -> Esti
     return estimate_around_null(np.mean(aurocs, axis=0), sizes, MATCHED, draws)
 
 
+STEPS, MORE_STEPS = 15, 2
+"""Newton steps from zero, and for a resample, from the coefficients of all texts."""
+PRIOR = 0.01
+"""The penalty on squared coefficients, which stay finite if the texts separate the labels."""
+AT_ONCE = 1 << 20
+"""The number of texts times draws per block."""
+
+
 def _overlap_weights(covariates: Numbers, member: NDArray[np.bool_]) -> Numbers:
     """Returns 1 - e of members and e of non-members (n × P), from covariates (k × n × P)."""
     start = np.zeros((len(covariates), member.shape[1]))
@@ -196,6 +196,10 @@ def _probability_of_other_side(
 def _weighted_auroc(scores: Scores, member: NDArray[np.bool_], weights: Scores) -> float:
     side_weights = weights[None, member], weights[None, ~member]
     return float(_weighted_aurocs(scores[member], scores[~member], *side_weights)[0])
+
+
+DIGITS = 6
+"""Decimals of A, whose weights are float32, so that 1 is not missed by rounding."""
 
 
 def _weighted_aurocs(

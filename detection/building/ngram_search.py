@@ -22,14 +22,6 @@ from contamination.data.readers import ByFile, Corpus
 from contamination.injection.corpus import PackedCorpus
 from contamination.injection.token_stream import Ids
 
-CHUNK_CHARACTERS = 1 << 18
-BORDER = " \uffff "
-"""A word between two documents that is in no text, so that no n-gram spans both. It is a Unicode
-noncharacter: `words_of` drops control characters, so that they would be no border."""
-CARRIED_TOKENS = 16
-"""The smallest number of tokens per word of an n-gram that are repeated at the start of the next
-block; long words, such as clauses of Chinese, need more."""
-
 
 class SearchableCorpus(Protocol):
     """A corpus in pieces that can be read independently."""
@@ -63,6 +55,14 @@ class DocumentTexts:
             return (document.text for document in self.corpus.documents())
         files: Any = self.corpus
         return (document.text for document in files.documents_in(self._files[piece]))
+
+
+BORDER = " \uffff "
+"""A word between two documents that is in no text, so that no n-gram spans both. It is a Unicode
+noncharacter: `words_of` drops control characters, so that they would be no border."""
+CARRIED_TOKENS = 16
+"""The smallest number of tokens per word of an n-gram that are repeated at the start of the next
+block; long words, such as clauses of Chinese, need more."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,9 @@ class NgramSearch:
             present |= np.unpackbits(np.load(self.files(piece)[0]), count=count).astype(bool)
         grams_by_text = (self._index.places(words)[1] for words in self._numbered_texts)
         return np.array([present[g].mean() if len(g) else np.nan for g in grams_by_text])
+
+
+CHUNK_CHARACTERS = 1 << 18
 
 
 def iter_chunks(texts: Iterable[str]) -> Iterator[tuple[str, int]]:

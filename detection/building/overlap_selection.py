@@ -35,13 +35,6 @@ from contamination.detection.building.ngram_search import (
 from contamination.detection.examples import open_examples
 from contamination.injection.corpus import open_corpus
 
-ABOUT = (
-    "Non-members are candidates with at most the given share of their n-grams (words in a row, "
-    "without regard to case and punctuation) in the corpus. Candidates that are labelled as "
-    "members stay members, whatever their overlap. Few shared n-grams make a text unusual, so the "
-    "selection itself may shift the style: `selection` shows how well a classifier of the texts "
-    "alone separates kept from left-out candidates. The shares are exact, without a Bloom filter."
-)
 log = logging.getLogger(__name__)
 
 
@@ -107,6 +100,15 @@ def _open_corpus_and_digest(stage: SelectStage) -> tuple[SearchableCorpus, str]:
 
 def _labelled_digest(candidates: Texts) -> str:
     return lines_digest(f"{text.sha256} {text.example_id} {text.label}" for text in candidates)
+
+
+ABOUT = (
+    "Non-members are candidates with at most the given share of their n-grams (words in a row, "
+    "without regard to case and punctuation) in the corpus. Candidates that are labelled as "
+    "members stay members, whatever their overlap. Few shared n-grams make a text unusual, so the "
+    "selection itself may shift the style: `selection` shows how well a classifier of the texts "
+    "alone separates kept from left-out candidates. The shares are exact, without a Bloom filter."
+)
 
 
 def _select_and_write(

@@ -1,14 +1,6 @@
 """`python -m detection build`: makes a labelled benchmark from dated documents.
 
-::
-
-    runs/benchmark/<slug>-<hash>/
-    ├── config.yaml     the resolved config
-    ├── data/           one labelled JSONL file per length, slice and setting
-    ├── datasheet.json  counts, dates, sources with their SHA-256, the blind AUROC, overlap
-    ├── datasheet.md    the same in Markdown
-    ├── README.md       the same as a card for the hub, which names the files
-    └── manifest.json
+`docs/building.md` describes the run folder.
 """
 
 from __future__ import annotations
@@ -47,23 +39,9 @@ from contamination.detection.building.dates import EDITED, MEMBER, CutOffs
 from contamination.detection.building.labelled_sets import LabelledSet, reword_set
 from contamination.detection.building.sources import Source, import_optional
 
-NAMELESS = ("paths", "dates", "read_dates", "max_text_bytes")
-"""Fields of a source that are not part of the folder's name; the files' hashes are instead."""
 LENGTHS = Range(
     lambda lengths: len({*lengths}) == len(lengths) > 0 and min(lengths) > 0,
     "give lengths in words, each once, such as [32,64].",
-)
-ABOUT = (
-    "Members were created before the first date, non-members from the second on. A model whose "
-    "training data end between the two can have seen only the members. The blind AUROC is that of "
-    "a classifier that sees the texts and no model. If its interval does not include 0.5, dates or "
-    "style reveal members, and a detector's AUROC may show no more than that. A text is the "
-    "beginning of its document, as it is in the source. "
-)
-UNCHANGED = "Members' texts were last edited (`changed`) before the first date, too."
-EDITED_TOO = (
-    "Members' texts may have been edited (`changed`) after the first date "
-    "(source.unchanged_members=false): no model of that time has seen what was added later."
 )
 log = logging.getLogger(__name__)
 
@@ -121,6 +99,20 @@ def run(stage: BuildStage) -> Artifact:
     named = replace(stage, source=_nodes_in_folder_name(stage)["source"])
     make = partial(_build_and_write, stage, source, cut_offs, hashes)
     return datasheet.build_benchmark(stage.runs, source.name, stage, named, hashes, make)
+
+
+ABOUT = (
+    "Members were created before the first date, non-members from the second on. A model whose "
+    "training data end between the two can have seen only the members. The blind AUROC is that of "
+    "a classifier that sees the texts and no model. If its interval does not include 0.5, dates or "
+    "style reveal members, and a detector's AUROC may show no more than that. A text is the "
+    "beginning of its document, as it is in the source. "
+)
+UNCHANGED = "Members' texts were last edited (`changed`) before the first date, too."
+EDITED_TOO = (
+    "Members' texts may have been edited (`changed`) after the first date "
+    "(source.unchanged_members=false): no model of that time has seen what was added later."
+)
 
 
 def _build_and_write(
@@ -183,6 +175,10 @@ def _settings_of_result(stage: BuildStage) -> dict[str, Any]:
     """Returns the settings that can change the result."""
     settings = {name: value for name, value in as_data(stage.build).items() if name != "processes"}
     return {"seed": stage.seed, **settings, **_nodes_in_folder_name(stage)}
+
+
+NAMELESS = ("paths", "dates", "read_dates", "max_text_bytes")
+"""Fields of a source that are not part of the folder's name; the files' hashes are instead."""
 
 
 def _nodes_in_folder_name(stage: BuildStage) -> dict[str, dict[str, Any]]:

@@ -47,7 +47,6 @@ from contamination.detection.tasks.questions import (
 )
 
 QUESTION = "question"
-UNLABELLED = "no label, or never inserted"
 
 
 @dataclass(frozen=True)
@@ -86,6 +85,9 @@ def targets_digest(texts: Sequence[Text], occurrences: Mapping[str, int]) -> str
     """Returns a hash of the texts, their labels and occurrences, independent of their order."""
     rows = ((t.benchmark, t.example_id, t.sha256, t.label) for t in texts)
     return lines_digest(sorted(f"{row} {occurrences.get(row[1])}" for row in rows))
+
+
+UNLABELLED = "no label, or never inserted"
 
 
 def text_targets_by_prefix(

@@ -26,7 +26,6 @@ from contamination.detection.run import open_stage, required_passes
 from contamination.detection.views import view_of
 
 PROBE_HEADER = ("", "served", "error in nats", "requests", "")
-PLAN_HEADER = ("pass", "requests, {0}", "tokens, {0}")
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,9 @@ def _method_lines(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
     for name, lack in lack_by_method.items():
         if lack is not None:
             yield f"{name} needs {lack[0]}"
+
+
+PLAN_HEADER = ("pass", "requests, {0}", "tokens, {0}")
 
 
 def plan_requests(stage: DetectionStage) -> str:

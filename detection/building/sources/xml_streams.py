@@ -18,11 +18,7 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 from contamination.data.readers.rows import Tally
 from contamination.detection.building.sources import OnBytesRead, import_optional
 
-PACKED: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 BUFFER_BYTES = 1 << 20
-MAX_NAMED = 10
-UNBOUNDED = {"zstandard", "brotli", "deflate", "deflate64"}
-"""Methods that py7zr unpacks in blocks of any size; with others a block has at most 128 MB."""
 
 
 class _CountingFile(io.FileIO):
@@ -103,6 +99,9 @@ def iter_elements(
             bounded.reset_text_bytes()
 
 
+PACKED: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+
+
 @contextmanager
 def open_decompressed(path: Path, name_ending: str, on_bytes: OnBytesRead) -> Iterator[BinaryIO]:
     """Opens a file, decompressed; of a .7z archive the only file with this ending of its name."""
@@ -159,6 +158,10 @@ def _raise_thread_errors(errors: list[Exception]) -> Iterator[None]:
         raise OSError(f"the archive: {errors[0]}")
 
 
+UNBOUNDED = {"zstandard", "brotli", "deflate", "deflate64"}
+"""Methods that py7zr unpacks in blocks of any size; with others a block has at most 128 MB."""
+
+
 def _unpack_into_pipe(
     py7zr: Any, archive_file: BinaryIO, name_ending: str, write_end: int, errors: list[Exception]
 ) -> None:
@@ -210,6 +213,9 @@ def _only_matching_name(names: Sequence[str], name_ending: str) -> str:
     if not matches:
         raise OSError(f"it has no {name_ending}, but {_format_names(names) or 'nothing'}")
     return matches[0]
+
+
+MAX_NAMED = 10
 
 
 def _format_names(names: Sequence[str]) -> str:
