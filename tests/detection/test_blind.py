@@ -341,7 +341,7 @@ def test_rare_n_grams_are_those_of_a_plain_loop(monkeypatch):
     ]
     from scipy.sparse import csr_matrix
 
-    kind = RareGrams.of(csr_matrix(held.astype(float)), np.arange(40))
+    kind = RareGrams.from_counts(csr_matrix(held.astype(float)), np.arange(40))
     found = kind.scores(train, test, member.astype(float)[:, None])[:, 0]
     np.testing.assert_array_equal(found, expected)
     assert (np.ptp(expected) > 0, found.dtype) == (True, np.float64)

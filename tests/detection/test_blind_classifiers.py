@@ -87,7 +87,9 @@ def test_texts_that_share_nothing_have_one_column_of_zeros():
     same = make_ridge(np.full((3, 2), 0.1), np.arange(3))
     assert not same.kernel.any()
     alone = RareGrams(csr_matrix(np.eye(4)), np.arange(4))
-    most = RareGrams.of(csr_matrix(np.tri(5)), np.arange(5)).presence  # of 5, 4, 3, 2 and 1 texts
+    most = RareGrams.from_counts(
+        csr_matrix(np.tri(5)), np.arange(5)
+    ).presence  # of 5, 4, 3, 2 and 1 texts
     assert (most.shape, most.dtype) == ((5, 3), np.float32)
     assert alone.scores(np.arange(3), np.arange(4), np.ones((4, 5))).tolist() == [[0] * 5] * 4
 
