@@ -154,7 +154,7 @@ def blind_baseline(
         if shuffles is None or group.max() + 1 < len(group):
             shuffles = [shuffle_label_sources(group, rng) for _ in range(NULLS)]
     else:
-        shuffles = [shuffle_label_sources_by_group(group, member, rng) for _ in range(NULLS)]
+        shuffles = [shuffle_label_sources_of_groups(group, member, rng) for _ in range(NULLS)]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
     learners = np.sort(_random_order(len(texts), seed, "learners")[:LEARNERS])
     orders = [_random_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
@@ -242,7 +242,7 @@ def shuffle_label_sources(group: Rows, rng: np.random.Generator) -> Rows:
     return label_source
 
 
-def shuffle_label_sources_by_group(
+def shuffle_label_sources_of_groups(
     group: Rows, member: NDArray[np.bool_], rng: np.random.Generator
 ) -> Rows:
     """Returns whose label each text gets, where each group of any size gets a single label.
@@ -298,11 +298,11 @@ def _cross_validated_aurocs(
                 classifier.scores(train, np.concatenate(test), labels), [len(test[0])]
             )
             for k, rows, values in zip(reversed(pair), test, scores, strict=True):
-                aurocs[k, number] += _auroc_by_column(values, member[rows])
+                aurocs[k, number] += _column_aurocs(values, member[rows])
     return aurocs
 
 
-def _auroc_by_column(scores: Scores, member: NDArray[np.bool_]) -> Scores:
+def _column_aurocs(scores: Scores, member: NDArray[np.bool_]) -> Scores:
     """Returns the AUROC of each column (t × P each); 0.5 without members or non-members."""
     from scipy.stats import rankdata
 

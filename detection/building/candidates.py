@@ -33,14 +33,14 @@ KeyedDocument = tuple[int, DatedDocument]
 class SmallestKeys:
     """The documents with the smallest keys, up to a fixed number per group."""
 
-    number: int
+    max_per_group: int
     _heaps: dict[str, list[tuple[int, int, DatedDocument]]] = field(default_factory=dict)
     _order: Iterator[int] = field(default_factory=count)
 
     def add(self, group: str, key: int, document: DatedDocument) -> None:
         """Adds the document if its key is among the smallest so far."""
         heap = self._heaps.setdefault(group, [])
-        if len(heap) < self.number:
+        if len(heap) < self.max_per_group:
             heapq.heappush(heap, (-key, next(self._order), document))
         elif -heap[0][0] > key:
             heapq.heapreplace(heap, (-key, next(self._order), document))
@@ -59,7 +59,7 @@ class CandidateScan:
     source: Source
     cut_offs: CutOffs
     seed: int
-    number: int
+    max_per_group: int
     """The largest number of documents per group and file."""
     by_month: bool
     """Whether non-members are grouped by the month of their creation."""
@@ -82,7 +82,7 @@ class CandidateScan:
         """Reads a file; returns its counts by label, by month, and of skipped rows."""
         source_file = self.source.files[piece]
         tally = Tally(self.source.on_error, "source.on_error")
-        smallest = SmallestKeys(self.number)
+        smallest = SmallestKeys(self.max_per_group)
         counts_by_side, counts_by_month = Counter[str](), Counter[str]()
         bar = progress(
             desc=f"reading {source_file.name}", total=source_file.path.stat().st_size, unit="B",
@@ -113,7 +113,7 @@ class CandidateScan:
         rows = heapq.merge(*rows_by_file, key=itemgetter(0, 1))
         documents_by_group = {}
         for group, group_rows in groupby(rows, key=itemgetter(0)):
-            smallest = islice(group_rows, self.number)
+            smallest = islice(group_rows, self.max_per_group)
             documents_by_group[group] = [(key, document) for _, key, document in smallest]
         ids = Counter(document.id for keyed in documents_by_group.values() for _, document in keyed)
         if twice := [name for name, times in ids.items() if times > 1]:
@@ -129,12 +129,9 @@ def _read_candidates(path: Path) -> Iterator[tuple[str, int, DatedDocument]]:
         for line in stream:
             row = json.loads(line)
             group, key = row.pop("group"), row.pop("key")
-            row |= {name: _parse_date(row[name]) for name in ("created", "changed")}
+            for name in ("created", "changed"):
+                row[name] = row[name] and datetime.fromisoformat(row[name])
             yield group, key, DatedDocument(**row)
-
-
-def _parse_date(value: str | None) -> datetime | None:
-    return None if value is None else datetime.fromisoformat(value)
 
 
 def sum_counts(file_results: list[dict[str, Any]], count_name: str) -> Mapping[str, int]:

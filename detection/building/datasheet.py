@@ -36,20 +36,20 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def blind_auroc_row(
-    texts: Sequence[str], labels: Sequence[int], group: Clusters | None = None
+    texts: Sequence[str], labels: Sequence[int], clusters: Clusters | None = None
 ) -> dict[str, Any]:
     """Returns the AUROC of a classifier that sees only the texts, its interval and a warning.
 
     Args:
         texts: the texts.
         labels: 1 for members, 0 for non-members.
-        group: the clusters of the texts, if they have any.
+        clusters: the clusters of the texts, if they have any.
     """
     member = np.array(labels, bool)
-    if obstacle := blind_obstacle(texts, member, group):
+    if obstacle := blind_obstacle(texts, member, clusters):
         return {"needs": obstacle}
     repeats = 1 if len(texts) >= SINGLE_DRAW_TEXTS else REPEATS
-    baseline = blind_baseline(texts, member, derive(SEED, BLIND), group=group, repeats=repeats)
+    baseline = blind_baseline(texts, member, derive(SEED, BLIND), group=clusters, repeats=repeats)
     sides = np.flatnonzero(member), np.flatnonzero(~member)
     estimate = baseline.estimates(*sides, [AUROC], DRAWS)[AUROC.name]
     low, high = interval(estimate, CONFIDENCE)
@@ -84,7 +84,8 @@ def write_benchmark(
 
 def _set_summary(name: str, rows: Rows, digest: str) -> dict[str, Any]:
     texts, labels = ([row[column] for row in rows] for column in ("text", "label"))
-    group = number_clusters([(str(row["benchmark"]), str(row.get("cluster", ""))) for row in rows])
+    names = [(str(row["benchmark"]), str(row.get("cluster", ""))) for row in rows]
+    clusters = number_clusters(names)
     return {
         "set": name,
         "members": sum(labels),
@@ -92,7 +93,7 @@ def _set_summary(name: str, rows: Rows, digest: str) -> dict[str, Any]:
         "members_created": _date_span([row for row in rows if row["label"]]),
         "nonmembers_created": _date_span([row for row in rows if not row["label"]]),
         "characters": sum(map(len, texts)),
-        "blind": blind_auroc_row(texts, labels, group),
+        "blind": blind_auroc_row(texts, labels, clusters),
         "sha256": digest,
     }
 

@@ -203,7 +203,7 @@ def count_edited(members: Sequence[SelectedDocument], cut_offs: CutOffs) -> dict
     }
 
 
-def rows_by_year(counts_by_month: Mapping[str, int]) -> list[dict[str, Any]]:
+def year_rows(counts_by_month: Mapping[str, int]) -> list[dict[str, Any]]:
     """Returns the documents of each label per year, from counts by names like "member 2015-03"."""
     counts_by_year: dict[str, dict[str, int]] = {}
     for label_and_month, count in counts_by_month.items():

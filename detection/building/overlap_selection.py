@@ -77,7 +77,7 @@ def run(stage: SelectStage) -> Artifact:
     """
     candidates = open_examples(stage.examples)
     corpus, digest = _open_corpus_and_digest(stage)
-    inputs = {"candidates": _labelled_digest(candidates), "corpus": digest}
+    inputs = {"candidates": _candidates_digest(candidates), "corpus": digest}
     make = partial(_select_and_write, stage, candidates, corpus, inputs)
     return datasheet.build_benchmark(
         stage.runs, split_name(stage.select), stage, stage.select, inputs, make
@@ -90,7 +90,6 @@ def split_name(config: SelectConfig) -> str:
 
 
 def _open_corpus_and_digest(stage: SelectStage) -> tuple[SearchableCorpus, str]:
-    """Returns the corpus and its digest."""
     if stage.corpus_folder is not None:
         corpus = open_corpus(stage.corpus_folder)
         return PackedTexts(corpus), corpus.artifact.digest
@@ -98,7 +97,7 @@ def _open_corpus_and_digest(stage: SelectStage) -> tuple[SearchableCorpus, str]:
     return DocumentTexts(source), source.fingerprint()
 
 
-def _labelled_digest(candidates: Texts) -> str:
+def _candidates_digest(candidates: Texts) -> str:
     return lines_digest(f"{text.sha256} {text.example_id} {text.label}" for text in candidates)
 
 
@@ -197,7 +196,6 @@ def _count_between(shares: NDArray[np.float64], low: float, high: float) -> int:
 
 
 def _extra_columns_by_id(examples: ExamplesConfig) -> dict[str, Mapping[str, Any]]:
-    """Returns the further columns of a file's rows, by id."""
     if not Path(examples.path).expanduser().is_file():
         return {}
     rows = raw_rows(examples, Tally("skip", "examples.on_error"))

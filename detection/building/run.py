@@ -165,14 +165,13 @@ def _build_and_write(
         },
         "overlap": labelled_sets.count_overlaps(documents, dropped, counts, longest),
         "edited": edits,
-        "dates": labelled_sets.rows_by_year(sum_counts(file_results, "months")),
+        "dates": labelled_sets.year_rows(sum_counts(file_results, "months")),
     }
     rows_by_set = {labelled_set.name: labelled_set.rows for labelled_set in sets}
     return datasheet.write_benchmark(folder, sheet, rows_by_set, source.licence)
 
 
 def _settings_of_result(stage: BuildStage) -> dict[str, Any]:
-    """Returns the settings that can change the result."""
     settings = {name: value for name, value in as_data(stage.build).items() if name != "processes"}
     return {"seed": stage.seed, **settings, **_nodes_in_folder_name(stage)}
 

@@ -61,7 +61,7 @@ def estimates_by_benchmark(table: pd.DataFrame, *, wilson: bool = False) -> dict
             (`core.statistics.estimates.intervals`), which have a width even at 0.
     """
     benchmark_estimates = {
-        str(name): _estimates_by_head(str(name), rows, wilson=wilson)
+        str(name): _estimate_sides_and_difference(str(name), rows, wilson=wilson)
         for name, rows in table.groupby("benchmark")
     }
     if len(benchmark_estimates) > 1:
@@ -84,7 +84,9 @@ def _member_and_nonmember_values(rows: pd.DataFrame) -> tuple[Scores, Scores]:
     return members.to_numpy(np.float64), nonmembers.to_numpy(np.float64)
 
 
-def _estimates_by_head(benchmark: str, rows: pd.DataFrame, *, wilson: bool) -> Estimates:
+def _estimate_sides_and_difference(
+    benchmark: str, rows: pd.DataFrame, *, wilson: bool
+) -> Estimates:
     members, nonmembers = _member_and_nonmember_values(rows)
     estimates: Estimates = {}
     seed = derive(SEED, "accuracy", benchmark)
@@ -149,7 +151,6 @@ def _correct_by_criterion(table: pd.DataFrame, suffix: str = "") -> dict[str, pd
 
 
 def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
-    """Returns a table of each benchmark by its own criterion."""
     chance = table["options"].map(lambda options: 1 / len(options))
     chances = chance.groupby(table["benchmark"]).mean()
     criteria = table.groupby("benchmark")["chosen_by"].first()
@@ -164,7 +165,7 @@ def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
     ]
     for benchmark, estimates in benchmark_estimates.items():
         guess = chances.mean() if benchmark == AVERAGE else chances[benchmark]
-        accuracies = [format_with_sample_size(estimates.get(head), head) for head in HEADS]
+        accuracies = [format_estimate_and_size(estimates.get(head), head) for head in HEADS]
         p_values = map(format_p_value, p_by_benchmark.get(benchmark, (None, None)))
         cells = "".join([*(f"{cell:>30}" for cell in accuracies), *(f"{p:>8}" for p in p_values)])
         rows.append(f"{benchmark:{width}}{criteria.get(benchmark, ''):11}{cells}{guess:>8.3f}")
@@ -172,13 +173,14 @@ def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
 
 
 def _format_by_criterion(
-    title: str, table: pd.DataFrame, values: Mapping[str, pd.Series[float]]
+    title: str, table: pd.DataFrame, values_by_criterion: Mapping[str, pd.Series[float]]
 ) -> list[str]:
     """Returns a table of each benchmark by every criterion that all its options allow."""
     conventions = dict(table.groupby("benchmark")["chosen_by"].first())
     benchmarks = [*sorted(conventions), *([AVERAGE] if len(conventions) > 1 else [])]
     estimates_by_criterion = {
-        by: _estimates_of_complete_benchmarks(table, series) for by, series in values.items()
+        by: _estimates_of_complete_benchmarks(table, series)
+        for by, series in values_by_criterion.items()
     }
     width = _name_column_width(benchmarks)
     header = f"{'benchmark':{width}}{'':13}" + "".join(f"{by:>25}" for by in CHOSEN_BY)
@@ -222,7 +224,7 @@ def _format_by_occurrences(table: pd.DataFrame) -> list[str]:
             side = "members" if occurrences else "non-members"
             estimate = benchmark_estimates.get(benchmark, {}).get(side)
             if estimate is not None:
-                accuracy = format_with_sample_size(estimate, side)
+                accuracy = format_estimate_and_size(estimate, side)
                 rows.append(f"{occurrences:<13}{benchmark:{width}}{accuracy:>30}")
     return rows
 
@@ -251,7 +253,7 @@ def _format_notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]])
     return ["", *notes] if notes else []
 
 
-def format_with_sample_size(estimate: Estimate | None, head: str = "") -> str:
+def format_estimate_and_size(estimate: Estimate | None, head: str = "") -> str:
     """Returns an estimate with its interval and, except for a difference, its sample size."""
     if estimate is None or head == "difference":
         return _format_or_dash(estimate)

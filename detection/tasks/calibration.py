@@ -108,7 +108,6 @@ class Calibration:
             )
 
     def _iter_differences(self, scores: Origin) -> Iterator[tuple[str, str]]:
-        """Yields the differences between these scores and those of the calibration."""
         for role in MODELS:
             calibrated, scored = self.models.get(role), scores.inputs.get(role)
             recorded = calibrated is not None and scored is not None

@@ -34,8 +34,8 @@ from contamination.detection.tasks.accuracy import AccuracyStage, ask_corpus, to
 from contamination.detection.tasks.accuracy_summary import (
     AVERAGE,
     estimates_by_benchmark,
+    format_estimate_and_size,
     format_p_value,
-    format_with_sample_size,
     p_values_by_benchmark,
 )
 from contamination.detection.tasks.questions import (
@@ -90,7 +90,7 @@ def targets_digest(texts: Sequence[Text], occurrences: Mapping[str, int]) -> str
 UNLABELLED = "no label, or never inserted"
 
 
-def text_targets_by_prefix(
+def make_text_targets(
     loaded: LoadedModel,
     texts: Sequence[Text],
     occurrences: Mapping[str, int],
@@ -122,7 +122,7 @@ def text_targets_by_prefix(
     return result
 
 
-def answer_targets(loaded: LoadedModel, texts: Sequence[Text], asked: QuestionSet) -> Targets:
+def make_answer_targets(loaded: LoadedModel, texts: Sequence[Text], asked: QuestionSet) -> Targets:
     """Returns each question's answer, after the example's text before it."""
     questions, unscored = tokenize_questions(loaded, asked)
     result = Targets(left_out=asked.left_out + unscored)
@@ -198,12 +198,10 @@ def _continue_and_write(
 ) -> Built:
     loaded, config = LoadedModel(model, stage.detection), stage.extraction
     if question_set:
-        result = answer_targets(loaded, texts, question_set)
+        result = make_answer_targets(loaded, texts, question_set)
     else:
         occurrences = occurrences_of(stage.examples.path)
-        result = text_targets_by_prefix(
-            loaded, texts, occurrences, config.tokens, config.prefix_tokens
-        )
+        result = make_text_targets(loaded, texts, occurrences, config.tokens, config.prefix_tokens)
     _check_any_target(stage, result)
     continuations = greedy_continuations(loaded, result.targets)
     table = pd.DataFrame(map(partial(_result_row, loaded), result.targets, continuations))
@@ -287,7 +285,7 @@ def _format_section(prefix: str, tables: Mapping[str, pd.DataFrame]) -> Iterator
             shares = [by_group[group].get(benchmark) for by_group in shares_by_model.values()]
             is_tested = group == MEMBERS and benchmark in p_by_benchmark
             p_values = p_by_benchmark[benchmark] if is_tested else (None, None)
-            cells = [*map(format_with_sample_size, shares), *map(format_p_value, p_values)]
+            cells = [*map(format_estimate_and_size, shares), *map(format_p_value, p_values)]
             rows.append([benchmark, group, *cells])
     yield from fit_columns(["benchmark", "occurrences", *tables, "p", "p Holm"], rows).lines(left=2)
 

@@ -81,7 +81,6 @@ def _cost_cells(strategy: LogprobStrategy) -> list[str]:
 
 
 def _method_lines(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
-    """Yields the methods that can be served, and what each of the others lacks."""
     models = {role: model for role in ("target", "reference")}
     lack_by_method = {}
     for name, node in stage.method.items():

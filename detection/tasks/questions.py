@@ -116,7 +116,6 @@ def questions_digest(questions: Sequence[Question]) -> str:
 def _add_benchmark_questions(
     benchmark: str, config: BenchmarkConfig, rows: pd.DataFrame, question_set: QuestionSet
 ) -> None:
-    """Adds one benchmark's questions, and counts the examples without one by reason."""
     fields_by_row: list[dict[str, str]] = [json.loads(row) for row in rows["fields"]]
     field = str(config.answer_field)
     check_template(benchmark, config.template)  # the corpus's, which may come from elsewhere
@@ -139,7 +138,6 @@ def _add_benchmark_questions(
 def _question_or_reason(
     row: Any, fields: Mapping[str, str], config: BenchmarkConfig, unseen_answers: Sequence[str]
 ) -> Question | str:
-    """Returns one example's question, or the reason why it can't be asked."""
     field = str(config.answer_field)
     if row.shortened and config.shorten == field:
         return "the text was shortened and its answer cut off"

@@ -169,7 +169,6 @@ def _likeliest_token_ids(stats: TokenStats, ids: NDArray[Any]) -> list[int]:
 def _scores_and_flags(
     text: Text, stored: StoredResults, scored: int
 ) -> tuple[dict[str, float], list[str]]:
-    """Returns the methods' scores by name and variant, and their flags."""
     scores, flags = {}, {}
     unranked_flag = reason_unranked(text.text, scored, stored.min_scored_tokens)
     for (name, variant), method in stored.methods.items():

@@ -169,7 +169,6 @@ def _shared_tokenizer(
 def _head_entries(
     stage: ViewStage, models: Mapping[str, ModelHandle], count: int, left_out: Collection[str]
 ) -> dict[str, str]:
-    """Returns the entries of the page's head, by name."""
     selection = "chosen by id" if stage.view.ids else f"drawn with seed {stage.seed}"
     return {
         "model": models["target"].slug,

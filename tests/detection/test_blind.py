@@ -19,7 +19,7 @@ from contamination.detection.baselines.blind import (
     NULLS,
     REPEATS,
     BlindBaseline,
-    _auroc_by_column,
+    _column_aurocs,
     _cross_fitted_percentiles,
     _cross_validated_aurocs,
     _percentiles_among_nonmembers,
@@ -28,7 +28,7 @@ from contamination.detection.baselines.blind import (
     describe_blind_baseline,
     number_equal_texts,
     shuffle_label_sources,
-    shuffle_label_sources_by_group,
+    shuffle_label_sources_of_groups,
 )
 from contamination.detection.baselines.classifiers import RareGrams, classifiers_by_name, make_ridge
 
@@ -282,7 +282,7 @@ def test_aurocs_and_places_are_those_of_plain_loops():
     scores, member = rng.integers(0, 6, (12, 5)).astype(float), rng.random((12, 5)) < 0.4
     member[:, 3], member[:, 4] = True, False
     aurocs = [roc_auc_score(member[:, k], scores[:, k]) for k in range(3)]
-    np.testing.assert_allclose(_auroc_by_column(scores, member), [*aurocs, 0.5, 0.5])
+    np.testing.assert_allclose(_column_aurocs(scores, member), [*aurocs, 0.5, 0.5])
     placed = _percentiles_among_nonmembers(scores, member)
     for text, column in np.ndindex(12, 5):
         score, others = scores[text, column], scores[~member[:, column], column]
@@ -473,7 +473,7 @@ def test_whole_clusters_change_labels_whatever_their_sizes():
     """All but one have one label, in any combination; sides stay as large; one of both is two."""
     group, rng = np.repeat(np.arange(12), np.arange(1, 13)), np.random.default_rng(0)
     member = group % 2 == 0
-    roles = np.stack([shuffle_label_sources_by_group(group, member, rng) for _ in range(200)])
+    roles = np.stack([shuffle_label_sources_of_groups(group, member, rng) for _ in range(200)])
     np.testing.assert_array_equal(np.sort(roles), np.tile(np.arange(78), (200, 1)))
     labels = member[roles]
     both = [sum(len(set(own[group == k])) > 1 for k in range(12)) for own in labels]
@@ -483,7 +483,7 @@ def test_whole_clusters_change_labels_whatever_their_sizes():
     assert len({tuple(own > 0.5) for own in shares}) > 100
     mixed = np.array([0, 0, 1, 2])
     halves = np.stack(
-        [shuffle_label_sources_by_group(mixed, np.arange(4) % 2 == 0, rng) for _ in range(50)]
+        [shuffle_label_sources_of_groups(mixed, np.arange(4) % 2 == 0, rng) for _ in range(50)]
     )
     assert (halves[:, 0] % 2 != halves[:, 1] % 2).any()
     assert (halves[:, 0] % 2 == halves[:, 1] % 2).any()

@@ -84,9 +84,9 @@ class StackExchange(Source):
 
 
 def _iter_rows(
-    stream: BinaryIO, limit: int, tally: Tally, file: Shard
+    stream: BinaryIO, max_bytes: int, tally: Tally, file: Shard
 ) -> Iterator[Mapping[str, str]]:
-    events = xml_streams.iter_elements(stream, limit, ("row",))
+    events = xml_streams.iter_elements(stream, max_bytes, ("row",))
     _, root = next(events)
     if root.tag != "posts":
         tally.bad("no Posts.xml", str(file.path), f"its root is <{root.tag}>, not <posts>")

@@ -38,11 +38,11 @@ ARTICLES = 0
 """The namespace of articles."""
 
 
-def iter_pages(stream: BinaryIO, limit: int, tally: Tally, path: Path) -> Iterator[Any]:
-    """Yields the pages of a dump (mwxml.Page), whose revisions have at most `limit` bytes."""
+def iter_pages(stream: BinaryIO, max_bytes: int, tally: Tally, path: Path) -> Iterator[Any]:
+    """Yields the pages of a dump (mwxml.Page), whose revisions have at most `max_bytes` bytes."""
     reader = import_optional("mwxml", "source=wikipedia")
     pointer = reader.element_iterator.EventPointer(
-        xml_streams.iter_elements(stream, limit, ("revision", "page"))
+        xml_streams.iter_elements(stream, max_bytes, ("revision", "page"))
     )
     root = reader.element_iterator.ElementIterator(next(pointer)[1], pointer)
     if root.tag != "mediawiki":
@@ -246,7 +246,7 @@ class Wikipedia(Source):
         try:
             for revision in page:
                 timestamp = revision.timestamp
-                date = None if timestamp is None else _utc_datetime(timestamp.unix())
+                date = None if timestamp is None else datetime.fromtimestamp(timestamp.unix(), UTC)
                 is_hidden = revision.deleted.text or (revision.text is None and revision.bytes)
                 revisions.add(date, None if is_hidden else revision.text or "", revision.parent_id)
         except ValueError as error:
@@ -284,13 +284,8 @@ class Wikipedia(Source):
 
 
 def _iter_sections(raw: str) -> Iterator[str]:
-    """Yields the text between headings."""
     start = 0
     for heading in HEADING.finditer(raw):
         yield raw[start : heading.start()]
         start = heading.end()
     yield raw[start:]
-
-
-def _utc_datetime(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

@@ -44,8 +44,8 @@ class BoundedXML:
         limit: the source's `max_text_bytes`.
     """
 
-    def __init__(self, stream: BinaryIO, limit: int) -> None:
-        self._stream, self._limit = stream, limit
+    def __init__(self, stream: BinaryIO, max_text_bytes: int) -> None:
+        self._stream, self._limit = stream, max_text_bytes
         self._text_bytes = 0
         self._before_root: bytes | None = b""
 
@@ -117,14 +117,16 @@ def open_decompressed(path: Path, name_ending: str, on_bytes: OnBytesRead) -> It
 
 
 @contextmanager
-def report_damage(tally: Tally, where: Callable[[], str]) -> Iterator[None]:
+def report_damage(tally: Tally, describe_position: Callable[[], str]) -> Iterator[None]:
     """Reports a damaged file to the tally, with the location; documents before it are kept."""
     try:
         yield
     except ParseError as error:
-        tally.bad("XML cut off or broken", where(), str(error))
+        tally.bad("XML cut off or broken", describe_position(), str(error))
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        tally.bad("unreadable file", where(), " ".join(str(error).split()) or repr(error))
+        tally.bad(
+            "unreadable file", describe_position(), " ".join(str(error).split()) or repr(error)
+        )
 
 
 @contextmanager
