@@ -24,7 +24,7 @@ from unittest.mock import patch
 from contamination.core.cli import compose_stage
 from contamination.core.tasks import Runner
 from contamination.detection.building import datasheet
-from contamination.detection.building.ngram_search import NgramSearch
+from contamination.detection.building.overlap_selection import NgramSearch
 from contamination.detection.building.run import BuildStage, run
 from perf.timing import peak
 from tests.dumps import drawn_dates, embedded, repeated, wikipedia

@@ -12,8 +12,13 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.tasks import Runner
 from contamination.data.readers.files import FilesCorpus
 from contamination.detection.building import datasheet
-from contamination.detection.building.ngram_search import DocumentTexts, NgramSearch, PackedTexts
-from contamination.detection.building.overlap_selection import SelectStage, run
+from contamination.detection.building.overlap_selection import (
+    DocumentTexts,
+    NgramSearch,
+    PackedTexts,
+    SelectStage,
+    run,
+)
 from contamination.injection.token_stream import Tokenizer
 from tests.bad_inputs.material import GOLDEN
 from tests.detection.building.conftest import jsonl, texts
