@@ -269,13 +269,13 @@ def _cross_fitted_percentiles(
     labels = member[learners].astype(np.float64)
     choice = _cross_validated_aurocs(candidates, fold, learners, member).argmax(axis=1)
     percentiles = np.empty(member.shape)
-    for k, best in enumerate(choice):
-        train, test = np.flatnonzero(fold[learners] != k), np.flatnonzero(fold == k)
-        for number, classifier in enumerate(candidates):
-            chosen = np.flatnonzero(best == number)
-            if len(chosen):
-                scores = classifier.scores(train, test, labels[:, chosen])
-                places = np.ix_(test, chosen)
+    for held_out, best_by_column in enumerate(choice):
+        train, test = np.flatnonzero(fold[learners] != held_out), np.flatnonzero(fold == held_out)
+        for classifier_index, classifier in enumerate(candidates):
+            columns = np.flatnonzero(best_by_column == classifier_index)
+            if len(columns):
+                scores = classifier.scores(train, test, labels[:, columns])
+                places = np.ix_(test, columns)
                 percentiles[places] = _percentiles_among_nonmembers(scores, member[places])
     return percentiles
 
@@ -292,13 +292,13 @@ def _cross_validated_aurocs(
     aurocs = np.zeros((folds, len(candidates), member.shape[1]))
     for pair in combinations(range(folds), 2):
         train = np.flatnonzero(~np.isin(fold[learners], pair))
-        test = [np.flatnonzero(fold == k) for k in pair]
-        for number, classifier in enumerate(candidates):
+        test = [np.flatnonzero(fold == held_out) for held_out in pair]
+        for classifier_index, classifier in enumerate(candidates):
             scores = np.split(
                 classifier.scores(train, np.concatenate(test), labels), [len(test[0])]
             )
-            for k, rows, values in zip(reversed(pair), test, scores, strict=True):
-                aurocs[k, number] += _column_aurocs(values, member[rows])
+            for held_out, rows, values in zip(reversed(pair), test, scores, strict=True):
+                aurocs[held_out, classifier_index] += _column_aurocs(values, member[rows])
     return aurocs
 
 

@@ -244,8 +244,8 @@ def date_features(texts: Sequence[str]) -> Numbers:
 
 
 def _fractional_year(match: re.Match[str]) -> float:
-    name, year, number = match.groups()
-    month = _MONTHS.index(name.lower()) if name else int(number or 1) - 1
+    month_name, year, month_number = match.groups()
+    month = _MONTHS.index(month_name.lower()) if month_name else int(month_number or 1) - 1
     return int(year) + month / 12
 
 
@@ -305,9 +305,9 @@ class StyleRegression:
         smoother = np.zeros(self.kernel.shape)
         with threadpool_limits(limits=1):
             for fold in (order % self.folds for order in self.orders):
-                for k in range(self.folds):
-                    train = np.flatnonzero(fold[self.learners] != k)
-                    test = np.flatnonzero(fold == k)
+                for held_out in range(self.folds):
+                    train = np.flatnonzero(fold[self.learners] != held_out)
+                    test = np.flatnonzero(fold == held_out)
                     smoother[np.ix_(test, train)] += self._hat_matrix(train, test)
         mean: Numbers = smoother / len(self.orders)
         return mean

@@ -43,7 +43,7 @@ REMEDIES = {
     "chance": "Leave such methods out, or calibrate on more texts.",
     "size": "Calibrate on more texts.",
 }
-"""The reasons that `thresholds.override` may name; see `Calibration.refusals`."""
+"""The reasons that `thresholds.override` may name; see `Calibration.iter_refusals`."""
 
 
 @dataclass(frozen=True)
@@ -277,9 +277,9 @@ def _open_scored_texts(
     scored = set(table["example_id"])
     missing = [e.example_id for e in examples if e.example_id not in scored]
     if missing or inputs.get("examples", examples_digest(examples)) != examples_digest(examples):
-        first = f"; the text {missing[0]!r} has no score" if missing else ""
+        unscored = f"; the text {missing[0]!r} has no score" if missing else ""
         raise DataError(
-            f"examples is {stage.examples!r}: these are not the texts of {stage.scores}{first}. "
+            f"examples is {stage.examples!r}: these are not the texts of {stage.scores}{unscored}. "
             "Give the file that was scored, with the same ids and texts; its labels may be new."
         )
     return examples
