@@ -110,7 +110,7 @@ def _estimate_sides_and_difference(
 MIN_EXAMPLES, MAX_SHARE = 20, 0.8  # a warning if more of so many examples have one answer
 
 
-def summary(table: pd.DataFrame, artifact: Artifact) -> str:
+def format_summary(table: pd.DataFrame, artifact: Artifact) -> str:
     """Returns tables of accuracy by benchmark and by occurrences, and notes on left-out examples.
 
     Args:

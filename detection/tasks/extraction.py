@@ -248,7 +248,9 @@ def _check_any_target(stage: ExtractionStage, result: Targets) -> None:
 NONMEMBERS, MEMBERS = "non-members", "members"
 
 
-def summary(tables: Mapping[str, pd.DataFrame], left_out: Sequence[Mapping[str, object]]) -> str:
+def format_summary(
+    tables: Mapping[str, pd.DataFrame], left_out: Sequence[Mapping[str, object]]
+) -> str:
     """Returns one table per context, with one row per benchmark and number of occurrences.
 
     Args:

@@ -31,8 +31,8 @@ from contamination.detection.tasks.accuracy import (
 from contamination.detection.tasks.accuracy_summary import (
     compared,
     estimates_by_benchmark,
+    format_summary,
     p_values_by_benchmark,
-    summary,
 )
 from contamination.detection.tasks.questions import (
     ask_questions,
@@ -365,7 +365,7 @@ def test_every_way_is_printed_and_the_convention_is_marked():
     table = sums.assign(chosen_token=tokens["chosen"], chosen_byte=1 - sums["chosen"])
     other = answered((30, 10), (10, 30), "c").assign(chosen_by="byte")
     artifact = SimpleNamespace(counts={"left_out": []})
-    said = summary(pd.concat([table, other], ignore_index=True), artifact)
+    said = format_summary(pd.concat([table, other], ignore_index=True), artifact)
     (line,) = [line for line in said.splitlines() if line.startswith("b ") and "diff" in line]
     cells = line.replace("[", "").replace("]", "").replace(",", "").split()[2:]
     assert [cells[0], cells[3], cells[6], cells[9]] == ["0.300", "0.000", "0.300", "-0.300"]
@@ -422,13 +422,15 @@ def test_p_values_are_corrected_over_the_benchmarks():
 
 def test_the_summary_says_what_was_done(stage):
     artifact = run(stage)
-    said = summary(pd.read_parquet(artifact.path / FILE), artifact)
+    said = format_summary(pd.read_parquet(artifact.path / FILE), artifact)
     assert "by each benchmark's convention" in said
     assert "drawn options: open: 8 examples" in said
     assert "average" in said
     table = pd.read_parquet(artifact.path / FILE)
     many = pd.concat([table.assign(chosen=0)] * 5, ignore_index=True)
-    assert "nearly one answer: boolq: 'Yes' is chosen for 40 of 40" in summary(many, artifact)
+    assert "nearly one answer: boolq: 'Yes' is chosen for 40 of 40" in format_summary(
+        many, artifact
+    )
     assert said.count("members") >= 2
     again = run(stage)
     assert again.path == artifact.path == open_artifact(artifact.path, "accuracy").path
