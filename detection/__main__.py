@@ -82,7 +82,7 @@ def online(config: DictConfig) -> None:
 def accuracy(config: DictConfig) -> None:
     """Answers the corpus's questions and prints the accuracy on members and on non-members."""
     from contamination.detection.tasks.accuracy import FILE, AccuracyStage, run
-    from contamination.detection.tasks.accuracy_summary import compared, summary
+    from contamination.detection.tasks.accuracy_summary import compared, format_summary
 
     stage = convert(config, AccuracyStage)
     tables = []
@@ -90,7 +90,8 @@ def accuracy(config: DictConfig) -> None:
         artifact = run(model_stage)
         tables.append(artifact.table(FILE))
         print(
-            f"{model_stage.model.given}\n{summary(tables[-1], artifact)}\nwrote {artifact.path}\n"
+            f"{model_stage.model.given}\n{format_summary(tables[-1], artifact)}\n"
+            f"wrote {artifact.path}\n"
         )
     if len(tables) > 1:
         print(compared(*tables))
@@ -98,12 +99,12 @@ def accuracy(config: DictConfig) -> None:
 
 def extraction(config: DictConfig) -> None:
     """Prints the shares of members and of non-members that the model reproduces verbatim."""
-    from contamination.detection.tasks.extraction import FILE, ExtractionStage, run, summary
+    from contamination.detection.tasks.extraction import FILE, ExtractionStage, format_summary, run
 
     stages = convert(config, ExtractionStage).models()
     artifacts = dict(zip(("model", "reference"), map(run, stages), strict=False))
     tables = {name: artifact.table(FILE) for name, artifact in artifacts.items()}
-    print(summary(tables, artifacts["model"].counts["left_out"]))
+    print(format_summary(tables, artifacts["model"].counts["left_out"]))
     print("\n".join(f"wrote {artifact.path}" for artifact in artifacts.values()))
 
 
@@ -116,7 +117,7 @@ def probe(config: DictConfig) -> None:
 
 def thresholds(config: DictConfig) -> None:
     """Chooses thresholds, or applies them."""
-    from contamination.detection.tasks.thresholds import ThresholdStage, decide
+    from contamination.detection.tasks.calibration import ThresholdStage, decide
 
     with open_dict(config):
         config.examples = config.pop(FILE_OF_EXAMPLES)

@@ -42,7 +42,7 @@ COMMANDS = {
     "detection online": ("online", "detection.tasks.online.OnlineStage"),
     "detection probe": ("probe", "detection.tasks.probe.ProbeStage"),
     "detection select": ("select", "detection.building.overlap_selection.SelectStage"),
-    "detection thresholds": ("thresholds", "detection.tasks.thresholds.ThresholdStage"),
+    "detection thresholds": ("thresholds", "detection.tasks.calibration.ThresholdStage"),
     "detection view": ("view", "detection.viewer.run.ViewStage"),
     "analysis": ("analysis", "analysis.config.AnalysisStage"),
     "analysis wandb": ("wandb", "analysis.config.WandbReport"),

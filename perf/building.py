@@ -24,7 +24,7 @@ from unittest.mock import patch
 from contamination.core.cli import compose_stage
 from contamination.core.tasks import Runner
 from contamination.detection.building import datasheet
-from contamination.detection.building.ngram_search import Search
+from contamination.detection.building.overlap_selection import NgramSearch
 from contamination.detection.building.run import BuildStage, run
 from perf.timing import peak_memory
 from tests.dumps import drawn_dates, embedded, repeated, wikipedia
@@ -98,7 +98,7 @@ def time_overlap_search(folder: Path) -> None:
     for number, ngram in enumerate((7, 13)):
         place = folder / str(number)
         place.mkdir()
-        search = Search([*inside, *outside], ngram, _Texts(corpus), place)
+        search = NgramSearch([*inside, *outside], ngram, _Texts(corpus), place)
         size = sum(map(len, corpus))
         _ = search._index
         begun = time.process_time()

@@ -80,7 +80,7 @@ def control_aurocs(
             aurocs = _relabelled_aurocs(clean.to_numpy(np.float64)[rows], roles)
             for (method, variant), aurocs_of_method in zip(clean.columns, aurocs, strict=True):
                 aurocs_by_key[ControlKey(method, variant, group.benchmark)] = aurocs_of_method
-        blind_aurocs = blind.placed[group.members].mean(axis=0)
+        blind_aurocs = blind.percentiles[group.members].mean(axis=0)
         if not np.isnan(blind_aurocs).any():
             aurocs_by_key[ControlKey(BLIND, "", group.benchmark)] = blind_aurocs
     return {

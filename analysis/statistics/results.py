@@ -173,7 +173,7 @@ def blind_of(
         benchmark_seed = derive(seed, benchmark)
         placed[rows] = blind_baseline(
             texts, member, benchmark_seed, folds, shuffles=shuffled
-        ).placed
+        ).percentiles
     return BlindBaseline(placed)
 
 
@@ -254,7 +254,7 @@ def _blind_by_occurrences(
 ) -> ByOccurrences:
     """The blind baseline's estimates on one benchmark; none where it was left out (and logged)."""
     for group, _ in drawn:
-        if not np.isnan(blind.placed[group.members]).any():
+        if not np.isnan(blind.percentiles[group.members]).any():
             by_metric = blind.estimates(group.members, group.nonmembers, metrics, draws)
             yield group.occurrences, by_metric
 

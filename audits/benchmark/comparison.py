@@ -162,7 +162,7 @@ def has_both_sides(is_question: Flags, cluster: NDArray[np.intp]) -> bool:
 
 def blind_p_value(blind: BlindBaseline, is_question: Flags) -> float:
     """Returns the share of shuffled labellings with at least the real labels' blind AUROC."""
-    aurocs = blind.placed[is_question].mean(axis=0)
+    aurocs = blind.percentiles[is_question].mean(axis=0)
     return float((aurocs >= aurocs[0] - 1e-12).sum() / len(aurocs))  # counts the real one
 
 

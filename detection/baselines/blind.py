@@ -2,16 +2,7 @@
 
 If so, a detector's AUROC above 0.5 may show that difference rather than contamination (Das et al.
 2024; Meeus et al. 2024). Each text is scored by a classifier (`baselines.classifiers`) that never
-saw it. For each fold, the classifier is chosen by cross-validation within the other folds and
-fitted on them.
-
-Only texts of one fold are compared, because their scores come from one classifier. If labels are
-random, the AUROC is then 0.5 on average. (Across folds it would be below 0.5, because the label of
-one text pushes the scores of others away from it.)
-
-A text's score depends on the labels of the others, so a bootstrap of the scores would miss about
-half of the AUROC's variance. Instead everything is repeated NULLS times with shuffled labels, on
-the same folds. If labels are random, the real ones are like another shuffle.
+saw it.
 """
 
 from __future__ import annotations
@@ -35,21 +26,11 @@ from contamination.detection.baselines.classifiers import (
     Classifier,
     Ridge,
     Rows,
-    Style,
-    classifiers,
+    StyleRegression,
+    classifiers_by_name,
 )
 
 BLIND = "blind"
-FOLDS = 5
-REPEATS = 3
-"""Random divisions into folds, over which a text's scores are averaged. A single one would add a
-standard deviation of 0.036 to the AUROC of 200 texts."""
-NULLS = 100
-"""Shuffles of the labels."""
-LEARNERS = 1_000
-"""The maximum number of texts to learn from, enough to detect any difference that matters."""
-LEAST = 10
-"""The minimum number of members, and of non-members."""
 
 
 @dataclass(frozen=True)
@@ -57,32 +38,35 @@ class BlindBaseline:
     """The blind scores of texts, as percentiles among the non-members of their fold.
 
     Attributes:
-        placed: each text's percentile, the share of its fold's non-members with a lower score (ties
-            count half), n × (1 + NULLS). The first column uses the real labels. In the others, row
-            i belongs to the text that received the label of text i, so that any subset of rows has
-            its own null.
+        percentiles: each text's percentile, the share of its fold's non-members with a lower
+            score (ties count half), n × (1 + NULLS). The first column uses the real labels. In
+            the others, row i belongs to the text that received the label of text i, so that any
+            subset of rows has its own null.
         style: predicts other numbers from the texts; None if there is no ridge regression.
     """
 
-    placed: Scores
-    style: Style | None = None
+    percentiles: Scores
+    style: StyleRegression | None = None
 
     def estimates(
-        self, members: Rows, nonmembers: Rows, wanted: Sequence[Metric], draws: int
+        self, members: Rows, nonmembers: Rows, metrics: Sequence[Metric], draws: int
     ) -> dict[str, Estimate]:
         """Returns the estimate of each metric, by name, on some rows.
 
         The AUROC is the mean of the members' percentiles.
         """
-        hits, alarms = self.placed[members].T, self.placed[nonmembers].T
+        hits, alarms = self.percentiles[members].T, self.percentiles[nonmembers].T
         sizes = len(members), len(nonmembers)
         values = {
             metric: hits.mean(axis=1)
             if metric.name == AUROC.name
             else np.array([metric.value(*pair) for pair in zip(hits, alarms, strict=True)])
-            for metric in wanted
+            for metric in metrics
         }
-        return {metric.name: around_null(values[metric], sizes, metric, draws) for metric in wanted}
+        return {
+            metric.name: estimate_around_null(values[metric], sizes, metric, draws)
+            for metric in metrics
+        }
 
 
 def describe_blind_baseline(value: float, low: float, high: float) -> str | None:
@@ -100,6 +84,18 @@ def texts_warning(measured: str) -> str:
     )
 
 
+FOLDS = 5
+REPEATS = 3
+"""Random divisions into folds, over which a text's scores are averaged. A single one would add a
+standard deviation of 0.036 to the AUROC of 200 texts."""
+NULLS = 100
+"""Shuffles of the labels."""
+LEARNERS = 1_000
+"""The maximum number of texts to learn from, enough to detect any difference that matters."""
+LEAST = 10
+"""The minimum number of members, and of non-members."""
+
+
 def blind_obstacle(
     texts: Sequence[str], member: NDArray[np.bool_], group: Rows | None = None
 ) -> str | None:
@@ -111,7 +107,7 @@ def blind_obstacle(
                 f"{of_members} clusters of members and {of_nonmembers} of non-members are too few "
                 f"for the blind baseline, which takes {LEAST} of each"
             )
-    members, distinct = int(member.sum()), len(set(same_texts(texts)))
+    members, distinct = int(member.sum()), len(set(number_equal_texts(texts)))
     if min(members, len(texts) - members, distinct) >= LEAST:
         return None
     return (
@@ -132,6 +128,15 @@ def blind_baseline(
 ) -> BlindBaseline:
     """Scores each text by a classifier that never saw it.
 
+    For each fold, the classifier is chosen by cross-validation within the other folds and fitted on
+    them. Only texts of one fold are compared, because their scores come from one classifier. If
+    labels are random, the AUROC is then 0.5 on average. (Across folds it would be below 0.5,
+    because the label of one text pushes the scores of others away from it.)
+
+    A text's score depends on the labels of the others, so a bootstrap of the scores would miss
+    about half of the AUROC's variance. Instead everything is repeated NULLS times with shuffled
+    labels, on the same folds. If labels are random, the real ones are like another shuffle.
+
     Args:
         texts: the texts of one benchmark.
         member: which of them are members. `blind_obstacle` checks that there are enough.
@@ -148,21 +153,24 @@ def blind_baseline(
     """
     rng = np.random.default_rng(derive(seed, "nulls"))
     if group is None:
-        group = same_texts(texts)
+        group = number_equal_texts(texts)
         if shuffles is None or group.max() + 1 < len(group):
-            shuffles = [shuffled(group, rng) for _ in range(NULLS)]
+            shuffles = [shuffle_label_sources(group, rng) for _ in range(NULLS)]
     else:
         shuffles = [
-            shuffled_within(group, rng) if within_groups else shuffled_whole(group, member, rng)
+            shuffle_label_sources_within_groups(group, rng)
+            if within_groups
+            else shuffle_label_sources_of_groups(group, member, rng)
             for _ in range(NULLS)
         ]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
-    learners = np.sort(_order(len(texts), seed, "learners")[:LEARNERS])
-    orders = [_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
+    learners = np.sort(_random_order(len(texts), seed, "learners")[:LEARNERS])
+    orders = [_random_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
     with threadpool_limits(limits=1):  # over such small matrices threads only wait
-        candidates = list(classifiers(texts, learners).values())
+        candidates = list(classifiers_by_name(texts, learners).values())
         percentiles_by_order = [
-            _percentiles(candidates, order % folds, learners, member[roles]) for order in orders
+            _cross_fitted_percentiles(candidates, order % folds, learners, member[roles])
+            for order in orders
         ]
     percentiles = np.empty(roles.shape)
     np.put_along_axis(percentiles, roles, np.mean(percentiles_by_order, axis=0), axis=0)
@@ -170,7 +178,8 @@ def blind_baseline(
     if not kernels:
         return BlindBaseline(percentiles)
     return BlindBaseline(
-        percentiles, Style(np.mean(kernels, axis=0), member[roles], learners, orders, folds)
+        percentiles,
+        StyleRegression(np.mean(kernels, axis=0), member[roles], learners, orders, folds),
     )
 
 
@@ -192,7 +201,7 @@ def cached_baseline() -> Baseline:
     """Returns a `blind_baseline` with a cache, because the baseline is the same for all models."""
 
     @cache
-    def cached(
+    def compute_once(
         texts: tuple[str, ...], member: bytes, seed: int, group: bytes | None
     ) -> BlindBaseline:
         group_rows = None if group is None else np.frombuffer(group, np.intp)
@@ -206,12 +215,12 @@ def cached_baseline() -> Baseline:
         group: Rows | None = None,
     ) -> BlindBaseline:
         group_rows = None if group is None else group.tobytes()
-        return cached(tuple(texts), member.tobytes(), seed, group_rows)
+        return compute_once(tuple(texts), member.tobytes(), seed, group_rows)
 
     return baseline
 
 
-def same_texts(texts: Sequence[str]) -> Rows:
+def number_equal_texts(texts: Sequence[str]) -> Rows:
     """Numbers the texts so that (nearly) equal texts have the same number.
 
     Texts that differ only in case, white space or punctuation are equal. So are a text of at least
@@ -219,29 +228,31 @@ def same_texts(texts: Sequence[str]) -> Rows:
     the label of one would reveal (or, if labels are random, contradict) the other's.
     """
     letters = ["".join(filter(str.isalnum, text.casefold())) or text for text in texts]
-    beginning, first = {}, ""
+    beginning, shortest_beginning = {}, ""
     for text_letters in sorted({*letters}):  # texts that begin with a text follow it directly
-        if len(first) < CHARACTERS or not text_letters.startswith(first):
-            first = text_letters
-        beginning[text_letters] = first
+        if len(shortest_beginning) < CHARACTERS or not text_letters.startswith(shortest_beginning):
+            shortest_beginning = text_letters
+        beginning[text_letters] = shortest_beginning
     numbers: Rows = np.unique(
         [beginning[text_letters] for text_letters in letters], return_inverse=True
     )[1]
     return numbers
 
 
-def shuffled(group: Rows, rng: np.random.Generator) -> Rows:
+def shuffle_label_sources(group: Rows, rng: np.random.Generator) -> Rows:
     """Returns whose label each text gets; groups of one size swap, and texts within each group."""
-    role = np.empty(len(group), np.intp)
+    label_source = np.empty(len(group), np.intp)
     size = np.bincount(group)[group]
     for group_size in np.unique(size):
         rows = np.flatnonzero(size == group_size)
         table = rows[np.argsort(group[rows], kind="stable")].reshape(-1, group_size)
-        role[table] = rng.permuted(rng.permutation(table), axis=1)
-    return role
+        label_source[table] = rng.permuted(rng.permutation(table), axis=1)
+    return label_source
 
 
-def shuffled_whole(group: Rows, member: NDArray[np.bool_], rng: np.random.Generator) -> Rows:
+def shuffle_label_sources_of_groups(
+    group: Rows, member: NDArray[np.bool_], rng: np.random.Generator
+) -> Rows:
     """Returns whose label each text gets, where each group of any size gets a single label.
 
     Groups in a random order get the members' labels until none are left, so that one group may get
@@ -250,41 +261,41 @@ def shuffled_whole(group: Rows, member: NDArray[np.bool_], rng: np.random.Genera
     label_group = np.unique(2 * group + member, return_inverse=True)[1]
     givers, takers = (rng.permutation(label_group.max() + 1)[label_group] for _ in range(2))
     within = rng.permutation(len(group))
-    role = np.empty(len(group), np.intp)
-    role[np.lexsort((within, takers))] = np.lexsort((within, givers, ~member))
-    return role
+    label_source = np.empty(len(group), np.intp)
+    label_source[np.lexsort((within, takers))] = np.lexsort((within, givers, ~member))
+    return label_source
 
 
-def shuffled_within(group: Rows, rng: np.random.Generator) -> Rows:
+def shuffle_label_sources_within_groups(group: Rows, rng: np.random.Generator) -> Rows:
     """Returns whose label each text gets, where labels are exchanged within each group alone."""
     role = np.empty(len(group), np.intp)
     role[np.argsort(group, kind="stable")] = np.lexsort((rng.random(len(group)), group))
     return role
 
 
-def _order(number: int, seed: int, purpose: object) -> Rows:
+def _random_order(number: int, seed: int, purpose: object) -> Rows:
     return np.random.default_rng(derive(seed, purpose)).permutation(number)
 
 
-def _percentiles(
+def _cross_fitted_percentiles(
     candidates: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
 ) -> Scores:
     """Returns each text's percentile in its fold by the chosen classifier, per labeling (n × P)."""
     labels = member[learners].astype(np.float64)
-    choice = _inner_aurocs(candidates, fold, learners, member).argmax(axis=1)
+    choice = _cross_validated_aurocs(candidates, fold, learners, member).argmax(axis=1)
     percentiles = np.empty(member.shape)
-    for k, best in enumerate(choice):
-        train, test = np.flatnonzero(fold[learners] != k), np.flatnonzero(fold == k)
-        for number, classifier in enumerate(candidates):
-            chosen = np.flatnonzero(best == number)
-            if len(chosen):
-                scores = classifier.scores(train, test, labels[:, chosen])
-                places = np.ix_(test, chosen)
-                percentiles[places] = _percentiles_in_fold(scores, member[places])
+    for held_out, best_by_column in enumerate(choice):
+        train, test = np.flatnonzero(fold[learners] != held_out), np.flatnonzero(fold == held_out)
+        for classifier_index, classifier in enumerate(candidates):
+            columns = np.flatnonzero(best_by_column == classifier_index)
+            if len(columns):
+                scores = classifier.scores(train, test, labels[:, columns])
+                places = np.ix_(test, columns)
+                percentiles[places] = _percentiles_among_nonmembers(scores, member[places])
     return percentiles
 
 
-def _inner_aurocs(
+def _cross_validated_aurocs(
     candidates: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
 ) -> Scores:
     """Returns, per fold, the cross-validated AUROC of C classifiers in the others (folds × C × P).
@@ -296,27 +307,27 @@ def _inner_aurocs(
     aurocs = np.zeros((folds, len(candidates), member.shape[1]))
     for pair in combinations(range(folds), 2):
         train = np.flatnonzero(~np.isin(fold[learners], pair))
-        test = [np.flatnonzero(fold == k) for k in pair]
-        for number, classifier in enumerate(candidates):
+        test = [np.flatnonzero(fold == held_out) for held_out in pair]
+        for classifier_index, classifier in enumerate(candidates):
             scores = np.split(
                 classifier.scores(train, np.concatenate(test), labels), [len(test[0])]
             )
-            for k, rows, values in zip(reversed(pair), test, scores, strict=True):
-                aurocs[k, number] += _aurocs(values, member[rows])
+            for held_out, rows, values in zip(reversed(pair), test, scores, strict=True):
+                aurocs[held_out, classifier_index] += _column_aurocs(values, member[rows])
     return aurocs
 
 
-def _aurocs(scores: Scores, member: NDArray[np.bool_]) -> Scores:
+def _column_aurocs(scores: Scores, member: NDArray[np.bool_]) -> Scores:
     """Returns the AUROC of each column (t × P each); 0.5 without members or non-members."""
     from scipy.stats import rankdata
 
     members = member.sum(axis=0)
     pairs = members * (len(member) - members)
-    won = (rankdata(scores, axis=0) * member).sum(axis=0) - members * (members + 1) / 2
-    return np.where(pairs, won / np.maximum(pairs, 1), 0.5)
+    pairs_won = (rankdata(scores, axis=0) * member).sum(axis=0) - members * (members + 1) / 2
+    return np.where(pairs, pairs_won / np.maximum(pairs, 1), 0.5)
 
 
-def _percentiles_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
+def _percentiles_among_nonmembers(scores: Scores, member: NDArray[np.bool_]) -> Scores:
     """Returns the share of non-members with a lower score, column by column (t × P each).
 
     A tie counts half; without non-members the share is 0.5.
@@ -331,7 +342,9 @@ def _percentiles_in_fold(scores: Scores, member: NDArray[np.bool_]) -> Scores:
     return percentiles
 
 
-def around_null(values: Scores, sizes: tuple[int, int], metric: Metric, draws: int) -> Estimate:
+def estimate_around_null(
+    values: Scores, sizes: tuple[int, int], metric: Metric, draws: int
+) -> Estimate:
     """Returns the estimate of a metric from its value (first) and its null (the rest)."""
     if needs := metric.needs(*sizes):
         return estimate_without_value(sizes, draws, needs)

@@ -24,41 +24,6 @@ from contamination.core.statistics.bootstrap import Scores
 Rows = NDArray[np.intp]
 Numbers = NDArray[np.float64]
 
-WORD = r"\w+|[^\w\s]|\s{2,}|[^\S ]"
-"""A word, a punctuation mark, or white space other than a single space."""
-WORD_GRAMS = (1, 3)
-CHARACTER_GRAMS = (1, 4)
-VISIBLE = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace()}
-"""White space as private characters, because scikit-learn replaces a run of it by one space."""
-
-AT_ONCE = 100
-"""The number of texts whose n-grams are in memory before they are counted."""
-
-GREEDY = 20
-"""The number of rare n-grams chosen for members, and for non-members, in addition to ties."""
-OFTEN = 5
-"""N-grams in fewer texts than this are examined only if they could be chosen."""
-MANY = 0.05
-"""A feature that a larger share of learners has is multiplied as a dense matrix."""
-RARE = 0.6
-"""An n-gram counts as rare if at most this share of texts contains it."""
-
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-DATE = re.compile(
-    rf"(?:\b({'|'.join(_MONTHS)})[a-z]*\.?,?\s+(?:\d{{1,2}},?\s+)?)?"
-    r"(?<!\d)(1[5-9]\d\d|20\d\d)(?:-(0[1-9]|1[0-2]))?(?!\d)",
-    re.IGNORECASE,
-)
-"""A year from 1500 to 2099, with its month if that is next to it."""
-STEPS = 30
-
-FORMS = (
-    *(r"[A-Z]", r"[a-z]", r"\d", r"[^\x00-\x7f]", r"\s", r" {2,}", r"\n", r"\w+"),
-    *(r"\b[A-Z][a-z]", r"\b[A-Z]{2,}\b", *map(re.escape, ".,;:!?'\"()-")),
-    *(r"[.!?]\Z", r"\s\Z", r"\w\Z", r"\A[A-Z]"),
-)
-"""The patterns whose matches describe a text's form."""
-
 
 class Classifier(Protocol):
     """Learns labels from some texts and scores others."""
@@ -73,17 +38,25 @@ class Classifier(Protocol):
         """
 
 
-def classifiers(texts: Sequence[str], learners: Rows) -> Mapping[str, Classifier]:
+WORD = r"\w+|[^\w\s]|\s{2,}|[^\S ]"
+"""A word, a punctuation mark, or white space other than a single space."""
+WORD_GRAMS = (1, 3)
+CHARACTER_GRAMS = (1, 4)
+VISIBLE = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace()}
+"""White space as private characters, because scikit-learn replaces a run of it by one space."""
+
+
+def classifiers_by_name(texts: Sequence[str], learners: Rows) -> Mapping[str, Classifier]:
     """Returns all classifiers for the texts, by name. Nothing here depends on a label."""
-    words = n_grams(texts, learners, token_pattern=WORD, ngram_range=WORD_GRAMS)
+    words = count_shared_n_grams(texts, learners, token_pattern=WORD, ngram_range=WORD_GRAMS)
     visible = [text.translate(VISIBLE) for text in texts]
-    letters = n_grams(visible, learners, analyzer="char", ngram_range=CHARACTER_GRAMS)
+    letters = count_shared_n_grams(visible, learners, analyzer="char", ngram_range=CHARACTER_GRAMS)
     return {
-        "words": ridge(_tf_idf(words, learners), learners),
-        "characters": ridge(_tf_idf(letters, learners), learners),
-        "rare n-grams": RareGrams.of(words, learners),
-        "dates": ridge(dates(texts), learners),
-        "form": ridge(form(texts), learners),
+        "words": make_ridge(_weight_by_tf_idf(words, learners), learners),
+        "characters": make_ridge(_weight_by_tf_idf(letters, learners), learners),
+        "rare n-grams": RareGrams.from_counts(words, learners),
+        "dates": make_ridge(date_features(texts), learners),
+        "form": make_ridge(form_features(texts), learners),
     }
 
 
@@ -110,7 +83,7 @@ class Ridge:
         return scores.round(9)  # makes scores that differ only by rounding equal
 
 
-def ridge(features: Any, learners: Rows) -> Ridge:
+def make_ridge(features: Any, learners: Rows) -> Ridge:
     """Makes a ridge regression on features (n × any, possibly sparse), centred and normalised.
 
     The mean squared norm of the learners' features is 1.
@@ -118,27 +91,42 @@ def ridge(features: Any, learners: Rows) -> Ridge:
     from scipy.sparse import issparse
     from sklearn.preprocessing import KernelCenterer
 
-    product = _product if issparse(features) else np.matmul
+    product = _multiply_sparse if issparse(features) else np.matmul
     kernel = product(features, features[learners].T)
     kernel = KernelCenterer().fit(kernel[learners]).transform(kernel)
     norm = float(np.trace(kernel[learners])) / len(learners)
     return Ridge(kernel / norm if norm > 1e-9 else np.zeros_like(kernel), learners)
 
 
-def _product(features: Any, learners: Any) -> Numbers:
+AT_ONCE = 100
+"""The number of texts whose n-grams are in memory before they are counted."""
+MANY = 0.05
+"""A feature that a larger share of learners has is multiplied as a dense matrix."""
+
+
+def _multiply_sparse(features: Any, learners: Any) -> Numbers:
     """Multiplies sparse features (n × any) by the learners' (any × L).
 
     Features that many learners have are multiplied as dense matrices, which takes a quarter of the
     time.
     """
-    many = learners.getnnz(axis=1) > MANY * learners.shape[1]
-    frequent, rare = features[:, np.flatnonzero(many)], features[:, np.flatnonzero(~many)]
-    frequent_of_learners = learners[many].toarray()
-    product = np.asarray((rare @ learners[~many]).todense())
+    is_frequent = learners.getnnz(axis=1) > MANY * learners.shape[1]
+    frequent = features[:, np.flatnonzero(is_frequent)]
+    rare = features[:, np.flatnonzero(~is_frequent)]
+    frequent_of_learners = learners[is_frequent].toarray()
+    product = np.asarray((rare @ learners[~is_frequent]).todense())
     for start in range(0, product.shape[0], AT_ONCE):
         block = frequent[start : start + AT_ONCE].toarray()
         product[start : start + AT_ONCE] += block @ frequent_of_learners
     return product
+
+
+GREEDY = 20
+"""The number of rare n-grams chosen for members, and for non-members, in addition to ties."""
+OFTEN = 5
+"""N-grams in fewer texts than this are examined only if they could be chosen."""
+RARE = 0.6
+"""An n-gram counts as rare if at most this share of texts contains it."""
 
 
 @dataclass(frozen=True)
@@ -150,15 +138,15 @@ class RareGrams:
     ratios of the chosen n-grams that it contains, including n-grams that indicate non-members.
 
     Attributes:
-        held: which text contains which n-gram (n × n-grams, sparse, 0 and 1).
+        presence: which text contains which n-gram (n × n-grams, sparse, 0 and 1).
         learners: the indices of the learners.
     """
 
-    held: Any
+    presence: Any
     learners: Rows
 
     @classmethod
-    def of(cls, counted: Any, learners: Rows) -> RareGrams:
+    def from_counts(cls, counted: Any, learners: Rows) -> RareGrams:
         """Selects the n-grams that most texts do not contain, from their counts."""
         held = (counted > 0).astype(np.float32)
         share = np.asarray(held[learners].mean(axis=0)).ravel()
@@ -166,30 +154,32 @@ class RareGrams:
 
     def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
         """Returns scores of the test rows by a fit on the training rows; see `Classifier`."""
-        train_held, train_labels = self.held[self.learners[train]], labels[train].astype(np.float32)
-        holders = np.asarray(train_held.sum(axis=0), np.float32).ravel()
+        train_presence = self.presence[self.learners[train]]
+        train_labels = labels[train].astype(np.float32)
+        holders = np.asarray(train_presence.sum(axis=0), np.float32).ravel()
         for min_holders in (OFTEN, 2):  # an n-gram of a single text says nothing about other texts
-            often = np.flatnonzero(holders >= min_holders)
-            by_members = train_held[:, often].T.tocsr() @ train_labels
-            chosen = _extremes(_log_ratio(by_members, holders[often], train_labels), GREEDY)
-            if _beat_rarer(chosen, min_holders - 1, train_labels):
+            frequent_grams = np.flatnonzero(holders >= min_holders)
+            by_members = train_presence[:, frequent_grams].T.tocsr() @ train_labels
+            ratios = _smoothed_log_ratios(by_members, holders[frequent_grams], train_labels)
+            chosen = _zero_all_but_extremes(ratios, GREEDY)
+            if _no_rarer_gram_could_be_chosen(chosen, min_holders - 1, train_labels):
                 break
-        return np.asarray(self.held[test][:, often] @ chosen, np.float64)
+        return np.asarray(self.presence[test][:, frequent_grams] @ chosen, np.float64)
 
 
-def _beat_rarer(chosen: Any, holders: int, labels: Any) -> bool:
+def _no_rarer_gram_could_be_chosen(chosen: Any, holders: int, labels: Any) -> bool:
     """Returns whether no n-gram in `holders` texts could be among `chosen` (n-grams × P)."""
-    enough = np.minimum((chosen > 0).sum(axis=0), (chosen < 0).sum(axis=0)) >= GREEDY
-    if not enough.all():
+    has_enough = np.minimum((chosen > 0).sum(axis=0), (chosen < 0).sum(axis=0)) >= GREEDY
+    if not has_enough.all():
         return False
     lowest_high = np.where(chosen > 0, chosen, np.inf).min(axis=0)
     highest_low = np.where(chosen < 0, chosen, -np.inf).max(axis=0)
     best_counts = np.array([[holders], [0]], np.float32) * np.ones_like(labels[:1])  # all, and none
-    highest, lowest = _log_ratio(best_counts, np.full(2, holders, np.float32), labels)
+    highest, lowest = _smoothed_log_ratios(best_counts, np.full(2, holders, np.float32), labels)
     return bool(((lowest_high > highest) & (highest_low < lowest)).all())
 
 
-def _log_ratio(by_members: Any, holders: Any, labels: Any) -> Any:
+def _smoothed_log_ratios(by_members: Any, holders: Any, labels: Any) -> Any:
     """Returns the smoothed log ratio of the shares of members and of non-members (n-grams × P).
 
     The values are whole thousandths, which float32 adds exactly in any order.
@@ -205,16 +195,16 @@ def _log_ratio(by_members: Any, holders: Any, labels: Any) -> Any:
     return np.rint(1000 * np.log(member_shares / nonmember_shares))
 
 
-def _extremes(ratio: Any, number: int) -> Any:
+def _zero_all_but_extremes(ratios: Any, number: int) -> Any:
     """Sets all but the `number` highest and lowest ratios of each column to zero."""
-    if len(ratio) <= 2 * number:
-        return ratio
-    places = number - 1, len(ratio) - number
-    low, high = np.partition(ratio.T, places, axis=1)[:, places].T
-    return np.where((ratio <= low) | (ratio >= high), ratio, np.float32(0))
+    if len(ratios) <= 2 * number:
+        return ratios
+    places = number - 1, len(ratios) - number
+    low, high = np.partition(ratios.T, places, axis=1)[:, places].T
+    return np.where((ratios <= low) | (ratios >= high), ratios, np.float32(0))
 
 
-def n_grams(texts: Sequence[str], learners: Rows, **how: Any) -> Any:
+def count_shared_n_grams(texts: Sequence[str], learners: Rows, **options: Any) -> Any:
     """Counts the n-grams that at least two learners contain, per text (n × n-grams, sparse).
 
     N-grams are hashed, which needs no vocabulary and cannot fail on a text without words.
@@ -222,34 +212,44 @@ def n_grams(texts: Sequence[str], learners: Rows, **how: Any) -> Any:
     from scipy.sparse import csr_matrix, vstack
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    vectorizer = HashingVectorizer(lowercase=False, norm=None, alternate_sign=False, **how)
+    vectorizer = HashingVectorizer(lowercase=False, norm=None, alternate_sign=False, **options)
     starts = range(0, len(texts), AT_ONCE)
-    counted = vstack([vectorizer.transform(texts[i : i + AT_ONCE]) for i in starts], format="csr")
-    shared = np.flatnonzero(counted[learners].getnnz(axis=0) >= 2)
-    return counted[:, shared] if len(shared) else csr_matrix((len(texts), 1))  # zeros
+    counts = vstack([vectorizer.transform(texts[i : i + AT_ONCE]) for i in starts], format="csr")
+    shared = np.flatnonzero(counts[learners].getnnz(axis=0) >= 2)
+    return counts[:, shared] if len(shared) else csr_matrix((len(texts), 1))  # zeros
 
 
-def _tf_idf(counted: Any, learners: Rows) -> Any:
+def _weight_by_tf_idf(counts: Any, learners: Rows) -> Any:
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    return TfidfTransformer(sublinear_tf=True).fit(counted[learners]).transform(counted)
+    return TfidfTransformer(sublinear_tf=True).fit(counts[learners]).transform(counts)
 
 
-def dates(texts: Sequence[str]) -> Numbers:
-    """Returns the latest and the earliest date of each text, as steps (see `_steps`)."""
-    years_by_text = [[_year(match) for match in DATE.finditer(text)] for text in texts]
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+DATE = re.compile(
+    rf"(?:\b({'|'.join(_MONTHS)})[a-z]*\.?,?\s+(?:\d{{1,2}},?\s+)?)?"
+    r"(?<!\d)(1[5-9]\d\d|20\d\d)(?:-(0[1-9]|1[0-2]))?(?!\d)",
+    re.IGNORECASE,
+)
+"""A year from 1500 to 2099, with its month if that is next to it."""
+STEPS = 30
+
+
+def date_features(texts: Sequence[str]) -> Numbers:
+    """Returns the latest and the earliest date of each text, as steps (see `_step_features`)."""
+    years_by_text = [[_fractional_year(match) for match in DATE.finditer(text)] for text in texts]
     latest = np.array([max(years, default=0.0) for years in years_by_text])
     earliest = np.array([min(years, default=3000.0) for years in years_by_text])
-    return np.hstack([_steps(latest), _steps(earliest)])
+    return np.hstack([_step_features(latest), _step_features(earliest)])
 
 
-def _year(match: re.Match[str]) -> float:
-    name, year, number = match.groups()
-    month = _MONTHS.index(name.lower()) if name else int(number or 1) - 1
+def _fractional_year(match: re.Match[str]) -> float:
+    month_name, year, month_number = match.groups()
+    month = _MONTHS.index(month_name.lower()) if month_name else int(month_number or 1) - 1
     return int(year) + month / 12
 
 
-def _steps(values: Numbers) -> Numbers:
+def _step_features(values: Numbers) -> Numbers:
     """Returns for each value which of at most STEPS levels it reaches (n × levels)."""
     levels = np.unique(values)[1:]
     if len(levels) > STEPS:
@@ -257,7 +257,15 @@ def _steps(values: Numbers) -> Numbers:
     return (values[:, None] >= levels).astype(np.float64)
 
 
-def form(texts: Sequence[str]) -> Numbers:
+FORMS = (
+    *(r"[A-Z]", r"[a-z]", r"\d", r"[^\x00-\x7f]", r"\s", r" {2,}", r"\n", r"\w+"),
+    *(r"\b[A-Z][a-z]", r"\b[A-Z]{2,}\b", *map(re.escape, ".,;:!?'\"()-")),
+    *(r"[.!?]\Z", r"\s\Z", r"\w\Z", r"\A[A-Z]"),
+)
+"""The patterns whose matches describe a text's form."""
+
+
+def form_features(texts: Sequence[str]) -> Numbers:
     """Returns the standardised length and counts of FORMS, on a log scale and per character."""
     from sklearn.preprocessing import StandardScaler
 
@@ -274,7 +282,7 @@ PENALTY = 0.3
 
 
 @dataclass(frozen=True)
-class Style:
+class StyleRegression:
     """Predicts numbers from the texts by ridge regression.
 
     Attributes:
@@ -292,19 +300,19 @@ class Style:
     folds: int
 
     @cached_property
-    def _smoother(self) -> Numbers:
+    def _smoother_matrix(self) -> Numbers:
         """The matrix (n × L) that maps the learners' numbers to predictions, up to a constant."""
         smoother = np.zeros(self.kernel.shape)
         with threadpool_limits(limits=1):
             for fold in (order % self.folds for order in self.orders):
-                for k in range(self.folds):
-                    train = np.flatnonzero(fold[self.learners] != k)
-                    test = np.flatnonzero(fold == k)
-                    smoother[np.ix_(test, train)] += self._fit(train, test)
+                for held_out in range(self.folds):
+                    train = np.flatnonzero(fold[self.learners] != held_out)
+                    test = np.flatnonzero(fold == held_out)
+                    smoother[np.ix_(test, train)] += self._hat_matrix(train, test)
         mean: Numbers = smoother / len(self.orders)
         return mean
 
-    def _fit(self, train: Rows, test: Rows) -> Numbers:
+    def _hat_matrix(self, train: Rows, test: Rows) -> Numbers:
         """Returns the hat matrix of a fit, test × train, which subtracts the numbers' mean."""
         from scipy.linalg import solve
 
@@ -313,12 +321,12 @@ class Style:
         centred: Numbers = hat - hat.mean(axis=1, keepdims=True)
         return centred
 
-    def predicted(self, values: Scores) -> Scores:
+    def predict(self, values: Scores) -> Scores:
         """Predicts each text's number from those of the others (n, or n × P), up to a constant."""
-        predictions: Scores = self._smoother @ values[self.learners]
+        predictions: Scores = self._smoother_matrix @ values[self.learners]
         return predictions
 
-    def halves(self) -> Iterator[tuple[Style, Numbers]]:
+    def iter_halves(self) -> Iterator[tuple[StyleRegression, Numbers]]:
         """Divides the learners into halves by each order; each half is used once.
 
         Yields:
@@ -332,5 +340,5 @@ class Style:
                 texts, labels = self.learners[in_half], self.labels[self.learners[other_half]]
                 orders = [texts_order[texts] // 2 for texts_order in self.orders]
                 kernel, places = self.kernel[np.ix_(texts, in_half)], np.arange(len(in_half))
-                inner = Style(kernel, self.labels[texts], places, orders, self.folds)
-                yield inner, self._fit(other_half, texts) @ labels.astype(np.float64)
+                inner = StyleRegression(kernel, self.labels[texts], places, orders, self.folds)
+                yield inner, self._hat_matrix(other_half, texts) @ labels.astype(np.float64)

@@ -34,28 +34,23 @@ from contamination.core.statistics.bootstrap import (
 )
 from contamination.core.statistics.estimates import Estimate, estimate_without_value
 from contamination.core.statistics.metrics import AUROC, Metric
-from contamination.detection.baselines.blind import BlindBaseline, around_null
-from contamination.detection.baselines.classifiers import Numbers, Style
+from contamination.detection.baselines.blind import BlindBaseline, estimate_around_null
+from contamination.detection.baselines.classifiers import Numbers, StyleRegression
 
-STEPS, MORE_STEPS = 15, 2
-"""Newton steps from zero, and for a resample, from the coefficients of all texts."""
-PRIOR = 0.01
-"""The penalty on squared coefficients, which stay finite if the texts separate the labels."""
-AT_ONCE = 1 << 20
-"""The number of texts times draws per block."""
-DIGITS = 6
-"""Decimals of A, whose weights are float32, so that 1 is not missed by rounding."""
 LEAST = 5.0
 """The minimum Σ e (1 - e), reached by 10 members and 10 non-members that nothing distinguishes."""
 
 MATCHED = Metric(
     "matched_auroc", "AUROC, matched on what the texts tell", AUROC.value, AUROC.draws, 0.5
 )
-"""The metric's name and title; its value and draws are computed by `matched`."""
+"""The metric's name and title; its value and draws are computed by `matched_auroc`."""
 
 
-def matched(
-    members: Scores, nonmembers: Scores, covariates: tuple[Scores, Scores] | None, drawn: Resample
+def matched_auroc(
+    members: Scores,
+    nonmembers: Scores,
+    covariates: tuple[Scores, Scores] | None,
+    resamples: Resample,
 ) -> Estimate:
     """Returns the matched AUROC, with weights estimated anew for each resample.
 
@@ -64,14 +59,14 @@ def matched(
         nonmembers: the non-members' scores.
         covariates: the covariates of members and of non-members, in the same order (each n × 2);
             None if there is no blind baseline.
-        drawn: the resamples.
+        resamples: the resamples.
     """
-    sizes, draws = (len(members), len(nonmembers)), len(drawn.members)
+    sizes, draws = (len(members), len(nonmembers)), len(resamples.members)
     if covariates is None:
         return estimate_without_value(sizes, draws, "a blind row")
     member = np.repeat([True, False], sizes)
-    counts = np.hstack([drawn.members, drawn.nonmembers])
-    weights = np.hstack([*_weights_of_draws(np.concatenate(covariates), member, counts)])
+    counts = np.hstack([resamples.members, resamples.nonmembers])
+    weights = np.hstack([*_iter_resample_weights(np.concatenate(covariates), member, counts)])
     overlap = float(weights[member, 0].sum())
     if overlap < LEAST:
         return estimate_without_value(
@@ -87,7 +82,7 @@ def matched_by(
     member: NDArray[np.bool_],
     members: Scores,
     nonmembers: Scores,
-    drawn: Resample,
+    resamples: Resample,
 ) -> Estimate:
     """Returns the matched AUROC of a method's scores, given the texts' blind baseline, if any.
 
@@ -96,14 +91,14 @@ def matched_by(
     from scipy.stats import rankdata  # it takes a second to import
 
     if blind is None or blind.style is None:
-        return matched(members, nonmembers, None, drawn)
+        return matched_auroc(members, nonmembers, None, resamples)
     scores = np.empty(len(member))
     scores[member], scores[~member] = members, nonmembers
-    covariates = np.column_stack([blind.placed[:, 0], blind.style.predicted(rankdata(scores))])
-    return matched(members, nonmembers, (covariates[member], covariates[~member]), drawn)
+    covariates = np.column_stack([blind.percentiles[:, 0], blind.style.predict(rankdata(scores))])
+    return matched_auroc(members, nonmembers, (covariates[member], covariates[~member]), resamples)
 
 
-def leftover(style: Style, sizes: tuple[int, int], draws: int) -> Estimate:
+def leftover(style: StyleRegression, sizes: tuple[int, int], draws: int) -> Estimate:
     """Returns the matched AUROC of a score of style alone: 0.5 if matching removes all style.
 
     The score is the prediction for one half of the texts by a regression on the labels of the other
@@ -113,39 +108,46 @@ def leftover(style: Style, sizes: tuple[int, int], draws: int) -> Estimate:
     from scipy.stats import rankdata  # it takes a second to import
 
     aurocs = []
-    for inner, scores in style.halves():
+    for inner, scores in style.iter_halves():
         values = inner.labels.astype(np.float64), rankdata(scores, axis=0)
-        covariates = _design_matrix(
-            np.stack([inner.predicted(values_row) for values_row in values])
-        )
+        covariates = _design_matrix(np.stack([inner.predict(values_row) for values_row in values]))
         weights = _overlap_weights(covariates, inner.labels)
         columns = zip(scores.T, inner.labels.T, weights.T, strict=True)
-        aurocs.append([_one_auroc(*column) for column in columns])
-    return around_null(np.mean(aurocs, axis=0), sizes, MATCHED, draws)
+        aurocs.append([_weighted_auroc(*column) for column in columns])
+    return estimate_around_null(np.mean(aurocs, axis=0), sizes, MATCHED, draws)
+
+
+STEPS, MORE_STEPS = 15, 2
+"""Newton steps from zero, and for a resample, from the coefficients of all texts."""
+PRIOR = 0.01
+"""The penalty on squared coefficients, which stay finite if the texts separate the labels."""
+AT_ONCE = 1 << 20
+"""The number of texts times draws per block."""
 
 
 def _overlap_weights(covariates: Numbers, member: NDArray[np.bool_]) -> Numbers:
     """Returns 1 - e of members and e of non-members (n × P), from covariates (k × n × P)."""
     start = np.zeros((len(covariates), member.shape[1]))
-    beta = _newton(covariates, member, np.ones(member.shape), start, STEPS)
-    return _other_side(covariates, member, beta)
+    beta = _fit_logistic(covariates, member, np.ones(member.shape), start, STEPS)
+    return _probability_of_other_side(covariates, member, beta)
 
 
-def _weights_of_draws(
+def _iter_resample_weights(
     text_covariates: Numbers, member: NDArray[np.bool_], counts: Counts
 ) -> Iterator[Numbers]:
     """Yields the weights of all texts (n × 1), then those of resamples (n × D), block by block."""
     covariates, label = _design_matrix(text_covariates.T[:, :, None]), member[:, None]
-    beta_of_all = _newton(
+    beta_of_all = _fit_logistic(
         covariates, label, np.ones(label.shape), np.zeros((len(covariates), 1)), STEPS
     )
-    yield _other_side(covariates, label, beta_of_all).astype(np.float32)
+    yield _probability_of_other_side(covariates, label, beta_of_all).astype(np.float32)
     size = max(1, AT_ONCE // len(member))
     for start in range(0, len(counts), size):
         block_counts = counts[start : start + size].T.astype(np.float64)
         start_beta = np.repeat(beta_of_all, block_counts.shape[1], axis=1)
-        beta = _newton(covariates, label, block_counts, start_beta, MORE_STEPS)
-        yield (block_counts * _other_side(covariates, label, beta)).astype(np.float32)
+        beta = _fit_logistic(covariates, label, block_counts, start_beta, MORE_STEPS)
+        weights = _probability_of_other_side(covariates, label, beta)
+        yield (block_counts * weights).astype(np.float32)
 
 
 def _design_matrix(covariates: Numbers) -> Numbers:
@@ -157,7 +159,7 @@ def _design_matrix(covariates: Numbers) -> Numbers:
     return np.concatenate([np.ones_like(standard[:1]), standard])
 
 
-def _newton(
+def _fit_logistic(
     covariates: Numbers, member: NDArray[np.bool_], counts: Numbers, beta: Numbers, steps: int
 ) -> Numbers:
     """Returns the coefficients (k × D) of logistic regressions after Newton steps from `beta`."""
@@ -184,23 +186,29 @@ def _propensity(covariates: Numbers, beta: Numbers) -> Numbers:
     return propensity
 
 
-def _other_side(covariates: Numbers, member: NDArray[np.bool_], beta: Numbers) -> Numbers:
+def _probability_of_other_side(
+    covariates: Numbers, member: NDArray[np.bool_], beta: Numbers
+) -> Numbers:
     propensity = _propensity(covariates, beta)
     return np.where(member, 1 - propensity, propensity)
 
 
-def _one_auroc(scores: Scores, member: NDArray[np.bool_], weights: Scores) -> float:
+def _weighted_auroc(scores: Scores, member: NDArray[np.bool_], weights: Scores) -> float:
     side_weights = weights[None, member], weights[None, ~member]
     return float(_weighted_aurocs(scores[member], scores[~member], *side_weights)[0])
 
 
+DIGITS = 6
+"""Decimals of A, whose weights are float32, so that 1 is not missed by rounding."""
+
+
 def _weighted_aurocs(
-    members: Scores, nonmembers: Scores, of_members: Scores, of_nonmembers: Scores
+    members: Scores, nonmembers: Scores, member_weights: Scores, nonmember_weights: Scores
 ) -> Scores:
     """Returns A for each row of the weights of members and of non-members."""
-    sides = (members, of_members), (nonmembers, of_nonmembers)
+    sides = (members, member_weights), (nonmembers, nonmember_weights)
     ranked = join_sides(*(ranked_side(s, np.asarray(w, np.float32)) for s, w in sides))
     pairs = ranked.hits[:, -1].astype(np.float64) * ranked.alarms[:, -1]
-    won = AUROC.draws(ranked) * len(members) * len(nonmembers)
-    aurocs = np.where(pairs > 0, won / np.maximum(pairs, 1e-9), 0.5)
+    pairs_won = AUROC.draws(ranked) * len(members) * len(nonmembers)
+    aurocs = np.where(pairs > 0, pairs_won / np.maximum(pairs, 1e-9), 0.5)
     return aurocs.round(DIGITS).clip(0, 1)

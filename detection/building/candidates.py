@@ -23,29 +23,29 @@ from contamination.core.errors import DataError
 from contamination.core.progress import progress
 from contamination.core.seeds import derive
 from contamination.data.readers.rows import Tally
-from contamination.detection.building.dates import MEMBER, NONMEMBER, CutOffs, Dated
+from contamination.detection.building.dates import MEMBER, NONMEMBER, CutOffs, DatedDocument
 from contamination.detection.building.sources import Source
 
-Keyed = tuple[int, Dated]
+KeyedDocument = tuple[int, DatedDocument]
 
 
 @dataclass
 class SmallestKeys:
     """The documents with the smallest keys, up to a fixed number per group."""
 
-    number: int
-    _heaps: dict[str, list[tuple[int, int, Dated]]] = field(default_factory=dict)
+    max_per_group: int
+    _heaps: dict[str, list[tuple[int, int, DatedDocument]]] = field(default_factory=dict)
     _order: Iterator[int] = field(default_factory=count)
 
-    def add(self, group: str, key: int, document: Dated) -> None:
+    def add(self, group: str, key: int, document: DatedDocument) -> None:
         """Adds the document if its key is among the smallest so far."""
         heap = self._heaps.setdefault(group, [])
-        if len(heap) < self.number:
+        if len(heap) < self.max_per_group:
             heapq.heappush(heap, (-key, next(self._order), document))
         elif -heap[0][0] > key:
             heapq.heapreplace(heap, (-key, next(self._order), document))
 
-    def __iter__(self) -> Iterator[tuple[str, int, Dated]]:
+    def __iter__(self) -> Iterator[tuple[str, int, DatedDocument]]:
         """Yields group, key and document, in ascending order."""
         for group in sorted(self._heaps):
             for key, _, document in sorted(self._heaps[group], reverse=True):
@@ -53,13 +53,13 @@ class SmallestKeys:
 
 
 @dataclass(frozen=True)
-class Scan:
+class CandidateScan:
     """Reads the source's files, each a piece of the task (see `core.tasks.Task`)."""
 
     source: Source
     cut_offs: CutOffs
     seed: int
-    number: int
+    max_per_group: int
     """The largest number of documents per group and file."""
     by_month: bool
     """Whether non-members are grouped by the month of their creation."""
@@ -80,66 +80,63 @@ class Scan:
 
     def make(self, piece: int) -> dict[str, Any]:
         """Reads a file; returns its counts by label, by month, and of skipped rows."""
-        file = self.source.files[piece]
+        source_file = self.source.files[piece]
         tally = Tally(self.source.on_error, "source.on_error")
-        smallest = SmallestKeys(self.number)
-        sides, months = Counter[str](), Counter[str]()
+        smallest = SmallestKeys(self.max_per_group)
+        counts_by_side, counts_by_month = Counter[str](), Counter[str]()
         bar = progress(
-            desc=f"reading {file.name}", total=file.path.stat().st_size, unit="B", unit_scale=True,
-            position=piece % self.processes,
+            desc=f"reading {source_file.name}", total=source_file.path.stat().st_size, unit="B",
+            unit_scale=True, position=piece % self.processes,
         )  # fmt: skip
         with bar:
-            for document in self.source.documents(file, tally, self.cut_offs, bar.update):
-                side = self.cut_offs.side(document, self.source.unchanged_members)
-                sides[side] += 1
+            for document in self.source.documents(source_file, tally, self.cut_offs, bar.update):
+                side = self.cut_offs.side_or_reason(document, self.source.unchanged_members)
+                counts_by_side[side] += 1
                 if side in (MEMBER, NONMEMBER):
                     month = (document.created or document.changed or datetime.min).isoformat()[:7]
-                    months[f"{side} {month}"] += 1
+                    counts_by_month[f"{side} {month}"] += 1
                     group = f"{side} {month}" if self.by_month and side == NONMEMBER else side
                     smallest.add(group, derive(self.seed, "order", document.id), document)
         with zstandard.open(self.files(piece)[0], "wt", encoding="utf-8", newline="\n") as stream:
             for group, key, document in smallest:
                 row = {"group": group, "key": key, **vars(document)}
                 stream.write(json.dumps(row, default=datetime.isoformat) + "\n")
-        return {"sides": sides, "months": months, "skipped": tally.skipped}
+        return {"sides": counts_by_side, "months": counts_by_month, "skipped": tally.skipped}
 
-    def merged(self) -> dict[str, list[Keyed]]:
+    def merge_candidates(self) -> dict[str, list[KeyedDocument]]:
         """Returns each group's documents with the smallest keys over all files, in order.
 
         Raises:
             DataError: two documents have the same id.
         """
-        rows_by_file = (_rows(self.files(piece)[0]) for piece in range(len(self)))
+        rows_by_file = (_read_candidates(self.files(piece)[0]) for piece in range(len(self)))
         rows = heapq.merge(*rows_by_file, key=itemgetter(0, 1))
-        groups = {}
+        documents_by_group = {}
         for group, group_rows in groupby(rows, key=itemgetter(0)):
-            smallest = islice(group_rows, self.number)
-            groups[group] = [(key, document) for _, key, document in smallest]
-        ids = Counter(document.id for keyed in groups.values() for _, document in keyed)
+            smallest = islice(group_rows, self.max_per_group)
+            documents_by_group[group] = [(key, document) for _, key, document in smallest]
+        ids = Counter(document.id for keyed in documents_by_group.values() for _, document in keyed)
         if twice := [name for name, times in ids.items() if times > 1]:
             raise DataError(
                 f"source.paths: two documents have the id {twice[0]!r}. Give each its own id, "
                 "and each file once."
             )
-        return groups
+        return documents_by_group
 
 
-def _rows(path: Path) -> Iterator[tuple[str, int, Dated]]:
+def _read_candidates(path: Path) -> Iterator[tuple[str, int, DatedDocument]]:
     with zstandard.open(path, "rt", encoding="utf-8", newline="\n") as stream:
         for line in stream:
             row = json.loads(line)
             group, key = row.pop("group"), row.pop("key")
-            row |= {name: _date(row[name]) for name in ("created", "changed")}
-            yield group, key, Dated(**row)
+            for name in ("created", "changed"):
+                row[name] = row[name] and datetime.fromisoformat(row[name])
+            yield group, key, DatedDocument(**row)
 
 
-def _date(value: str | None) -> datetime | None:
-    return None if value is None else datetime.fromisoformat(value)
-
-
-def totals(results: list[dict[str, Any]], name: str) -> Mapping[str, int]:
+def sum_counts(file_results: list[dict[str, Any]], count_name: str) -> Mapping[str, int]:
     """Returns the sum over all files of one of their counts."""
     total = Counter[str]()
-    for result in results:
-        total.update(result[name])
+    for result in file_results:
+        total.update(result[count_name])
     return dict(sorted(total.items()))

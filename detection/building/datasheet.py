@@ -35,21 +35,21 @@ SINGLE_DRAW_TEXTS = 600
 Rows = Sequence[Mapping[str, Any]]
 
 
-def blind_row(
-    texts: Sequence[str], labels: Sequence[int], group: Clusters | None = None
+def blind_auroc_row(
+    texts: Sequence[str], labels: Sequence[int], clusters: Clusters | None = None
 ) -> dict[str, Any]:
     """Returns the AUROC of a classifier that sees only the texts, its interval and a warning.
 
     Args:
         texts: the texts.
         labels: 1 for members, 0 for non-members.
-        group: the clusters of the texts, if they have any.
+        clusters: the clusters of the texts, if they have any.
     """
     member = np.array(labels, bool)
-    if problem := blind_obstacle(texts, member, group):
-        return {"needs": problem}
+    if obstacle := blind_obstacle(texts, member, clusters):
+        return {"needs": obstacle}
     repeats = 1 if len(texts) >= SINGLE_DRAW_TEXTS else REPEATS
-    baseline = blind_baseline(texts, member, derive(SEED, BLIND), group=group, repeats=repeats)
+    baseline = blind_baseline(texts, member, derive(SEED, BLIND), group=clusters, repeats=repeats)
     sides = np.flatnonzero(member), np.flatnonzero(~member)
     estimate = baseline.estimates(*sides, [AUROC], DRAWS)[AUROC.name]
     low, high = interval(estimate, CONFIDENCE)
@@ -58,44 +58,47 @@ def blind_row(
     return {"auroc": auroc, "low": low_4, "high": high_4, "warning": note}
 
 
-def write(folder: Path, sheet: Mapping[str, Any], sets: Mapping[str, Rows], licence: str) -> Built:
+def write_benchmark(
+    folder: Path, sheet: Mapping[str, Any], rows_by_set: Mapping[str, Rows], licence: str
+) -> Built:
     """Writes the sets, by name, and the datasheet with one line per set."""
     (folder / DATA).mkdir(exist_ok=True)
-    files = {name: folder / DATA / f"{name}.jsonl" for name in sets}
-    for name, rows in sets.items():
+    files = {name: folder / DATA / f"{name}.jsonl" for name in rows_by_set}
+    for name, rows in rows_by_set.items():
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         files[name].write_text("".join(lines), encoding="utf-8", newline="\n")
     hashes = digests(files)
-    bar = progress(desc="blind rows", total=len(sets), unit="set")
+    bar = progress(desc="blind rows", total=len(rows_by_set), unit="set")
     with bar:
         set_lines = []
-        for name, rows in sets.items():
-            set_lines.append(_set_line(name, rows, hashes[name]))
+        for name, rows in rows_by_set.items():
+            set_lines.append(_set_summary(name, rows, hashes[name]))
             bar.update()
-    complete = {**sheet, "sets": set_lines}
-    (folder / "datasheet.json").write_text(json.dumps(complete, indent=1) + "\n")
-    (folder / "datasheet.md").write_text(markdown(complete))
-    (folder / "README.md").write_text(card(complete, licence))
+    complete_sheet = {**sheet, "sets": set_lines}
+    (folder / "datasheet.json").write_text(json.dumps(complete_sheet, indent=1) + "\n")
+    (folder / "datasheet.md").write_text(render_markdown(complete_sheet))
+    (folder / "README.md").write_text(render_hub_card(complete_sheet, licence))
     names = [*(f"{DATA}/{name}.jsonl" for name in files), "datasheet.json", "datasheet.md"]
-    return Built([*names, "README.md"], {"sets": len(sets)})
+    return Built([*names, "README.md"], {"sets": len(rows_by_set)})
 
 
-def _set_line(name: str, rows: Rows, digest: str) -> dict[str, Any]:
+def _set_summary(name: str, rows: Rows, digest: str) -> dict[str, Any]:
     texts, labels = ([row[column] for row in rows] for column in ("text", "label"))
-    group = number_clusters([(str(row["benchmark"]), str(row.get("cluster", ""))) for row in rows])
+    names = [(str(row["benchmark"]), str(row.get("cluster", ""))) for row in rows]
+    clusters = number_clusters(names)
     return {
         "set": name,
         "members": sum(labels),
         "nonmembers": len(labels) - sum(labels),
-        "members_created": _span([row for row in rows if row["label"]]),
-        "nonmembers_created": _span([row for row in rows if not row["label"]]),
+        "members_created": _date_span([row for row in rows if row["label"]]),
+        "nonmembers_created": _date_span([row for row in rows if not row["label"]]),
         "characters": sum(map(len, texts)),
-        "blind": blind_row(texts, labels, group),
+        "blind": blind_auroc_row(texts, labels, clusters),
         "sha256": digest,
     }
 
 
-def _span(rows: Rows) -> str:
+def _date_span(rows: Rows) -> str:
     """Returns the first and the last date; "" if a row has none."""
     dates = [str(row.get("created") or row.get("changed") or "") for row in rows]
     if not dates or not all(dates):
@@ -104,17 +107,17 @@ def _span(rows: Rows) -> str:
     return f"{min(dates)[:10]} to {max(dates)[:10]}{edits}"
 
 
-def markdown(sheet: Mapping[str, Any]) -> str:
+def render_markdown(sheet: Mapping[str, Any]) -> str:
     """Returns the datasheet in Markdown: one heading per section, then its table or values."""
     lines = [f"# {sheet['name']}", "", sheet["about"]]
     for title, section in sheet.items():
         if title not in ("name", "about"):
             heading = f"## {title.replace('_', ' ').capitalize()}"
-            lines += ["", heading, "", *_section_lines(section)]
+            lines += ["", heading, "", *_render_section(section)]
     return "\n".join(lines) + "\n"
 
 
-def card(sheet: Mapping[str, Any], licence: str) -> str:
+def render_hub_card(sheet: Mapping[str, Any], licence: str) -> str:
     """Returns the hub's README.md: a header that names each set's file, then the datasheet."""
     sets = sheet["sets"]
     head = {
@@ -126,21 +129,22 @@ def card(sheet: Mapping[str, Any], licence: str) -> str:
             for line in sets
         ],
     }
-    return f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n{markdown(sheet)}"
+    return f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n{render_markdown(sheet)}"
 
 
-def _section_lines(section: Any) -> Iterator[str]:
+def _render_section(section: Any) -> Iterator[str]:
     if isinstance(section, Mapping):
         for name, value in section.items():
-            yield f"- {name.replace('_', ' ')}: {_cell(value)}"
+            yield f"- {name.replace('_', ' ')}: {_render_value(value)}"
     elif section:
-        names = list(dict.fromkeys(name for row in section for name in row))
-        yield f"| {' | '.join(name.replace('_', ' ') for name in names)} |"
-        yield f"|{' --- |' * len(names)}"
-        yield from (f"| {' | '.join(_cell(row.get(n, '')) for n in names)} |" for row in section)
+        columns = list(dict.fromkeys(name for row in section for name in row))
+        yield f"| {' | '.join(name.replace('_', ' ') for name in columns)} |"
+        yield f"|{' --- |' * len(columns)}"
+        for row in section:
+            yield f"| {' | '.join(_render_value(row.get(name, '')) for name in columns)} |"
 
 
-def _cell(value: Any) -> str:
+def _render_value(value: Any) -> str:
     if isinstance(value, Mapping) and "auroc" in value:
         note = f" {value['warning']}" if value["warning"] else ""
         return f"{value['auroc']:.3f} [{value['low']:.3f}, {value['high']:.3f}]{note}"
@@ -148,7 +152,7 @@ def _cell(value: Any) -> str:
         return f"not measured: {value['needs']}"
     if isinstance(value, Mapping):
         return ", ".join(
-            f"{name.replace('_', ' ')} {_cell(inner)}" for name, inner in value.items()
+            f"{name.replace('_', ' ')} {_render_value(inner)}" for name, inner in value.items()
         )
     words = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
     words = words if isinstance(words, str) else json.dumps(value)
@@ -190,6 +194,6 @@ def build_benchmark(
     return artifact
 
 
-def hashed(inputs: Mapping[str, str]) -> list[dict[str, str]]:
+def list_digests(inputs: Mapping[str, str]) -> list[dict[str, str]]:
     """Returns the inputs as the datasheet lists them."""
     return [{"file": name, "sha256": digest} for name, digest in inputs.items()]

@@ -18,7 +18,7 @@ BETWEEN, UNKNOWN, EDITED = "between the cut-offs", "of unknown date", "edited si
 
 
 @dataclass(frozen=True)
-class Dated:
+class DatedDocument:
     """A document as it is in its source, with unprocessed text."""
 
     id: str
@@ -38,24 +38,25 @@ class CutOffs:
     nonmembers_from: datetime
 
     @classmethod
-    def of(cls, members_before: str, nonmembers_from: str) -> CutOffs:
+    def from_dates(cls, members_before: str, nonmembers_from: str) -> CutOffs:
         """Returns the cut-offs from two ISO dates, in UTC unless they name a time zone.
 
         Raises:
             ConfigError: a value is no date, or the dates cross.
         """
         try:
-            first, second = (moment(date, UTC) for date in (members_before, nonmembers_from))
+            members_end = parse_time(members_before, UTC)
+            nonmembers_start = parse_time(nonmembers_from, UTC)
         except ValueError as error:
             raise ConfigError(
                 f"build.members_before is {members_before!r} and build.nonmembers_from is "
                 f"{nonmembers_from!r}: {error}. Give dates such as 2017-01-01."
             ) from error
         remedy = f"it must not be after build.nonmembers_from={nonmembers_from}: they cross."
-        require(first <= second, "build.members_before", members_before, remedy)
-        return cls(first, second)
+        require(members_end <= nonmembers_start, "build.members_before", members_before, remedy)
+        return cls(members_end, nonmembers_start)
 
-    def side(self, document: Dated, unchanged_members: bool) -> str:
+    def side_or_reason(self, document: DatedDocument, unchanged_members: bool) -> str:
         """Returns MEMBER or NONMEMBER, or else the reason why the document is neither.
 
         A text that was last edited before the first date was also created before it.
@@ -77,7 +78,7 @@ class CutOffs:
         return NONMEMBER if document.created >= self.nonmembers_from else BETWEEN
 
 
-def moment(value: Any, zone: tzinfo | None) -> datetime:
+def parse_time(value: Any, zone: tzinfo | None) -> datetime:
     """Returns a time in UTC from ISO 8601 (2023-01-31, 2023-01-31T12:00:00Z) or Unix seconds.
 
     Args:

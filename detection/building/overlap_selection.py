@@ -6,12 +6,11 @@ a text a non-member if at most x% of its n-grams are in the training data.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,30 +18,19 @@ from numpy.typing import NDArray
 from contamination.core.artifacts import Artifact, Built
 from contamination.core.config import SHARE, Ranged, at_least, create, limited, runtime
 from contamination.core.errors import DataError, require
+from contamination.core.progress import progress
 from contamination.core.tasks import Runner
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import FIELDS, lines_digest, row_id
+from contamination.data.ngrams import Index, Numbers, Words, words_of
+from contamination.data.readers import ByFile, Corpus
 from contamination.data.readers.rows import Tally
 from contamination.data.rows import fold_name, raw_rows
 from contamination.data.texts import Text, Texts, clusters_of
-from contamination.detection.building.datasheet import blind_row, build_benchmark, hashed, write
-from contamination.detection.building.ngram_search import (
-    Documents,
-    Packed,
-    Search,
-    SearchableCorpus,
-)
+from contamination.detection.building import datasheet
 from contamination.detection.examples import open_examples
-from contamination.injection.corpus import open_corpus
-
-ABOUT = (
-    "Non-members are candidates with at most the given share of their n-grams (words in a row, "
-    "without regard to case and punctuation) in the corpus. Candidates that are labelled as "
-    "members stay members, whatever their overlap. Few shared n-grams make a text unusual, so the "
-    "selection itself may shift the style: `selection` shows how well a classifier of the texts "
-    "alone separates kept from left-out candidates. The shares are exact, without a Bloom filter."
-)
-log = logging.getLogger(__name__)
+from contamination.injection.corpus import PackedCorpus, open_corpus
+from contamination.injection.token_stream import Ids
 
 
 @dataclass(frozen=True)
@@ -83,42 +71,52 @@ def run(stage: SelectStage) -> Artifact:
         DataError: the candidates can't be used, or none is kept.
     """
     candidates = open_examples(stage.examples)
-    corpus, digest = _open_corpus(stage)
-    inputs = {"candidates": _labelled_digest(candidates), "corpus": digest}
-    make = partial(_make, stage, candidates, corpus, inputs)
-    return build_benchmark(stage.runs, name_of(stage.select), stage, stage.select, inputs, make)
+    corpus, digest = _open_corpus_and_digest(stage)
+    inputs = {"candidates": _candidates_digest(candidates), "corpus": digest}
+    make = partial(_select_and_write, stage, candidates, corpus, inputs)
+    return datasheet.build_benchmark(
+        stage.runs, split_name(stage.select), stage, stage.select, inputs, make
+    )
 
 
-def name_of(config: SelectConfig) -> str:
+def split_name(config: SelectConfig) -> str:
     """Returns MIMIR's name of the split, such as ngram_13_0.2."""
     return f"ngram_{config.ngram}_{config.max_share:g}"
 
 
-def _open_corpus(stage: SelectStage) -> tuple[SearchableCorpus, str]:
-    """Returns the corpus and its digest."""
+def _open_corpus_and_digest(stage: SelectStage) -> tuple[SearchableCorpus, str]:
     if stage.corpus_folder is not None:
         corpus = open_corpus(stage.corpus_folder)
-        return Packed(corpus), corpus.artifact.digest
+        return PackedTexts(corpus), corpus.artifact.digest
     source = create("corpus", stage.corpus or {})
-    return Documents(source), source.fingerprint()
+    return DocumentTexts(source), source.fingerprint()
 
 
-def _labelled_digest(candidates: Texts) -> str:
+def _candidates_digest(candidates: Texts) -> str:
     return lines_digest(f"{text.sha256} {text.example_id} {text.label}" for text in candidates)
 
 
-def _make(
+ABOUT = (
+    "Non-members are candidates with at most the given share of their n-grams (words in a row, "
+    "without regard to case and punctuation) in the corpus. Candidates that are labelled as "
+    "members stay members, whatever their overlap. Few shared n-grams make a text unusual, so the "
+    "selection itself may shift the style: `selection` shows how well a classifier of the texts "
+    "alone separates kept from left-out candidates. The shares are exact, without a Bloom filter."
+)
+
+
+def _select_and_write(
     stage: SelectStage,
     candidates: Texts,
     corpus: SearchableCorpus,
     inputs: Mapping[str, str],
     folder: Path,
-    notes: Path,
+    notes_folder: Path,
 ) -> Built:
     config = stage.select
-    search = Search([text.text for text in candidates], config.ngram, corpus, notes)
-    read_counts = Runner(notes, num_proc=config.processes).run("overlap", search)
-    shares = search.shares()
+    search = NgramSearch([text.text for text in candidates], config.ngram, corpus, notes_folder)
+    read_counts = Runner(notes_folder, num_proc=config.processes).run("overlap", search)
+    shares = search.shares_in_corpus()
     members = np.array([text.label is True for text in candidates])
     selected = (shares <= config.max_share) & ~members
     if not selected.any():
@@ -128,38 +126,39 @@ def _make(
             f"has at most select.max_share={config.max_share:g} of its {config.ngram}-grams in the "
             f"corpus (the least share is {smallest:g}). Raise it, or give other candidates."
         )
-    extras = _extras(stage.examples)
+    extra_columns = _extra_columns_by_id(stage.examples)
     rows = [
-        _row(text, share, extras.get(text.example_id, {}))
+        _output_row(text, share, extra_columns.get(text.example_id, {}))
         for text, share, is_row in zip(candidates, shares, selected | members, strict=True)
         if is_row
     ]
+    blind_row = _blind_auroc_of_selection(candidates, shares, members, selected)
     sheet = {
-        "name": f"{name_of(config)} of {Path(stage.examples.path).name}",
+        "name": f"{split_name(config)} of {Path(stage.examples.path).name}",
         "about": ABOUT,
         "settings": {"ngram": config.ngram, "max_share": config.max_share},
-        "sources": hashed(inputs),
+        "sources": datasheet.list_digests(inputs),
         "read": {name: sum(c[name] for c in read_counts) for name in ("texts", "characters")},
-        "candidates": _counts(shares, members, selected),
-        "selection": {"kept against left out": _selection(candidates, shares, members, selected)},
-        "shares": _histogram(shares, members),
+        "candidates": _count_candidates(shares, members, selected),
+        "selection": {"kept against left out": blind_row},
+        "shares": _share_histogram(shares, members),
     }
-    return write(folder, sheet, {name_of(config): rows}, "other")
+    return datasheet.write_benchmark(folder, sheet, {split_name(config): rows}, "other")
 
 
-def _counts(
+def _count_candidates(
     shares: NDArray[np.float64], members: NDArray[np.bool_], selected: NDArray[np.bool_]
 ) -> dict[str, int]:
-    short = np.isnan(shares) & ~members
+    is_too_short = np.isnan(shares) & ~members
     return {
         "members": int(members.sum()),
         "kept": int(selected.sum()),
-        "left_out_for_overlap": int((~members & ~selected & ~short).sum()),
-        "left_out_as_shorter_than_an_n-gram": int(short.sum()),
+        "left_out_for_overlap": int((~members & ~selected & ~is_too_short).sum()),
+        "left_out_as_shorter_than_an_n-gram": int(is_too_short.sum()),
     }
 
 
-def _selection(
+def _blind_auroc_of_selection(
     candidates: Texts,
     shares: NDArray[np.float64],
     members: NDArray[np.bool_],
@@ -167,12 +166,14 @@ def _selection(
 ) -> dict[str, Any]:
     """Returns the blind AUROC of kept candidates against those left out for their overlap."""
     indices = np.flatnonzero(~members & ~np.isnan(shares)).tolist()
-    texts = [candidates[n] for n in indices]
-    labels = [int(selected[n]) for n in indices]
-    return blind_row([text.text for text in texts], labels, clusters_of(texts))
+    texts = [candidates[index] for index in indices]
+    labels = [int(selected[index]) for index in indices]
+    return datasheet.blind_auroc_row([text.text for text in texts], labels, clusters_of(texts))
 
 
-def _histogram(shares: NDArray[np.float64], members: NDArray[np.bool_]) -> list[dict[str, Any]]:
+def _share_histogram(
+    shares: NDArray[np.float64], members: NDArray[np.bool_]
+) -> list[dict[str, Any]]:
     edges = np.linspace(0, 1, 11)
     return [
         {
@@ -189,8 +190,7 @@ def _count_between(shares: NDArray[np.float64], low: float, high: float) -> int:
     return int((((shares > low) | ((low == 0) & (shares == 0))) & (shares <= high)).sum())
 
 
-def _extras(examples: ExamplesConfig) -> dict[str, Mapping[str, Any]]:
-    """Returns the further columns of a file's rows, by id."""
+def _extra_columns_by_id(examples: ExamplesConfig) -> dict[str, Mapping[str, Any]]:
     if not Path(examples.path).expanduser().is_file():
         return {}
     rows = raw_rows(examples, Tally("skip", "examples.on_error"))
@@ -200,11 +200,178 @@ def _extras(examples: ExamplesConfig) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _row(text: Text, share: float, extras: Mapping[str, Any]) -> dict[str, Any]:
-    row = {**extras, "id": text.example_id, "text": text.text, "label": int(text.label is True)}
+def _output_row(text: Text, share: float, extra_columns: Mapping[str, Any]) -> dict[str, Any]:
+    label = int(text.label is True)
+    row = {**extra_columns, "id": text.example_id, "text": text.text, "label": label}
     if text.cluster:
         row["cluster"] = text.cluster
     if text.output_start is not None:
         row["output_start"] = text.output_start
     overlap = None if np.isnan(share) else round(float(share), 6)
     return {**row, "benchmark": text.benchmark, "overlap": overlap}
+
+
+class SearchableCorpus(Protocol):
+    """A corpus in pieces that can be read independently."""
+
+    def __len__(self) -> int:
+        """Returns the number of pieces."""
+        ...
+
+    def texts(self, piece: int, ngram: int) -> Iterator[str]:
+        """Yields a piece's texts; no n-gram of `ngram` words spans two of them."""
+        ...
+
+
+@dataclass(frozen=True)
+class DocumentTexts:
+    """The documents of a corpus of conf/corpus; its files are the pieces if it has files."""
+
+    corpus: Corpus | ByFile
+
+    @property
+    def _files(self) -> Sequence[Any] | None:
+        return getattr(self.corpus, "shards", None)
+
+    def __len__(self) -> int:
+        """Returns the number of pieces."""
+        return 1 if self._files is None else len(self._files)
+
+    def texts(self, piece: int, ngram: int) -> Iterator[str]:
+        """Yields a piece's texts."""
+        if self._files is None:
+            return (document.text for document in self.corpus.documents())
+        files: Any = self.corpus
+        return (document.text for document in files.documents_in(self._files[piece]))
+
+
+BORDER = " \uffff "
+"""A word between two documents that is in no text, so that no n-gram spans both. It is a Unicode
+noncharacter: `words_of` drops control characters, so that they would be no border."""
+CARRIED_TOKENS = 16
+"""The smallest number of tokens per word of an n-gram that are repeated at the start of the next
+block; long words, such as clauses of Chinese, need more."""
+
+
+@dataclass(frozen=True)
+class PackedTexts:
+    """The packed sequences of a corpus folder, as a model saw them, with copies of members."""
+
+    corpus: PackedCorpus
+
+    def __len__(self) -> int:
+        """Returns 1: the sequences are a single piece."""
+        return 1
+
+    def texts(self, piece: int, ngram: int) -> Iterator[str]:
+        """Yields the text of each block, which repeats the end of the block before it."""
+        carried = np.empty(0, np.int32)
+        for block in self.corpus.iter_blocks():
+            ids = np.concatenate([carried, block.reshape(-1)])
+            yield self._decode_whole_words(ids, len(carried) > 0, True)
+            carried = self._tokens_to_carry(ids, ngram)
+        yield self._decode_whole_words(carried, True, False)
+
+    def _tokens_to_carry(self, ids: Ids, ngram: int) -> Ids:
+        """Returns the last tokens, enough for an n-gram and the word before it that may be cut."""
+        tokens = CARRIED_TOKENS * ngram
+        while tokens < len(ids):
+            carried = ids[-tokens:]
+            if len(words_of(self._decode_whole_words(carried, True, False))) > ngram:
+                return carried
+            tokens *= 2
+        return ids
+
+    def _decode_whole_words(self, ids: Ids, cut_before: bool, cut_after: bool) -> str:
+        """Returns the text between special tokens, without words cut by the block's ends."""
+        tokenizer = self.corpus.tokenizer
+        special = np.isin(ids, tokenizer.hf.all_special_ids)
+        document_ids = np.split(ids, np.flatnonzero(special))
+        masks = np.split(special, np.flatnonzero(special))
+        pairs = zip(document_ids, masks, strict=True)
+        texts = [tokenizer.decode(tokens[~is_special].tolist()) for tokens, is_special in pairs]
+        if cut_before:
+            texts[0] = " ".join(texts[0].split()[1:])
+        if cut_after:
+            texts[-1] = " ".join(texts[-1].split()[:-1])
+        return BORDER.join(texts)
+
+
+@dataclass(frozen=True)
+class NgramSearch:
+    """Searches for the texts' n-grams in a corpus, piece by piece (see `core.tasks.Task`).
+
+    The texts are indexed and the corpus is streamed, so that memory grows with the texts and not
+    with the corpus. The result is exact: hashes select candidate n-grams, whose words are then
+    compared (`data.ngrams`). The Bloom filter of MIMIR's authors has false positives, and its
+    memory grows with the corpus.
+    """
+
+    texts: Sequence[str]
+    ngram: int
+    corpus: SearchableCorpus
+    folder: Path
+
+    @cached_property
+    def _vocabulary(self) -> dict[str, int]:
+        words = dict.fromkeys(word for text in self.texts for word in words_of(text))
+        return {word: number for number, word in enumerate(words, 1)}
+
+    @cached_property
+    def _numbered_texts(self) -> list[Words]:
+        numbers = Numbers(self._vocabulary)
+        return [numbers.of(text) for text in self.texts]
+
+    @cached_property
+    def _index(self) -> Index:
+        return Index(self._numbered_texts, self.ngram)
+
+    def __len__(self) -> int:
+        """Returns the number of the corpus's pieces."""
+        return len(self.corpus)
+
+    def done(self, piece: int) -> Path:
+        """Returns the file that marks a piece as read."""
+        return self.folder / f"{piece:05d}.json"
+
+    def files(self, piece: int) -> list[Path]:
+        """Returns the file with one bit per n-gram, set if the piece includes it."""
+        return [self.folder / f"{piece:05d}.npy"]
+
+    def make(self, piece: int) -> dict[str, Any]:
+        """Reads a piece; returns the numbers of its texts and characters."""
+        numbers, present = Numbers(self._vocabulary), np.zeros(len(self._index.grams), bool)
+        texts = characters = 0
+        with progress(desc="overlap", unit="character", unit_scale=True) as bar:
+            for chunk, size in iter_chunks(self.corpus.texts(piece, self.ngram)):
+                present[self._index.places(numbers.of(chunk))[1]] = True
+                texts, characters = texts + size, characters + len(chunk)
+                bar.update(len(chunk))
+        np.save(self.files(piece)[0], np.packbits(present))
+        return {"texts": texts, "characters": characters}
+
+    def shares_in_corpus(self) -> NDArray[np.float64]:
+        """Returns each text's share of n-grams in the corpus; NaN if the text has no n-gram."""
+        count = len(self._index.grams)
+        present = np.zeros(count, bool)
+        for piece in range(len(self)):
+            present |= np.unpackbits(np.load(self.files(piece)[0]), count=count).astype(bool)
+        grams_by_text = (self._index.places(words)[1] for words in self._numbered_texts)
+        return np.array([present[g].mean() if len(g) else np.nan for g in grams_by_text])
+
+
+CHUNK_CHARACTERS = 1 << 18
+
+
+def iter_chunks(texts: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yields chunks of texts with a border between them, and the number of texts in each."""
+    chunk: list[str] = []
+    characters = 0
+    for text in texts:
+        chunk.append(text)
+        characters += len(text)
+        if characters >= CHUNK_CHARACTERS:
+            yield BORDER.join(chunk), len(chunk)
+            chunk, characters = [], 0
+    if chunk:
+        yield BORDER.join(chunk), len(chunk)

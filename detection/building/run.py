@@ -1,14 +1,6 @@
 """`python -m detection build`: makes a labelled benchmark from dated documents.
 
-::
-
-    runs/benchmark/<slug>-<hash>/
-    ├── config.yaml     the resolved config
-    ├── data/           one labelled JSONL file per length, slice and setting
-    ├── datasheet.json  counts, dates, sources with their SHA-256, the blind AUROC, overlap
-    ├── datasheet.md    the same in Markdown
-    ├── README.md       the same as a card for the hub, which names the files
-    └── manifest.json
+`docs/building.md` describes the run folder.
 """
 
 from __future__ import annotations
@@ -41,42 +33,15 @@ from contamination.core.seeds import derive
 from contamination.core.tasks import Runner
 from contamination.data.perturbation.base import Rewording
 from contamination.data.perturbation.word_edits import Exact
-from contamination.detection.building.candidates import Scan, totals
-from contamination.detection.building.datasheet import build_benchmark, hashed, write
+from contamination.detection.building import datasheet, labelled_sets
+from contamination.detection.building.candidates import CandidateScan, sum_counts
 from contamination.detection.building.dates import EDITED, MEMBER, CutOffs
-from contamination.detection.building.labelled_sets import (
-    CandidateCounts,
-    LabelledSet,
-    SelectedDocument,
-    balanced,
-    by_year,
-    edited,
-    labelled,
-    near_duplicates,
-    overlap,
-    reworded,
-    take,
-    without,
-)
-from contamination.detection.building.sources import Source, needed
+from contamination.detection.building.labelled_sets import LabelledSet, reword_set
+from contamination.detection.building.sources import Source, import_optional
 
-NAMELESS = ("paths", "dates", "read_dates", "max_text_bytes")
-"""Fields of a source that are not part of the folder's name; the files' hashes are instead."""
 LENGTHS = Range(
     lambda lengths: len({*lengths}) == len(lengths) > 0 and min(lengths) > 0,
     "give lengths in words, each once, such as [32,64].",
-)
-ABOUT = (
-    "Members were created before the first date, non-members from the second on. A model whose "
-    "training data end between the two can have seen only the members. The blind AUROC is that of "
-    "a classifier that sees the texts and no model. If its interval does not include 0.5, dates or "
-    "style reveal members, and a detector's AUROC may show no more than that. A text is the "
-    "beginning of its document, as it is in the source. "
-)
-UNCHANGED = "Members' texts were last edited (`changed`) before the first date, too."
-EDITED_TOO = (
-    "Members' texts may have been edited (`changed`) after the first date "
-    "(source.unchanged_members=false): no model of that time has seen what was added later."
 )
 log = logging.getLogger(__name__)
 
@@ -123,113 +88,134 @@ def run(stage: BuildStage) -> Artifact:
         ConfigError: a setting is invalid, or the cut-offs cross.
         DataError: the input can't be used, or has no members or no non-members.
     """
-    cut_offs = CutOffs.of(stage.build.members_before, stage.build.nonmembers_from)
+    cut_offs = CutOffs.from_dates(stage.build.members_before, stage.build.nonmembers_from)
     source = create("source", stage.source)
     remedy = "give a Source; see conf/source."
     require(isinstance(source, Source), "source._target_", stage.source["_target_"], remedy)
-    hashes = digests({file.name: file.path for file in source.files} | dict(source.also_read))
-    _rewording(stage)  # raises errors before any work
+    hashes = digests({file.name: file.path for file in source.files} | dict(source.other_inputs))
+    _create_rewording(stage)  # raises errors before any work
     if path := stage.rewording.get("path"):
         hashes["rewording"] = model_digest("rewording.path", path)
-    named = replace(stage, source=_named(stage)["source"])
-    make = partial(_make, stage, source, cut_offs, hashes)
-    return build_benchmark(stage.runs, source.name, stage, named, hashes, make)
+    named = replace(stage, source=_nodes_in_folder_name(stage)["source"])
+    make = partial(_build_and_write, stage, source, cut_offs, hashes)
+    return datasheet.build_benchmark(stage.runs, source.name, stage, named, hashes, make)
 
 
-def _make(
+ABOUT = (
+    "Members were created before the first date, non-members from the second on. A model whose "
+    "training data end between the two can have seen only the members. The blind AUROC is that of "
+    "a classifier that sees the texts and no model. If its interval does not include 0.5, dates or "
+    "style reveal members, and a detector's AUROC may show no more than that. A text is the "
+    "beginning of its document, as it is in the source. "
+)
+UNCHANGED = "Members' texts were last edited (`changed`) before the first date, too."
+EDITED_TOO = (
+    "Members' texts may have been edited (`changed`) after the first date "
+    "(source.unchanged_members=false): no model of that time has seen what was added later."
+)
+
+
+def _build_and_write(
     stage: BuildStage,
     source: Source,
     cut_offs: CutOffs,
     hashes: Mapping[str, str],
     folder: Path,
-    notes: Path,
+    notes_folder: Path,
 ) -> Built:
     config = stage.build
-    drop = config.near_duplicates == "drop"
-    number = config.number + (max(20, config.number // 5) if drop else 0)
-    by_month, candidates = config.slices == "month", number * config.candidates
-    source = source.prepared(notes)
-    scan = Scan(source, cut_offs, stage.seed, candidates, by_month, notes, config.processes)
-    results = Runner(notes, num_proc=config.processes).run("read", scan)
-    _check_unchanged(source, hashes)
-    groups = scan.merged()
-    _check_sides(groups, totals(results, "sides"))
+    drops_duplicates = config.near_duplicates == "drop"
+    texts_per_group = config.number + (max(20, config.number // 5) if drops_duplicates else 0)
+    by_month, candidates = config.slices == "month", texts_per_group * config.candidates
+    source = source.prepare(notes_folder)
+    scan = CandidateScan(
+        source, cut_offs, stage.seed, candidates, by_month, notes_folder, config.processes
+    )
+    file_results = Runner(notes_folder, num_proc=config.processes).run("read", scan)
+    _check_files_unchanged(source, hashes)
+    candidates_by_group = scan.merge_candidates()
+    _check_both_labels(candidates_by_group, sum_counts(file_results, "sides"))
     longest = max(config.lengths)
-    selected, counts = take(source, groups, number, longest)
-    dropped = near_duplicates(selected)[0] if drop else []
-    _check_enough(config, without(selected, dropped), counts)
-    documents = balanced(selected, dropped, config.number)
-    edits = edited(documents[MEMBER], cut_offs)
+    selected, counts = labelled_sets.select_documents(
+        source, candidates_by_group, texts_per_group, longest
+    )
+    dropped = labelled_sets.near_duplicates_across_labels(selected)[0] if drops_duplicates else []
+    _check_enough_texts(config, labelled_sets.without_dropped(selected, dropped), counts)
+    documents = labelled_sets.balance_groups(selected, dropped, config.number)
+    edits = labelled_sets.count_edited(documents[MEMBER], cut_offs)
     if after := edits["edited_after_members_before"]:
         log.warning(
             "source.unchanged_members is false: %d of %d members were edited after "
             "build.members_before=%s, so that a model of that time has not seen all of their text.",
             after, edits["members"], config.members_before,
         )  # fmt: skip
-    sets = [*labelled(documents, config.lengths, source.name)]
-    sets += _reworded(stage, sets)
+    sets = [*labelled_sets.iter_labelled_sets(documents, config.lengths, source.name)]
+    sets += _reword_sets(stage, sets)
     dates = f"before {config.members_before} against from {config.nonmembers_from}"
     sheet = {
         "name": f"{source.name}, {dates}",
         "about": ABOUT + (UNCHANGED if source.unchanged_members else EDITED_TOO),
-        "settings": _settings(stage),
-        "sources": hashed(hashes),
+        "settings": _settings_of_result(stage),
+        "sources": datasheet.list_digests(hashes),
         "read": {
-            "documents": totals(results, "sides"),
-            "left_out": totals(results, "skipped"),
+            "documents": sum_counts(file_results, "sides"),
+            "left_out": sum_counts(file_results, "skipped"),
             **as_data(counts),
             "taken": {group: len(group_documents) for group, group_documents in documents.items()},
         },
-        "overlap": overlap(documents, dropped, counts, longest),
+        "overlap": labelled_sets.count_overlaps(documents, dropped, counts, longest),
         "edited": edits,
-        "dates": by_year(totals(results, "months")),
+        "dates": labelled_sets.year_rows(sum_counts(file_results, "months")),
     }
     rows_by_set = {labelled_set.name: labelled_set.rows for labelled_set in sets}
-    return write(folder, sheet, rows_by_set, source.licence)
+    return datasheet.write_benchmark(folder, sheet, rows_by_set, source.licence)
 
 
-def _settings(stage: BuildStage) -> dict[str, Any]:
-    """Returns the settings that can change the result."""
+def _settings_of_result(stage: BuildStage) -> dict[str, Any]:
     settings = {name: value for name, value in as_data(stage.build).items() if name != "processes"}
-    return {"seed": stage.seed, **settings, **_named(stage)}
+    return {"seed": stage.seed, **settings, **_nodes_in_folder_name(stage)}
 
 
-def _named(stage: BuildStage) -> dict[str, dict[str, Any]]:
+NAMELESS = ("paths", "dates", "read_dates", "max_text_bytes")
+"""Fields of a source that are not part of the folder's name; the files' hashes are instead."""
+
+
+def _nodes_in_folder_name(stage: BuildStage) -> dict[str, dict[str, Any]]:
     """Returns the nodes that name the folder; files are named by content, not by path."""
     source = {name: value for name, value in stage.source.items() if name not in NAMELESS}
     return {"source": source, "rewording": stage.rewording}
 
 
-def _check_unchanged(source: Source, hashes: Mapping[str, str]) -> None:
+def _check_files_unchanged(source: Source, hashes: Mapping[str, str]) -> None:
     """Raises a DataError if a file was changed since it was hashed for the folder's name."""
     for name, digest in digests({file.name: file.path for file in source.files}).items():
         if digest != hashes[name]:
             raise DataError(f"source.paths: {name} was changed while it was read: start again.")
 
 
-def _rewording(stage: BuildStage) -> Rewording | None:
+def _create_rewording(stage: BuildStage) -> Rewording | None:
     """Returns the configured rewording; None if texts stay as they are."""
     rewording = create("rewording", stage.rewording) if stage.rewording else Exact()
     if isinstance(rewording, Exact):
         return None
-    needed("sacrebleu", "a rewording")
+    import_optional("sacrebleu", "a rewording")
     return cast(Rewording, rewording)
 
 
-def _reworded(stage: BuildStage, sets: Sequence[LabelledSet]) -> list[LabelledSet]:
-    rewording = _rewording(stage)
+def _reword_sets(stage: BuildStage, sets: Sequence[LabelledSet]) -> list[LabelledSet]:
+    rewording = _create_rewording(stage)
     if rewording is None:
         return []
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(rewording).__name__).lower()
+    setting = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(rewording).__name__).lower()
     seed = derive(stage.seed, "rewording")
     least_bleu = stage.build.least_bleu
-    return [reworded(originals, name, rewording, least_bleu, seed) for originals in sets]
+    return [reword_set(originals, setting, rewording, least_bleu, seed) for originals in sets]
 
 
-def _check_sides(groups: Mapping[str, Any], sides: Mapping[str, int]) -> None:
+def _check_both_labels(groups: Mapping[str, Any], counts_by_side: Mapping[str, int]) -> None:
     """Raises a DataError if there are no members or no non-members."""
     if MEMBER not in groups or len(groups) < 2:
-        counts = ", ".join(f"{n:,} {side}" for side, n in sides.items()) or "no document"
+        counts = ", ".join(f"{n:,} {side}" for side, n in counts_by_side.items()) or "no document"
         older = (
             " The source has no older text of those that were edited since: give one that has "
             "(pages-meta-history), or source.unchanged_members=false, which takes their new text."
@@ -237,26 +223,26 @@ def _check_sides(groups: Mapping[str, Any], sides: Mapping[str, int]) -> None:
         raise DataError(
             f"source.paths: there are no documents on both sides of the cut-offs ({counts}). Move "
             "build.members_before or build.nonmembers_from, or give more files."
-            f"{older if EDITED in sides and MEMBER not in sides else ''}"
+            f"{older if EDITED in counts_by_side and MEMBER not in counts_by_side else ''}"
         )
 
 
-def _check_enough(
+def _check_enough_texts(
     config: BuildConfig,
-    selected: Mapping[str, Sequence[SelectedDocument]],
-    counts: CandidateCounts,
+    selected: labelled_sets.Groups,
+    counts: labelled_sets.CandidateCounts,
 ) -> None:
     """Warns of groups with too few texts; raises a DataError if one label has none."""
     sizes = {group: len(documents) for group, documents in selected.items()}
     if min(sizes.values()) >= config.number:
         return
-    found_texts = ", ".join(
+    text_counts = ", ".join(
         f"{sizes[group]} {group} texts among {n:,} documents"
         for group, n in counts.looked_at.items()
     )
     message = (
         f"build.number is {config.number}, but with {max(config.lengths)} words and more there are "
-        f"{found_texts}. Give more files, shorter build.lengths, or more build.candidates."
+        f"{text_counts}. Give more files, shorter build.lengths, or more build.candidates."
     )
     if not (sizes.pop(MEMBER) and any(sizes.values())):
         raise DataError(message)

@@ -4,14 +4,8 @@ Each example is answered by likelihood over its options (Shi et al. 2024, table 
 put into the example's own template, and the option with the likeliest tokens is chosen. An
 option's tokens are those after the prompt's; if its first letters merge with the prompt's last
 ones into one token, that token belongs to the option. `detection.tasks.questions` defines several
-criteria of choice, which all use the same forward pass.
-
-::
-
-    runs/accuracy/<model>-<hash>/
-    ├── config.yaml
-    ├── accuracy.parquet  one row per example
-    └── manifest.json
+criteria of choice, which all use the same forward pass. The run folder contains
+`accuracy.parquet`, with one row per example.
 """
 
 from __future__ import annotations
@@ -38,12 +32,15 @@ from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.tasks.questions import (
+    LeftOut,
     Question,
     QuestionSet,
     ask_questions,
-    make_table,
+    common_prefix_length,
+    format_left_out,
+    left_out_rows,
+    make_answer_table,
     questions_digest,
-    shared_start,
 )
 from contamination.detection.workers import run_slices, uses_several_processes
 from contamination.injection.corpus import open_corpus
@@ -80,13 +77,13 @@ class TokenizedQuestion:
 
     Attributes:
         question: the question.
-        ids: the tokens of each option's text, then of each letter's text.
-        prompt: the number of leading tokens that are not part of the answer.
+        token_ids: the tokens of each option's text, then of each letter's text.
+        prompt_length: the number of leading tokens that are not part of the answer.
     """
 
     question: Question
-    ids: list[list[int]]
-    prompt: int
+    token_ids: list[list[int]]
+    prompt_length: int
 
 
 def run(stage: AccuracyStage) -> Artifact:
@@ -99,16 +96,17 @@ def run(stage: AccuracyStage) -> Artifact:
     """
     stage.detection.require_whole_texts("each option is read after its question")
     handle = open_model("model", stage.model, stage.runs)
-    asked = ask_corpus(stage)
+    question_set = ask_corpus(stage)
     inputs = {
         "model": handle.digest,
         "tokenizer": handle.tokenizer_digest,
         "examples": examples_digest(open_examples(stage.examples)),
-        "questions": questions_digest(asked.questions),
+        "questions": questions_digest(question_set.questions),
     }
     settings = {"detection": stage.detection.pass_settings}
     folder = run_folder(Path(stage.runs), KIND, handle.slug, settings, inputs)
-    return build(folder, stage, inputs, partial(_make, stage, handle, asked), named=settings)
+    make = partial(_answer_and_write, stage, handle, question_set)
+    return build(folder, stage, inputs, make, named=settings)
 
 
 def ask_corpus(stage: AccuracyStage) -> QuestionSet:
@@ -124,50 +122,50 @@ def ask_corpus(stage: AccuracyStage) -> QuestionSet:
             "that a corpus keeps with its examples. Give a folder of runs/corpus/."
         )
     with naming_folders(path):
-        asked = ask_questions(open_corpus(path), stage.benchmark)
-    if not asked.questions:
-        reasons = "; ".join(f"{b}: {reason} ({n})" for (b, reason), n in asked.left_out.items())
+        question_set = ask_questions(open_corpus(path), stage.benchmark)
+    if not question_set.questions:
+        reasons = format_left_out(question_set.left_out)
         raise DataError(
             f"examples.path is {stage.examples.path!r}: none of its examples can be asked "
             f"({reasons or 'it has none'}). Name answer_field and options in the benchmark's YAML."
         )
-    return asked
+    return question_set
 
 
-def tokenize(
-    loaded: LoadedModel, asked: QuestionSet
-) -> tuple[list[TokenizedQuestion], Counter[tuple[str, str]]]:
+def tokenize_questions(
+    loaded: LoadedModel, question_set: QuestionSet
+) -> tuple[list[TokenizedQuestion], LeftOut]:
     """Returns the tokenized questions, and the numbers left out by (benchmark, reason)."""
     tokenized: list[TokenizedQuestion] = []
-    left_out: Counter[tuple[str, str]] = Counter()
+    left_out: LeftOut = Counter()
     context = loaded.source.context
-    for question in asked.questions:
+    for question in question_set.questions:
         texts = [question.prompt.rstrip(), *question.texts, *question.letter_texts]
         prompt_ids, *ids = loaded.tokenizer(texts, verbose=False)["input_ids"]
-        prompt = prompt_tokens(prompt_ids, ids)
-        if prompt == 0:
+        prompt_length = prompt_tokens(prompt_ids, ids)
+        if prompt_length == 0:
             left_out[question.benchmark, "no token is before the options"] += 1
         elif context is not None and max(map(len, ids)) > context:
             left_out[question.benchmark, "an option's text is longer than the model's context"] += 1
         else:
-            tokenized.append(TokenizedQuestion(question, ids, prompt))
+            tokenized.append(TokenizedQuestion(question, ids, prompt_length))
     return tokenized, left_out
 
 
-def prompt_tokens(prompt: Sequence[int], ids: Sequence[Sequence[int]]) -> int:
+def prompt_tokens(prompt_ids: Sequence[int], text_ids: Sequence[Sequence[int]]) -> int:
     """Returns how many tokens the prompt and all rows share at the start; each row keeps one."""
-    return min(shared_start(prompt, *ids), *(len(row) - 1 for row in ids))
+    return min(common_prefix_length(prompt_ids, *text_ids), *(len(ids) - 1 for ids in text_ids))
 
 
-def likelihoods(
+def answer_logprobs(
     handle: ModelHandle, settings: DetectionConfig, questions: Sequence[TokenizedQuestion]
 ) -> list[list[np.ndarray[Any, Any]]]:
     """Returns the log-probabilities (float64) of the answer's tokens, per question and row."""
-    ids = [row for question in questions for row in question.ids]
+    ids = [row for question in questions for row in question.token_ids]
     names = [
         f"{tokenized.question.example_id}, option {n}"
         for tokenized in questions
-        for n in range(len(tokenized.ids))
+        for n in range(len(tokenized.token_ids))
     ]
     task, title = partial(run_sequences, batch_tokens=settings.batch_tokens), handle.bar_title(KIND)
     if uses_several_processes(settings):
@@ -176,25 +174,23 @@ def likelihoods(
         stats = task(handle.load(settings), ids, names, progress=title)
     rows = iter(stats)  # entry i of a row is about token i + 1
     return [
-        [next(rows).logprob[question.prompt - 1 :].astype(np.float64) for _ in question.ids]
-        for question in questions
+        [next(rows).logprob[q.prompt_length - 1 :].astype(np.float64) for _ in q.token_ids]
+        for q in questions
     ]
 
 
-def _make(stage: AccuracyStage, handle: ModelHandle, asked: QuestionSet, folder: Path) -> Built:
-    questions, unscored = tokenize(LoadedModel(handle, stage.detection), asked)
-    left_out = asked.left_out + unscored
+def _answer_and_write(
+    stage: AccuracyStage, handle: ModelHandle, question_set: QuestionSet, folder: Path
+) -> Built:
+    questions, unscored = tokenize_questions(LoadedModel(handle, stage.detection), question_set)
+    left_out = question_set.left_out + unscored
     if not questions:
         raise DataError(
             f"examples.path is {stage.examples.path!r}: the model can read none of its "
-            f"{len(asked.questions)} questions ({'; '.join(r for _, r in left_out)}). Give a "
-            "model of a longer context, or shorter examples."
+            f"{len(question_set.questions)} questions ({'; '.join(r for _, r in left_out)}). "
+            "Give a model of a longer context, or shorter examples."
         )
-    logprobs = likelihoods(handle, stage.detection, questions)
-    table = make_table([tokenized.question for tokenized in questions], logprobs)
+    logprobs = answer_logprobs(handle, stage.detection, questions)
+    table = make_answer_table([tokenized.question for tokenized in questions], logprobs)
     table.to_parquet(folder / FILE, index=False)
-    counts = [
-        {"benchmark": benchmark, "reason": reason, "examples": count}
-        for (benchmark, reason), count in left_out.items()
-    ]
-    return Built([FILE], {"examples": len(table), "left_out": counts})
+    return Built([FILE], {"examples": len(table), "left_out": left_out_rows(left_out)})

@@ -29,10 +29,11 @@ AVERAGE = "average"
 Estimates = dict[str, Estimate]
 
 
-def p_values(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
+def p_values_by_benchmark(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
     """Returns the p-value of each benchmark's difference and Holm's; of the average, no Holm's."""
-    sides = {str(name): _sides(rows) for name, rows in table.groupby("benchmark")}
-    testable = {name: (m, n) for name, (m, n) in sides.items() if len(m) and len(n)}
+    groups = table.groupby("benchmark")
+    values = {str(name): _member_and_nonmember_values(rows) for name, rows in groups}
+    testable = {name: (m, n) for name, (m, n) in values.items() if len(m) and len(n)}
     differences = {name: float(m.mean() - n.mean()) for name, (m, n) in testable.items()}
     nulls = {
         name: relabelled_differences(m, n, RELABELINGS, derive(SEED, "relabelings", name))
@@ -41,7 +42,7 @@ def p_values(table: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
     uncorrected = np.array([p_value(differences[name], nulls[name]) for name in testable])
     pairs = zip(uncorrected.tolist(), holm(uncorrected).tolist(), strict=True)
     p_by_benchmark: dict[str, tuple[float, float | None]] = dict(zip(testable, pairs, strict=True))
-    if len(testable) == len(sides) > 1:
+    if len(testable) == len(values) > 1:
         difference = np.mean(list(differences.values()))
         null = np.mean(list(nulls.values()), axis=0)
         p_by_benchmark[AVERAGE] = p_value(float(difference), null), None
@@ -59,55 +60,57 @@ def estimates_by_benchmark(table: pd.DataFrame, *, wilson: bool = False) -> dict
         wilson: whether values are 0 or 1, so that the means are shares with Wilson's intervals
             (`core.statistics.estimates.intervals`), which have a width even at 0.
     """
-    groups = table.groupby("benchmark")
-    line_by_benchmark = {
-        str(name): _estimates(str(name), rows, wilson=wilson) for name, rows in groups
+    benchmark_estimates = {
+        str(name): _estimate_sides_and_difference(str(name), rows, wilson=wilson)
+        for name, rows in table.groupby("benchmark")
     }
-    if len(line_by_benchmark) > 1:
-        estimates = {
-            head: [line[head] for line in line_by_benchmark.values() if head in line]
+    if len(benchmark_estimates) > 1:
+        columns = {
+            head: [row[head] for row in benchmark_estimates.values() if head in row]
             for head in HEADS
         }
-        line_by_benchmark[AVERAGE] = {
+        benchmark_estimates[AVERAGE] = {
             head: mean(column)
-            for head, column in estimates.items()
-            if len(column) == len(line_by_benchmark)
+            for head, column in columns.items()
+            if len(column) == len(benchmark_estimates)
         }
-    return line_by_benchmark
+    return benchmark_estimates
 
 
-def _sides(rows: pd.DataFrame) -> tuple[Scores, Scores]:
+def _member_and_nonmember_values(rows: pd.DataFrame) -> tuple[Scores, Scores]:
     """Returns the values of the members that were inserted, and of the non-members."""
     members = rows.loc[rows["member"] & (rows["occurrences"] > 0), "value"]
     nonmembers = rows.loc[~rows["member"], "value"]
     return members.to_numpy(np.float64), nonmembers.to_numpy(np.float64)
 
 
-def _estimates(name: str, rows: pd.DataFrame, *, wilson: bool) -> Estimates:
-    members, nonmembers = _sides(rows)
-    line: Estimates = {}
-    seed = derive(SEED, "accuracy", name)
+def _estimate_sides_and_difference(
+    benchmark: str, rows: pd.DataFrame, *, wilson: bool
+) -> Estimates:
+    members, nonmembers = _member_and_nonmember_values(rows)
+    estimates: Estimates = {}
+    seed = derive(SEED, "accuracy", benchmark)
     resamples = resample(max(1, len(members)), max(1, len(nonmembers)), DRAWS, seed)
     if len(members):
         draws = resamples.members @ members / len(members)
         trials = len(members) if wilson else None
-        line["members"] = Estimate(len(members), 0, float(members.mean()), draws, trials)
+        estimates["members"] = Estimate(len(members), 0, float(members.mean()), draws, trials)
     if len(nonmembers):
         draws = resamples.nonmembers @ nonmembers / len(nonmembers)
         trials = len(nonmembers) if wilson else None
         mean_value = float(nonmembers.mean())
-        line["non-members"] = Estimate(0, len(nonmembers), mean_value, draws, trials)
-    if len(line) == 2:
-        a, b = line["members"], line["non-members"]
+        estimates["non-members"] = Estimate(0, len(nonmembers), mean_value, draws, trials)
+    if len(estimates) == 2:
+        a, b = estimates["members"], estimates["non-members"]
         sizes = len(members), len(nonmembers)
-        line["difference"] = Estimate(*sizes, a.value - b.value, a.draws - b.draws)
-    return line
+        estimates["difference"] = Estimate(*sizes, a.value - b.value, a.draws - b.draws)
+    return estimates
 
 
 MIN_EXAMPLES, MAX_SHARE = 20, 0.8  # a warning if more of so many examples have one answer
 
 
-def summary(table: pd.DataFrame, artifact: Artifact) -> str:
+def format_summary(table: pd.DataFrame, artifact: Artifact) -> str:
     """Returns tables of accuracy by benchmark and by occurrences, and notes on left-out examples.
 
     Args:
@@ -115,30 +118,30 @@ def summary(table: pd.DataFrame, artifact: Artifact) -> str:
         artifact: the artefact, with the counts of left-out examples.
     """
     table = table.assign(value=table["correct"].astype(float))
-    by_criterion = _criteria_table("accuracy", table, _correct(table))
-    notes = _notes(table, artifact.counts["left_out"])
-    means = _means_table("accuracy", table)
-    return "\n".join([*means, "", *by_criterion, "", *_occurrences_table(table), *notes])
+    by_criterion = _format_by_criterion("accuracy", table, _correct_by_criterion(table))
+    notes = _format_notes(table, artifact.counts["left_out"])
+    means = _format_by_benchmark("accuracy", table)
+    return "\n".join([*means, "", *by_criterion, "", *_format_by_occurrences(table), *notes])
 
 
 def compared(model: pd.DataFrame, reference: pd.DataFrame) -> str:
     """Returns tables of the paired change in accuracy, from the reference to the model."""
     columns = ["example_id", "correct", *(f"chosen_{by}" for by in CHOSEN_BY)]
     suffixes = ("", "_before")
-    joined = model.merge(reference[columns], on="example_id", suffixes=suffixes, validate="1:1")
-    change = joined["correct"].astype(float) - joined["correct_before"].astype(float)
-    title = "accuracy minus the reference model's, on the same examples"
-    if missing := len(model) - len(joined):
-        title += f" ({missing} of the model's lack it)"
-    before = _correct(joined, "_before")
-    changes = {by: values - before[by] for by, values in _correct(joined).items()}
-    joined = joined.assign(value=change)
+    both = model.merge(reference[columns], on="example_id", suffixes=suffixes, validate="1:1")
+    change = both["correct"].astype(float) - both["correct_before"].astype(float)
+    heading = "accuracy minus the reference model's, on the same examples"
+    if missing := len(model) - len(both):
+        heading += f" ({missing} of the model's lack it)"
+    before = _correct_by_criterion(both, "_before")
+    changes = {by: values - before[by] for by, values in _correct_by_criterion(both).items()}
+    both = both.assign(value=change)
     return "\n".join(
-        [*_means_table(title, joined), "", *_criteria_table("change", joined, changes)]
+        [*_format_by_benchmark(heading, both), "", *_format_by_criterion("change", both, changes)]
     )
 
 
-def _correct(table: pd.DataFrame, suffix: str = "") -> dict[str, pd.Series[float]]:
+def _correct_by_criterion(table: pd.DataFrame, suffix: str = "") -> dict[str, pd.Series[float]]:
     """Returns for each criterion 1 for a right choice, else 0; NaN if there is no choice."""
     choices = {by: table[f"chosen_{by}{suffix}"] for by in CHOSEN_BY}
     return {
@@ -147,94 +150,99 @@ def _correct(table: pd.DataFrame, suffix: str = "") -> dict[str, pd.Series[float
     }
 
 
-def _means_table(title: str, table: pd.DataFrame) -> list[str]:
-    """Returns a table of each benchmark by its own criterion."""
+def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
     chance = table["options"].map(lambda options: 1 / len(options))
     chances = chance.groupby(table["benchmark"]).mean()
     criteria = table.groupby("benchmark")["chosen_by"].first()
-    line_by_benchmark, p_by_benchmark = estimates_by_benchmark(table), p_values(table)
-    width = _width(line_by_benchmark)
-    head = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{h:>30}" for h in HEADS)
+    benchmark_estimates = estimates_by_benchmark(table)
+    p_by_benchmark = p_values_by_benchmark(table)
+    width = _name_column_width(benchmark_estimates)
+    header = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{head:>30}" for head in HEADS)
     rows = [
         f"{title}, by each benchmark's convention (95% bootstrap intervals; number of examples; "
         "p-values by relabeling, Holm's over the benchmarks)",
-        f"{head}{'p':>8}{'p Holm':>8}{'chance':>8}",
+        f"{header}{'p':>8}{'p Holm':>8}{'chance':>8}",
     ]
-    for name, line in line_by_benchmark.items():
-        guess = chances.mean() if name == AVERAGE else chances[name]
-        cells = "".join(f"{cell(line.get(h), h):>30}" for h in HEADS)
-        cells += "".join(f"{p_words(p):>8}" for p in p_by_benchmark.get(name, (None, None)))
-        rows.append(f"{name:{width}}{criteria.get(name, ''):11}{cells}{guess:>8.3f}")
+    for benchmark, estimates in benchmark_estimates.items():
+        guess = chances.mean() if benchmark == AVERAGE else chances[benchmark]
+        accuracies = [format_estimate_and_size(estimates.get(head), head) for head in HEADS]
+        p_values = map(format_p_value, p_by_benchmark.get(benchmark, (None, None)))
+        cells = "".join([*(f"{cell:>30}" for cell in accuracies), *(f"{p:>8}" for p in p_values)])
+        rows.append(f"{benchmark:{width}}{criteria.get(benchmark, ''):11}{cells}{guess:>8.3f}")
     return rows
 
 
-def _criteria_table(
-    title: str, table: pd.DataFrame, values: Mapping[str, pd.Series[float]]
+def _format_by_criterion(
+    title: str, table: pd.DataFrame, values_by_criterion: Mapping[str, pd.Series[float]]
 ) -> list[str]:
     """Returns a table of each benchmark by every criterion that all its options allow."""
     conventions = dict(table.groupby("benchmark")["chosen_by"].first())
-    names = [*sorted(conventions), *([AVERAGE] if len(conventions) > 1 else [])]
-    lines_by_criterion = {
-        by: _estimates_by_criterion(table, series) for by, series in values.items()
+    benchmarks = [*sorted(conventions), *([AVERAGE] if len(conventions) > 1 else [])]
+    estimates_by_criterion = {
+        by: _estimates_of_complete_benchmarks(table, series)
+        for by, series in values_by_criterion.items()
     }
-    width = _width(names)
-    head = f"{'benchmark':{width}}{'':13}" + "".join(f"{by:>25}" for by in CHOSEN_BY)
-    rows = [f"{title} by every criterion of choice (*: the benchmark's convention)", head]
-    for name in names:
-        for kind in HEADS:
+    width = _name_column_width(benchmarks)
+    header = f"{'benchmark':{width}}{'':13}" + "".join(f"{by:>25}" for by in CHOSEN_BY)
+    rows = [f"{title} by every criterion of choice (*: the benchmark's convention)", header]
+    for benchmark in benchmarks:
+        for side in HEADS:
             cells = []
             for by in CHOSEN_BY:
-                estimate = lines_by_criterion[by].get(name, {}).get(kind)
-                cells.append(_share(estimate) + " *"[conventions.get(name) == by])
-            rows.append(f"{name:{width}}{kind:13}" + "".join(f"{cell:>25}" for cell in cells))
+                estimate = estimates_by_criterion[by].get(benchmark, {}).get(side)
+                cells.append(_format_or_dash(estimate) + " *"[conventions.get(benchmark) == by])
+            rows.append(f"{benchmark:{width}}{side:13}" + "".join(f"{cell:>25}" for cell in cells))
     return rows
 
 
-def _estimates_by_criterion(table: pd.DataFrame, values: pd.Series[float]) -> dict[str, Estimates]:
+def _estimates_of_complete_benchmarks(
+    table: pd.DataFrame, values: pd.Series[float]
+) -> dict[str, Estimates]:
     """Returns the estimates of benchmarks without missing values; the average only of all."""
     complete = values.notna().groupby(table["benchmark"]).transform("all")
-    line_by_benchmark = estimates_by_benchmark(table.assign(value=values)[complete])
+    benchmark_estimates = estimates_by_benchmark(table.assign(value=values)[complete])
     if not complete.all():
-        line_by_benchmark.pop(AVERAGE, None)
-    return line_by_benchmark
+        benchmark_estimates.pop(AVERAGE, None)
+    return benchmark_estimates
 
 
-def _width(names: Iterable[str]) -> int:
+def _name_column_width(names: Iterable[str]) -> int:
     return max([9, *map(len, names)]) + 2
 
 
-def _occurrences_table(table: pd.DataFrame) -> list[str]:
+def _format_by_occurrences(table: pd.DataFrame) -> list[str]:
     """Returns a table of accuracy by the number of occurrences; 0 stands for non-members."""
     counts = sorted(set(table.loc[table["member"], "occurrences"]) - {0})
     groups = {0: table[~table["member"]]}
     groups |= {n: table[table["member"] & (table["occurrences"] == n)] for n in counts}
-    lines_by_count = {n: estimates_by_benchmark(group) for n, group in groups.items()}
-    names = [*sorted(table["benchmark"].unique()), AVERAGE]
-    width = _width(names)
+    estimates_by_count = {n: estimates_by_benchmark(group) for n, group in groups.items()}
+    benchmarks = [*sorted(table["benchmark"].unique()), AVERAGE]
+    width = _name_column_width(benchmarks)
     rows = [f"{'occurrences':13}{'benchmark':{width}}{'accuracy':>30}"]
-    for name in names:
-        for n, line_by_benchmark in lines_by_count.items():
-            kind = "members" if n else "non-members"
-            estimate = line_by_benchmark.get(name, {}).get(kind)
+    for benchmark in benchmarks:
+        for occurrences, benchmark_estimates in estimates_by_count.items():
+            side = "members" if occurrences else "non-members"
+            estimate = benchmark_estimates.get(benchmark, {}).get(side)
             if estimate is not None:
-                rows.append(f"{n:<13}{name:{width}}{cell(estimate, kind):>30}")
+                accuracy = format_estimate_and_size(estimate, side)
+                rows.append(f"{occurrences:<13}{benchmark:{width}}{accuracy:>30}")
     return rows
 
 
-def _notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> list[str]:
+def _format_notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> list[str]:
     notes = []
     drawn = table[table["drawn_options"]]
-    for name, rows in drawn.groupby("benchmark"):
+    for benchmark, rows in drawn.groupby("benchmark"):
         notes.append(
-            f"drawn options: {name}: {len(rows)} examples have no wrong answers of their own, so "
-            "they were drawn from the answers of other questions that were not inserted"
+            f"drawn options: {benchmark}: {len(rows)} examples have no wrong answers of their own, "
+            "so they were drawn from the answers of other questions that were not inserted"
         )
-    for name, rows in table.groupby("benchmark"):
+    for benchmark, rows in table.groupby("benchmark"):
         chosen = [options[i] for options, i in zip(rows["options"], rows["chosen"], strict=True)]
         answer, times = Counter(chosen).most_common(1)[0]
         if len(rows) >= MIN_EXAMPLES and times > MAX_SHARE * len(rows):
             notes.append(
-                f"nearly one answer: {name}: {answer!r} is chosen for {times} of {len(rows)} "
+                f"nearly one answer: {benchmark}: {answer!r} is chosen for {times} of {len(rows)} "
                 "examples, so accuracy is about the share of each kind that this is right for"
             )
     if unexposed := int((table["member"] & (table["occurrences"] == 0)).sum()):
@@ -245,17 +253,17 @@ def _notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]]) -> lis
     return ["", *notes] if notes else []
 
 
-def cell(estimate: Estimate | None, kind: str = "") -> str:
+def format_estimate_and_size(estimate: Estimate | None, head: str = "") -> str:
     """Returns an estimate with its interval and, except for a difference, its sample size."""
-    if estimate is None or kind == "difference":
-        return _share(estimate)
-    return f"{_share(estimate)} ({estimate.n_members or estimate.n_nonmembers})"
+    if estimate is None or head == "difference":
+        return _format_or_dash(estimate)
+    return f"{_format_or_dash(estimate)} ({estimate.n_members or estimate.n_nonmembers})"
 
 
-def _share(estimate: Estimate | None) -> str:
+def _format_or_dash(estimate: Estimate | None) -> str:
     return "-" if estimate is None else format_estimate(estimate)
 
 
-def p_words(value: float | None) -> str:
+def format_p_value(value: float | None) -> str:
     """Returns a p-value with four decimals, or "-" if there is none."""
     return "-" if value is None else f"{value:.4f}"

@@ -60,7 +60,7 @@ class OnlineStage:
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedText:
     """Several texts as one, and the (start, end) characters of its members."""
 
     text: Text
@@ -92,40 +92,41 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
     target = open_model("model", stage.model, stage.runs)
     methods = dict(choose_servable_methods(stage.method, methods, {"target": target}))
     texts = open_examples(stage.examples)
-    joined = [*(streams(texts) if stage.examples.label_words else join(texts, stage.seed))]
+    are_pieces = bool(stage.examples.label_words)
+    joined = [*(join_pieces(texts) if are_pieces else join_random_pairs(texts, stage.seed))]
     joined_texts = [stream.text for stream in joined]
     collector = Collector(Path(stage.runs), {"target": target}, joined_texts, stage.detection)
     stats = dict(collector.collect([ORIGINAL])[ORIGINAL])
-    tokenizer, width = target.tokenizer(), stage.online.window_tokens
+    tokenizer, window_tokens = target.tokenizer(), stage.online.window_tokens
     windows: list[tuple[Text, TokenStats]] = []
     for stream in joined:
-        windows += _windows(stream, stats[stream.text.sha256][0], tokenizer, width)
+        windows += _iter_windows(stream, stats[stream.text.sha256][0], tokenizer, window_tokens)
     remedy = "no joined text is so long: lower it, or give longer texts."
-    require(bool(windows), "online.window_tokens", width, remedy)
-    return _scores(methods, windows), [text for text, _ in windows]
+    require(bool(windows), "online.window_tokens", window_tokens, remedy)
+    return _score_table(methods, windows), [text for text, _ in windows]
 
 
-def streams(pieces: Sequence[Text]) -> Iterator[Joined]:
+def join_pieces(pieces: Sequence[Text]) -> Iterator[JoinedText]:
     """Yields the texts whose pieces are given (`Text.cluster`), joined in their order."""
-    by_stream: dict[tuple[str, str], list[Text]] = {}
+    pieces_by_stream: dict[tuple[str, str], list[Text]] = {}
     for piece in pieces:
-        by_stream.setdefault((piece.benchmark, piece.cluster), []).append(piece)
-    for (benchmark, name), stream in by_stream.items():
+        pieces_by_stream.setdefault((piece.benchmark, piece.cluster), []).append(piece)
+    for (benchmark, name), stream in pieces_by_stream.items():
         text = make_text(name, BLANK.join(piece.text for piece in stream), None, benchmark)
         ends = np.cumsum([len(piece.text) + len(BLANK) for piece in stream])
         starts = [0, *map(int, ends)]
         spans = [(s, s + len(p.text)) for s, p in zip(starts, stream, strict=False) if p.label]
-        yield Joined(text, spans)
+        yield JoinedText(text, spans)
 
 
-def join(examples: Sequence[Text], seed: int) -> Iterator[Joined]:
+def join_random_pairs(examples: Sequence[Text], seed: int) -> Iterator[JoinedText]:
     """Yields each non-member joined with a random member, which comes first in half of them.
 
     Raises:
         DataError: the examples lack members or non-members.
     """
-    members = [e for e in examples if e.label is True]
-    nonmembers = [e for e in examples if e.label is False]
+    members = [example for example in examples if example.label is True]
+    nonmembers = [example for example in examples if example.label is False]
     if not members or not nonmembers:
         raise DataError(
             f"examples.path has {len(members)} members and {len(nonmembers)} non-members: the "
@@ -136,15 +137,15 @@ def join(examples: Sequence[Text], seed: int) -> Iterator[Joined]:
     for index, nonmember in enumerate(nonmembers):
         member = members[order[index % len(members)]]
         first, second = (member, nonmember) if rng.random() < 0.5 else (nonmember, member)
-        name = f"{nonmember.example_id}+{member.example_id}"
+        joined_id = f"{nonmember.example_id}+{member.example_id}"
         text = first.text + SEPARATOR + second.text
         start = 0 if first is member else len(first.text) + len(SEPARATOR)
-        joined = make_text(name, text, None, nonmember.benchmark)
-        yield Joined(joined, [(start, start + len(member.text))])
+        joined = make_text(joined_id, text, None, nonmember.benchmark)
+        yield JoinedText(joined, [(start, start + len(member.text))])
 
 
-def _windows(
-    joined: Joined, stats: TokenStats, tokenizer: Any, width: int
+def _iter_windows(
+    joined: JoinedText, stats: TokenStats, tokenizer: Any, window_tokens: int
 ) -> Iterator[tuple[Text, TokenStats]]:
     """Yields each window as a text; it is a member if most of its characters are of members.
 
@@ -152,16 +153,18 @@ def _windows(
     """
     text = joined.text.text
     offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"][1:]
-    for number in range(len(stats) // width):
-        tokens = slice(number * width, (number + 1) * width)
+    for window_number in range(len(stats) // window_tokens):
+        tokens = slice(window_number * window_tokens, (window_number + 1) * window_tokens)
         start, end = offsets[tokens][0][0], offsets[tokens][-1][1]
-        inside = sum(max(0, min(end, last) - max(start, first)) for first, last in joined.members)
-        name, label = f"{joined.text.example_id}/{number}", inside > (end - start) / 2
-        window = make_text(name, text[start:end], label, joined.text.benchmark)
+        overlaps = (min(end, last) - max(start, first) for first, last in joined.members)
+        member_characters = sum(max(0, overlap) for overlap in overlaps)
+        window_id = f"{joined.text.example_id}/{window_number}"
+        label = member_characters > (end - start) / 2
+        window = make_text(window_id, text[start:end], label, joined.text.benchmark)
         yield replace(window, cluster=joined.text.example_id), stats[tokens]
 
 
-def _scores(
+def _score_table(
     methods: Mapping[tuple[str, str], Method], windows: Sequence[tuple[Text, TokenStats]]
 ) -> pd.DataFrame:
     rows = []

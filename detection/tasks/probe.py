@@ -26,7 +26,6 @@ from contamination.detection.run import open_stage_inputs, required_passes
 from contamination.detection.views import view_of
 
 PROBE_HEADER = ("", "served", "error in nats", "requests", "")
-PLAN_HEADER = ("pass", "requests, {0}", "tokens, {0}")
 
 
 @dataclass(frozen=True)
@@ -82,15 +81,19 @@ def _cost_cells(strategy: LogprobStrategy) -> list[str]:
 
 
 def _method_lines(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
-    """Yields the methods that can be served, and what each of the others lacks."""
     models = {role: model for role in ("target", "reference")}
-    lacks = {}
+    lack_by_method = {}
     for name, node in stage.method.items():
         variants = build_methods({name: node})
-        lacks[name] = describe_missing_numbers(models, next(iter(variants.values())))
-    served = [name for name, lack in lacks.items() if lack is None]
-    yield f"methods: {', '.join(served) or 'none'}, by {model.probe.strategy}"
-    yield from (f"{name} needs {lack[0]}" for name, lack in lacks.items() if lack is not None)
+        lack_by_method[name] = describe_missing_numbers(models, next(iter(variants.values())))
+    servable = [name for name, lack in lack_by_method.items() if lack is None]
+    yield f"methods: {', '.join(servable) or 'none'}, by {model.probe.strategy}"
+    for name, lack in lack_by_method.items():
+        if lack is not None:
+            yield f"{name} needs {lack[0]}"
+
+
+PLAN_HEADER = ("pass", "requests, {0}", "tokens, {0}")
 
 
 def plan_requests(stage: DetectionStage) -> str:
@@ -105,36 +108,36 @@ def plan_requests(stage: DetectionStage) -> str:
     passes |= {Pass(p.model) for p in passes if view_of(p).rewords}
     counters: dict[str, RequestCounter | None] = {}  # by role
     rows = []
-    for wanted in sorted(passes, key=lambda p: (view_of(p).rewords, p.key)):
-        handle = models[wanted.model]
-        if is_complete(collector.folder(wanted)):
-            rows.append([wanted.key, "0: stored", ""])
+    for planned_pass in sorted(passes, key=lambda p: (view_of(p).rewords, p.key)):
+        handle = models[planned_pass.model]
+        if is_complete(collector.folder(planned_pass)):
+            rows.append([planned_pass.key, "0: stored", ""])
             continue
-        if wanted.model not in counters:
-            counters[wanted.model] = handle.request_counter(stage.detection)
-        if (counter := counters[wanted.model]) is None:
-            rows.append([wanted.key, "0: run here", ""])
+        if planned_pass.model not in counters:
+            counters[planned_pass.model] = handle.request_counter(stage.detection)
+        if (counter := counters[planned_pass.model]) is None:
+            rows.append([planned_pass.key, "0: run here", ""])
         else:
             loaded = LoadedModel(handle, stage.detection, collector.resources)
             requests, tokens = counter.requests, counter.tokens
-            _count(wanted, collector, loaded, counter)
+            _count_requests(planned_pass, collector, loaded, counter)
             counts = counter.requests - requests, counter.tokens - tokens
-            rows.append([wanted.key, *(f"{count:,.0f}" for count in counts)])
+            rows.append([planned_pass.key, *(f"{count:,.0f}" for count in counts)])
     served = [counter for counter in counters.values() if counter is not None]
-    totals = sum(c.requests for c in served), sum(c.tokens for c in served)
+    totals = sum(counter.requests for counter in served), sum(counter.tokens for counter in served)
     rows.append(["all", *(f"{total:,.0f}" for total in totals)])
     qualifier = "about" if any(counter.is_estimate for counter in served) else "at most"
     return "\n".join(fit_columns([title.format(qualifier) for title in PLAN_HEADER], rows).lines(1))
 
 
-def _count(
-    wanted: Pass, collector: Collector, loaded: LoadedModel, counter: RequestCounter
+def _count_requests(
+    planned_pass: Pass, collector: Collector, loaded: LoadedModel, counter: RequestCounter
 ) -> None:
     """Runs the pass on its texts with the model replaced by a counter."""
     vars(loaded)["model"] = counter
-    for texts in divide_texts(collector.texts, wanted):
+    for texts in divide_texts(collector.texts, planned_pass):
         original_stats = None
-        if view_of(wanted).rewords:
-            rows = loaded.run(Pass(wanted.model), texts)
+        if view_of(planned_pass).rewords:
+            rows = loaded.run(Pass(planned_pass.model), texts)
             original_stats = {row.text_sha256: (row.stats,) for row in rows}
-        loaded.run(wanted, texts, original_stats)
+        loaded.run(planned_pass, texts, original_stats)

@@ -58,12 +58,29 @@ class Question:
     chosen_by: str
 
 
+LeftOut = Counter[tuple[str, str]]
+"""Numbers of examples that are left out, by (benchmark, reason)."""
+
+
 @dataclass
 class QuestionSet:
-    """The questions, and the number of examples without one by (benchmark, reason)."""
+    """The questions, and the numbers of examples without one."""
 
     questions: list[Question]
-    left_out: Counter[tuple[str, str]]
+    left_out: LeftOut
+
+
+def left_out_rows(left_out: LeftOut) -> list[dict[str, object]]:
+    """Returns the numbers as the manifest records them."""
+    return [
+        {"benchmark": benchmark, "reason": reason, "examples": count}
+        for (benchmark, reason), count in left_out.items()
+    ]
+
+
+def format_left_out(left_out: LeftOut) -> str:
+    """Returns the numbers in words, for an error."""
+    return "; ".join(f"{name}: {reason} ({count})" for (name, reason), count in left_out.items())
 
 
 def ask_questions(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig]) -> QuestionSet:
@@ -76,18 +93,19 @@ def ask_questions(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig]
     Raises:
         ConfigError: a benchmark's answer_field is no field of its examples.
     """
-    asked = QuestionSet([], Counter())
-    for name, rows in corpus.examples.groupby("benchmark", sort=False):
-        recorded = BenchmarkConfig(**corpus.config["benchmark"][name])
-        override = overrides.get(str(name), recorded)
+    question_set = QuestionSet([], Counter())
+    for benchmark, rows in corpus.examples.groupby("benchmark", sort=False):
+        recorded = BenchmarkConfig(**corpus.config["benchmark"][benchmark])
+        override = overrides.get(str(benchmark), recorded)
         options = {field: getattr(override, field) for field in QUESTION_FIELDS}
         config = replace(recorded, **options)
         has_options = any((config.options, config.options_field, config.drawn_options))
         if config.answer_field is None or not has_options:
-            asked.left_out[str(name), "its YAML names no answer_field or no options"] += len(rows)
+            reason = "its YAML names no answer_field or no options"
+            question_set.left_out[str(benchmark), reason] += len(rows)
             continue
-        _ask_benchmark(str(name), config, rows, asked)
-    return asked
+        _add_benchmark_questions(str(benchmark), config, rows, question_set)
+    return question_set
 
 
 def questions_digest(questions: Sequence[Question]) -> str:
@@ -95,74 +113,73 @@ def questions_digest(questions: Sequence[Question]) -> str:
     return lines_digest(sorted(json.dumps(list(vars(q).values())) for q in questions))
 
 
-def _ask_benchmark(
-    name: str, config: BenchmarkConfig, rows: pd.DataFrame, asked: QuestionSet
+def _add_benchmark_questions(
+    benchmark: str, config: BenchmarkConfig, rows: pd.DataFrame, question_set: QuestionSet
 ) -> None:
-    """Adds one benchmark's questions, and counts the examples without one by reason."""
-    values: list[dict[str, str]] = [json.loads(row) for row in rows["fields"]]
+    fields_by_row: list[dict[str, str]] = [json.loads(row) for row in rows["fields"]]
     field = str(config.answer_field)
-    check_template(name, config.template)  # the corpus's, which may come from elsewhere
-    if field not in values[0]:
+    check_template(benchmark, config.template)  # the corpus's, which may come from elsewhere
+    if field not in fields_by_row[0]:
         raise ConfigError(
-            f"benchmark.{name}.answer_field is {field!r}, which the corpus's examples lack. "
-            f"{near_names(field, values[0])}"
+            f"benchmark.{benchmark}.answer_field is {field!r}, which the corpus's examples lack. "
+            f"{near_names(field, fields_by_row[0])}"
         )
-    inserted = {v[field] for v, member in zip(values, rows["member"], strict=True) if member}
-    unseen = sorted({v[field] for v in values} - inserted)
-    for row, fields in zip(rows.itertuples(), values, strict=True):
-        question = _question(row, fields, config, unseen)
+    answers = [row_fields[field] for row_fields in fields_by_row]
+    inserted = {answer for answer, member in zip(answers, rows["member"], strict=True) if member}
+    unseen_answers = sorted({*answers} - inserted)
+    for row, fields in zip(rows.itertuples(), fields_by_row, strict=True):
+        question = _question_or_reason(row, fields, config, unseen_answers)
         if isinstance(question, Question):
-            asked.questions.append(question)
+            question_set.questions.append(question)
         else:
-            asked.left_out[name, question] += 1
+            question_set.left_out[benchmark, question] += 1
 
 
-def _question(
-    row: Any, fields: Mapping[str, str], config: BenchmarkConfig, unseen: Sequence[str]
+def _question_or_reason(
+    row: Any, fields: Mapping[str, str], config: BenchmarkConfig, unseen_answers: Sequence[str]
 ) -> Question | str:
-    """Returns one example's question, or the reason why it can't be asked."""
     field = str(config.answer_field)
     if row.shortened and config.shorten == field:
         return "the text was shortened and its answer cut off"
     if config.template.format(**fields) != row.text:
         return "the text is not what its template makes of its fields"
-    options, drawn = _options(row.example_id, fields, config, unseen)
+    options, drawn = _choose_options(row.example_id, fields, config, unseen_answers)
     if fields[field] not in options:
         return "the right answer is not among the options"
     if len(options) < 2:
         return "it has fewer than 2 distinct options"
     if any(map(is_blank, options)):
         return "one of its options is empty"
-    letters = _letters(options)
+    letters = _option_letters(options)
     if config.chosen_by == "letter" and not letters:
         return "its options have no letters, and chosen_by is letter"
 
-    def texts(answers: Iterable[str]) -> tuple[str, ...]:
+    def fill_template(answers: Iterable[str]) -> tuple[str, ...]:
         return tuple(config.template.format(**{**fields, field: answer}) for answer in answers)
 
-    first, second = texts("ab")  # which differ from the answer on
+    text_with_a, text_with_b = fill_template("ab")  # which differ from the answer on
     return Question(
         example_id=str(row.example_id),
         benchmark=str(row.benchmark),
         member=bool(row.member),
         occurrences=int(row.occurrences),
         options=options,
-        prompt=first[: shared_start(first, second)],
-        texts=texts(options),
-        letter_texts=texts(letters),
+        prompt=text_with_a[: common_prefix_length(text_with_a, text_with_b)],
+        texts=fill_template(options),
+        letter_texts=fill_template(letters),
         answer=options.index(fields[field]),
         drawn=drawn,
         chosen_by=config.chosen_by,
     )
 
 
-def shared_start(*sequences: Sequence[object]) -> int:
+def common_prefix_length(*sequences: Sequence[object]) -> int:
     """Returns the length of the sequences' common prefix."""
     columns = zip(*sequences, strict=False)
     return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
 
 
-def _letters(options: Sequence[str]) -> Sequence[str]:
+def _option_letters(options: Sequence[str]) -> Sequence[str]:
     """Returns the letters if the options begin with "A. ", "B. " and so on, else none."""
     letters = ascii_uppercase[: len(options)]
     if len(letters) < len(options):
@@ -171,8 +188,11 @@ def _letters(options: Sequence[str]) -> Sequence[str]:
     return letters if all(option.startswith(f"{x}. ") for option, x in pairs) else ""
 
 
-def _options(
-    example_id: str, fields: Mapping[str, str], config: BenchmarkConfig, unseen: Sequence[str]
+def _choose_options(
+    example_id: str,
+    fields: Mapping[str, str],
+    config: BenchmarkConfig,
+    unseen_answers: Sequence[str],
 ) -> tuple[tuple[str, ...], bool]:
     """Returns the distinct options, and whether they were drawn."""
     if config.options:
@@ -182,19 +202,20 @@ def _options(
         return tuple(dict.fromkeys(line for line in lines if line)), False
     if config.drawn_options is None:
         return (), False
-    right = fields[str(config.answer_field)]
+    right_answer = fields[str(config.answer_field)]
 
-    def shuffled(purpose: str, options: Iterable[str]) -> list[str]:
+    def order_by_hash(purpose: str, options: Iterable[str]) -> list[str]:
         return sorted(options, key=lambda o: (unit_hash(f"{example_id} {purpose} {o}"), o))
 
-    wrong = shuffled("draw", (o for o in unseen if o != right))[: config.drawn_options - 1]
-    return tuple(shuffled("order", [right, *wrong])), True
+    candidates = [answer for answer in unseen_answers if answer != right_answer]
+    wrong_answers = order_by_hash("draw", candidates)[: config.drawn_options - 1]
+    return tuple(order_by_hash("order", [right_answer, *wrong_answers])), True
 
 
 COLUMNS = ("example_id", "benchmark", "member", "occurrences", "options", "answer", "chosen_by")
 
 
-def make_table(
+def make_answer_table(
     questions: Sequence[Question], logprobs: Sequence[Sequence[np.ndarray[Any, Any]]]
 ) -> pd.DataFrame:
     """Returns one row per example: its options, their log-likelihoods and the choices.
@@ -209,28 +230,29 @@ def make_table(
         logprobs: for each question the log-probabilities of each option's tokens, then of each
             letter's.
     """
-    table = pd.DataFrame([_row(q, rows) for q, rows in zip(questions, logprobs, strict=True)])
+    pairs = zip(questions, logprobs, strict=True)
+    table = pd.DataFrame([_answer_row(question, rows) for question, rows in pairs])
     return table.astype({f"chosen_{by}": "Int64" for by in CHOSEN_BY})
 
 
-def _row(q: Question, logprobs: Sequence[np.ndarray[Any, Any]]) -> dict[str, Any]:
-    sums, count = [float(tokens.sum()) for tokens in logprobs], len(q.options)
+def _answer_row(question: Question, logprobs: Sequence[np.ndarray[Any, Any]]) -> dict[str, Any]:
+    sums, count = [float(tokens.sum()) for tokens in logprobs], len(question.options)
     lengths = [len(tokens) for tokens in logprobs[:count]]
-    scores = option_scores(q.options, sums[:count], lengths, sums[count:])
+    scores = option_scores_by_criterion(question.options, sums[:count], lengths, sums[count:])
     chosen = {by: int(np.argmax(row)) if len(row) else None for by, row in scores.items()}
     return {
-        **{name: getattr(q, name) for name in COLUMNS},
-        "chosen": chosen[q.chosen_by],
-        "correct": chosen[q.chosen_by] == q.answer,
+        **{name: getattr(question, name) for name in COLUMNS},
+        "chosen": chosen[question.chosen_by],
+        "correct": chosen[question.chosen_by] == question.answer,
         "loglikelihoods": sums[:count],
         "letter_loglikelihoods": sums[count:],
         "tokens": lengths,
-        "drawn_options": q.drawn,
+        "drawn_options": question.drawn,
         **{f"chosen_{by}": index for by, index in chosen.items()},
     }
 
 
-def option_scores(
+def option_scores_by_criterion(
     options: Sequence[str], sums: Sequence[float], tokens: Sequence[int], letters: Sequence[float]
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Returns each option's score by each criterion of `CHOSEN_BY`; higher is likelier.

@@ -46,18 +46,18 @@ def select_examples(
     """
     if ids is None:
         ordered = examples.take(examples.sorting_places("example_id"))
-        return [text for label in KINDS for text in _sample(ordered, label, count, seed)]
-    index_by_id = {name: i for i, name in enumerate(examples.column("example_id").to_pylist())}
-    for name in ids:
-        if name not in index_by_id:
+        return [text for label in KINDS for text in _sample_with_label(ordered, label, count, seed)]
+    index_by_id = {id_: i for i, id_ in enumerate(examples.column("example_id").to_pylist())}
+    for example_id in ids:
+        if example_id not in index_by_id:
             raise ConfigError(
-                f"view.ids names {name!r}, which is no example's id. The ids are such as "
+                f"view.ids names {example_id!r}, which is no example's id. The ids are such as "
                 f"{', '.join(list(index_by_id)[:3])}."
             )
-    return [examples[index_by_id[name]] for name in ids]
+    return [examples[index_by_id[example_id]] for example_id in ids]
 
 
-def _sample(examples: Texts, label: bool | None, count: int, seed: int) -> list[Text]:
+def _sample_with_label(examples: Texts, label: bool | None, count: int, seed: int) -> list[Text]:
     labels = examples.column("label").to_pylist()
     indices = [index for index, value in enumerate(labels) if value is label]
     rng = np.random.default_rng(derive(seed, "view", KINDS[label]))
@@ -90,17 +90,17 @@ class StoredResults:
     occurrences: Mapping[str, int]
 
 
-def show(texts: Sequence[Text], stored: StoredResults) -> dict[str, Any]:
+def page_data(texts: Sequence[Text], stored: StoredResults) -> dict[str, Any]:
     """Returns the page's data: the examples in order, and the texts of the likeliest tokens."""
     by_hash = sorted(range(len(texts)), key=lambda i: texts[i].sha256)  # the order of stored passes
-    example_by_index = {index: _example(texts[index], stored) for index in by_hash}
+    example_by_index = {index: _example_data(texts[index], stored) for index in by_hash}
     examples = [example_by_index[index] for index in range(len(texts))]
     ids = {id_ for example in examples for id_ in example["top"] if id_ != FIRST_CHOICE}
-    words = {str(id_): stored.tokenizer.decode([id_]) for id_ in sorted(ids)}
-    return {"examples": examples, "words": words}
+    text_by_token_id = {str(id_): stored.tokenizer.decode([id_]) for id_ in sorted(ids)}
+    return {"examples": examples, "words": text_by_token_id}
 
 
-def pieces(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[str]:
+def split_at_tokens(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[str]:
     """Yields the text of each token, then the text after the last; joined, they are the text.
 
     A token's text reaches from the end of the tokens before it to its own end. So white space that
@@ -117,7 +117,7 @@ def pieces(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[str]:
     yield text[start:]
 
 
-def numbers(example: Example, methods: Methods) -> dict[str, NDArray[Any]]:
+def token_numbers_by_name(example: Example, methods: Methods) -> dict[str, NDArray[Any]]:
     """Returns the numbers of each scored token, by name.
 
     They are computed by the methods, which cite the equations. The last tokens may lack a number,
@@ -132,32 +132,33 @@ def numbers(example: Example, methods: Methods) -> dict[str, NDArray[Any]]:
         columns["ratio"] = infilling.ratios(example)
     if REFERENCE in example.copies:
         reference = example.stats(REFERENCE).logprob
-        shared = min(len(stats), len(reference))  # texts may be cut at the models' contexts
-        columns["difference"] = stats.logprob[:shared] - reference[:shared]
+        shared_length = min(len(stats), len(reference))  # texts may be cut at the models' contexts
+        columns["difference"] = stats.logprob[:shared_length] - reference[:shared_length]
     return columns
 
 
-def _example(text: Text, stored: StoredResults) -> dict[str, Any]:
-    copies = {wanted: by_text[text.sha256] for wanted, by_text in stored.passes.items()}
+def _example_data(text: Text, stored: StoredResults) -> dict[str, Any]:
+    copies = {stored_pass: by_text[text.sha256] for stored_pass, by_text in stored.passes.items()}
     example = Example(text.example_id, text.text, copies)
     stats = example.stats(ORIGINAL)
     encoding = stored.tokenizer(text.text, return_offsets_mapping=True, verbose=False)
     ids = np.array(encoding["input_ids"][1 : len(stats) + 1])
-    scores, flags = _scores(text, stored, len(stats))
+    scores, flags = _scores_and_flags(text, stored, len(stats))
+    numbers = token_numbers_by_name(example, stored.methods)
     return {
         "id": text.example_id,
         "kind": KINDS[text.label],
         "benchmark": text.benchmark,
         "occurrences": stored.occurrences.get(text.example_id),
-        "tokens": [*pieces(text.text, encoding["offset_mapping"])],
-        "top": _tops(stats, ids),
-        "numbers": {n: _thousandths(v) for n, v in numbers(example, stored.methods).items()},
+        "tokens": [*split_at_tokens(text.text, encoding["offset_mapping"])],
+        "top": _likeliest_token_ids(stats, ids),
+        "numbers": {name: _to_thousandths(values) for name, values in numbers.items()},
         "scores": scores,
         "flags": flags,
     }
 
 
-def _tops(stats: TokenStats, ids: NDArray[Any]) -> list[int]:
+def _likeliest_token_ids(stats: TokenStats, ids: NDArray[Any]) -> list[int]:
     """Returns the likeliest token at each position, or FIRST_CHOICE; empty if not stored."""
     if "top_id" not in vars(stats):
         return []
@@ -165,18 +166,19 @@ def _tops(stats: TokenStats, ids: NDArray[Any]) -> list[int]:
     return top_ids
 
 
-def _scores(text: Text, stored: StoredResults, scored: int) -> tuple[dict[str, float], list[str]]:
-    """Returns the methods' scores by name and variant, and their flags."""
+def _scores_and_flags(
+    text: Text, stored: StoredResults, scored: int
+) -> tuple[dict[str, float], list[str]]:
     scores, flags = {}, {}
     unranked_flag = reason_unranked(text.text, scored, stored.min_scored_tokens)
     for (name, variant), method in stored.methods.items():
         example, label = example_for(method, text, stored.passes), f"{name} {variant}".strip()
         scores[label], flag = score_and_flag(method, example, unranked_flag)
         flags[flag if unranked_flag else f"{name}: {flag}"] = flag
-    return scores, [words for words, flag in flags.items() if flag]
+    return scores, [flag_text for flag_text, flag in flags.items() if flag]
 
 
-def _thousandths(values: NDArray[Any]) -> list[int]:
+def _to_thousandths(values: NDArray[Any]) -> list[int]:
     rounded: list[int] = np.rint(values.astype(np.float64) * PER_UNIT).astype(np.int64).tolist()
     return rounded
 
@@ -238,36 +240,36 @@ NUMBERS = {
 }
 
 
-def page(facts: Mapping[str, str], data: Mapping[str, Any]) -> str:
+def render_page(facts: Mapping[str, str], data: Mapping[str, Any]) -> str:
     """Returns the HTML of the page.
 
     Args:
         facts: the entries of its head, by name.
-        data: the result of `show`.
+        data: the result of `page_data`.
     """
     fact_list = "".join(
         f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(fact)}</dd></div>"
         for name, fact in facts.items()
     )
-    numbers = {
-        name: {**asdict(number), "full": full}
-        for name, number in NUMBERS.items()
-        if (full := _full_colour(name, data["examples"]))
+    legends = {
+        name: {**asdict(legend), "full": full}
+        for name, legend in NUMBERS.items()
+        if (full := _full_colour_value(name, data["examples"]))
     }
-    settings = {"numbers": numbers, "perUnit": PER_UNIT, "firstChoice": FIRST_CHOICE}
+    settings = {"numbers": legends, "perUnit": PER_UNIT, "firstChoice": FIRST_CHOICE}
     return fill_template(
-        _file("page.html"),
+        _read_package_file("page.html"),
         {
             "title": html.escape(facts["model"]),
             "facts": fact_list,
-            "css": _file("page.css"),
+            "css": _read_package_file("page.css"),
             "data": script_json({**settings, **data}),
-            "js": _file("page.js"),
+            "js": _read_package_file("page.js"),
         },
     )
 
 
-def _full_colour(name: str, examples: list[dict[str, Any]]) -> float:
+def _full_colour_value(name: str, examples: list[dict[str, Any]]) -> float:
     """Returns the smallest |value| with the full colour; 0 if no example has the number."""
     if name == "rank":
         return float(any(example["top"] for example in examples))
@@ -278,5 +280,5 @@ def _full_colour(name: str, examples: list[dict[str, Any]]) -> float:
     return max(0.001, percentile / PER_UNIT)
 
 
-def _file(name: str) -> str:
+def _read_package_file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")

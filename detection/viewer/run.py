@@ -34,7 +34,7 @@ from contamination.detection.requirements import (
     open_models,
     open_resources,
 )
-from contamination.detection.viewer.page import StoredResults, page, select_examples, show
+from contamination.detection.viewer import page
 
 log = logging.getLogger(__name__)
 
@@ -77,21 +77,23 @@ def run(stage: ViewStage) -> Path:
     stage.detection.require_whole_texts("the page shows whole texts and their scores")
     methods = choose_methods(stage)
     examples = open_examples(stage.examples)
-    texts = select_examples(examples, stage.view.examples, stage.view.ids, stage.seed)
+    texts = page.select_examples(examples, stage.view.examples, stage.view.ids, stage.seed)
     models = open_models(stage, {"reference"} if stage.reference.given else ())
-    methods, left_out = _servable(methods, models)
-    tokenizer = _tokenizer(stage, models, texts)
+    methods, left_out = _split_servable(methods, models)
+    tokenizer = _shared_tokenizer(stage, models, texts)
     resources, methods = (
         open_resources(stage, all_needs(methods)),
         name_upper_bounds(methods, models),
     )
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
     required = {ORIGINAL, REFERENCE} if "reference" in models else {ORIGINAL}
-    passes = collector.read_finished(required.union(*(m.passes for m in methods.values())))
-    _check_stored(stage, required - passes.keys())
-    stored_methods = _stored(methods, passes)
+    passes = collector.read_finished(
+        required.union(*(method.passes for method in methods.values()))
+    )
+    _check_passes_stored(stage, required - passes.keys())
+    stored_methods = _methods_with_stored_passes(methods, passes)
     left_out |= {name for name, _ in methods.keys() - stored_methods.keys()}
-    stored = StoredResults(
+    stored = page.StoredResults(
         tokenizer=tokenizer,
         passes=passes,
         methods=stored_methods,
@@ -99,13 +101,17 @@ def run(stage: ViewStage) -> Path:
         occurrences=occurrences_of(stage.examples.path),
     )
     out = Path(stage.out).expanduser()
-    facts = _facts(stage, models, len(examples), sorted(left_out))
+    facts = _head_entries(stage, models, len(examples), sorted(left_out))
     with disk_errors(out.parent), atomic_output_file(out) as temporary:
-        temporary.write_text(page(facts, show(texts, stored)), encoding="utf-8")
+        temporary.write_text(
+            page.render_page(facts, page.page_data(texts, stored)), encoding="utf-8"
+        )
     return out
 
 
-def _servable(methods: Methods, models: Mapping[str, ModelHandle]) -> tuple[Methods, set[str]]:
+def _split_servable(
+    methods: Methods, models: Mapping[str, ModelHandle]
+) -> tuple[Methods, set[str]]:
     """Returns the methods whose numbers the models provide, and the names of the others."""
     lacks = {
         name: lack
@@ -114,10 +120,10 @@ def _servable(methods: Methods, models: Mapping[str, ModelHandle]) -> tuple[Meth
     }
     for name, (needs, _) in lacks.items():
         log.info("%s is left out: it needs %s.", name, needs)
-    return {key: m for key, m in methods.items() if key[0] not in lacks}, {*lacks}
+    return {key: method for key, method in methods.items() if key[0] not in lacks}, {*lacks}
 
 
-def _stored(methods: Methods, passes: Mapping[Pass, StatsByText]) -> Methods:
+def _methods_with_stored_passes(methods: Methods, passes: Mapping[Pass, StatsByText]) -> Methods:
     """Returns the methods whose passes are all stored, and logs the others."""
     for (name, _), method in methods.items():
         if missing := sorted(p.key for p in set(method.passes) - passes.keys()):
@@ -125,9 +131,9 @@ def _stored(methods: Methods, passes: Mapping[Pass, StatsByText]) -> Methods:
     return {key: m for key, m in methods.items() if passes.keys() >= set(m.passes)}
 
 
-def _check_stored(stage: ViewStage, missing: Collection[Pass]) -> None:
-    for wanted in missing:
-        node = "model" if wanted.model == "target" else wanted.model
+def _check_passes_stored(stage: ViewStage, missing_passes: Collection[Pass]) -> None:
+    for missing_pass in missing_passes:
+        node = "model" if missing_pass.model == "target" else missing_pass.model
         model, settings = getattr(stage, node), stage.detection
         if model.url is None:
             field, arguments = "path", f"model.path={model.given} method=[loss,infilling]"
@@ -144,7 +150,9 @@ def _check_stored(stage: ViewStage, missing: Collection[Pass]) -> None:
         )
 
 
-def _tokenizer(stage: ViewStage, models: Mapping[str, ModelHandle], texts: Sequence[Text]) -> Any:
+def _shared_tokenizer(
+    stage: ViewStage, models: Mapping[str, ModelHandle], texts: Sequence[Text]
+) -> Any:
     """Returns the target's tokenizer, after checking that the reference's agrees with it.
 
     Raises:
@@ -154,7 +162,8 @@ def _tokenizer(stage: ViewStage, models: Mapping[str, ModelHandle], texts: Seque
     remedy = "its tokenizer does not report the positions of tokens. Give a model with a fast one."
     require(target.is_fast, "model.path", stage.model.given, remedy)
     strings = [text.text for text in texts]
-    if any(t(strings)["input_ids"] != target(strings)["input_ids"] for t in references):
+    target_ids = target(strings)["input_ids"]
+    if any(reference(strings)["input_ids"] != target_ids for reference in references):
         raise ConfigError(
             f"reference.path is {stage.reference.given!r}: its tokenizer divides the texts in "
             f"another way than that of model.path ({stage.model.given!r}), so tokens can't be "
@@ -163,10 +172,9 @@ def _tokenizer(stage: ViewStage, models: Mapping[str, ModelHandle], texts: Seque
     return target
 
 
-def _facts(
+def _head_entries(
     stage: ViewStage, models: Mapping[str, ModelHandle], count: int, left_out: Collection[str]
 ) -> dict[str, str]:
-    """Returns the entries of the page's head, by name."""
     selection = "chosen by id" if stage.view.ids else f"drawn with seed {stage.seed}"
     return {
         "model": models["target"].slug,

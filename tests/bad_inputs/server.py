@@ -39,7 +39,7 @@ MODULES = (
     "contamination.audits.run",
     "contamination.detection.tasks.extraction",
     "contamination.detection.tasks.online",
-    "contamination.detection.tasks.thresholds",
+    "contamination.detection.tasks.calibration",
     "contamination.detection.viewer.run",
     "contamination.analysis.run",
     "contamination.analysis.wandb.read",

@@ -19,18 +19,18 @@ from contamination.detection.baselines.blind import (
     NULLS,
     REPEATS,
     BlindBaseline,
-    _aurocs,
-    _inner_aurocs,
-    _percentiles,
-    _percentiles_in_fold,
+    _column_aurocs,
+    _cross_fitted_percentiles,
+    _cross_validated_aurocs,
+    _percentiles_among_nonmembers,
     blind_baseline,
     blind_obstacle,
     describe_blind_baseline,
-    same_texts,
-    shuffled,
-    shuffled_whole,
+    number_equal_texts,
+    shuffle_label_sources,
+    shuffle_label_sources_of_groups,
 )
-from contamination.detection.baselines.classifiers import RareGrams, classifiers, ridge
+from contamination.detection.baselines.classifiers import RareGrams, classifiers_by_name, make_ridge
 
 WORDS = np.array([f"word{i}" for i in range(60)])
 AUROC = chosen_metrics([], [])
@@ -57,7 +57,7 @@ def drawn(n: int, seed: int) -> np.ndarray:
 
 
 def auroc(texts: list[str], member: np.ndarray, seed: int = 0) -> float:
-    return float(blind_baseline(texts, member, seed).placed[member, 0].mean())
+    return float(blind_baseline(texts, member, seed).percentiles[member, 0].mean())
 
 
 def estimated(found: BlindBaseline, member: np.ndarray):
@@ -100,7 +100,7 @@ def test_finds_words_length_and_months():
 def test_random_labels_score_one_half_on_average_in_every_group():
     """On average over the shuffles; their spread is about that of independent scores."""
     member = drawn(100, 3)
-    null = blind_baseline(real("CommonsenseQA/validation.jsonl", 100), member, 0).placed[:, 1:]
+    null = blind_baseline(real("CommonsenseQA/validation.jsonl", 100), member, 0).percentiles[:, 1:]
     members = np.flatnonzero(member)
     for group in (members, members[:20]):
         values = null[group].mean(axis=0)
@@ -214,8 +214,8 @@ def test_places_are_those_of_a_plain_nested_loop():
     rng, learners = np.random.default_rng(0), np.arange(60)[np.arange(60) % 5 > 0]
     member = np.stack([drawn(60, seed) for seed in range(4)], axis=1)
     fold = rng.permutation(60) % 4
-    tried = [ridge(rng.normal(size=(60, columns)), learners) for columns in (1, 2, 6)]
-    found = _percentiles(tried, fold, learners, member)
+    tried = [make_ridge(rng.normal(size=(60, columns)), learners) for columns in (1, 2, 6)]
+    found = _cross_fitted_percentiles(tried, fold, learners, member)
     for column in range(4):
         expected = loop(tried, fold, learners, member[:, column])
         np.testing.assert_allclose(found[:, column], expected, atol=1e-9)
@@ -227,7 +227,7 @@ def spied(monkeypatch):
     roles, calls = [], []
 
     def spied_shuffled(*arguments):
-        roles.append(shuffled(*arguments))
+        roles.append(shuffle_label_sources(*arguments))
         return roles[-1]
 
     def spied_places(tried, fold, learners, labels):
@@ -237,11 +237,14 @@ def spied(monkeypatch):
 
     def run(member, seed):
         roles[:], calls[:] = [np.arange(30)], []
-        placed = blind_baseline(simulated(30, 12), member, seed, folds=3).placed
+        placed = blind_baseline(simulated(30, 12), member, seed, folds=3).percentiles
         return placed, [*roles], [*calls]
 
-    for name, value in (("shuffled", spied_shuffled), ("_percentiles", spied_places), ("NULLS", 6),
-                        ("LEARNERS", 20), ("classifiers", lambda *_: {})):  # fmt: skip
+    replacements = {
+        "shuffle_label_sources": spied_shuffled, "_cross_fitted_percentiles": spied_places,
+        "NULLS": 6, "LEARNERS": 20, "classifiers_by_name": lambda *_: {},
+    }  # fmt: skip
+    for name, value in replacements.items():
         monkeypatch.setattr(f"contamination.detection.baselines.blind.{name}", value)
     return run
 
@@ -279,8 +282,8 @@ def test_aurocs_and_places_are_those_of_plain_loops():
     scores, member = rng.integers(0, 6, (12, 5)).astype(float), rng.random((12, 5)) < 0.4
     member[:, 3], member[:, 4] = True, False
     aurocs = [roc_auc_score(member[:, k], scores[:, k]) for k in range(3)]
-    np.testing.assert_allclose(_aurocs(scores, member), [*aurocs, 0.5, 0.5])
-    placed = _percentiles_in_fold(scores, member)
+    np.testing.assert_allclose(_column_aurocs(scores, member), [*aurocs, 0.5, 0.5])
+    placed = _percentiles_among_nonmembers(scores, member)
     for text, column in np.ndindex(12, 5):
         score, others = scores[text, column], scores[~member[:, column], column]
         beaten = [(score > other) + (score == other) / 2 for other in others]
@@ -291,9 +294,11 @@ def test_a_texts_label_neither_scores_it_nor_chooses_for_it():
     texts, member = simulated(50, 5), drawn(50, 5)[:, None]
     everyone = np.arange(50)
     fold = everyone % 5
-    tried = list(classifiers(texts, everyone).values())
+    tried = list(classifiers_by_name(texts, everyone).values())
     other = np.where((fold == 2)[:, None], ~member, member)
-    one, two = (_inner_aurocs(tried, fold, everyone, labels) for labels in (member, other))
+    one, two = (
+        _cross_validated_aurocs(tried, fold, everyone, labels) for labels in (member, other)
+    )
     assert one.shape == (5, len(tried), 1)
     np.testing.assert_array_equal(one[2], two[2])
     assert (one[1] != two[1]).any()
@@ -312,7 +317,7 @@ def test_ridge_is_scikit_learns():
     model = KernelRidge(alpha=1.0, kernel="linear").fit(
         centred[train], labels[train] - labels[train].mean(axis=0)
     )
-    found = ridge(features, np.arange(30)).scores(train, test, labels)
+    found = make_ridge(features, np.arange(30)).scores(train, test, labels)
     np.testing.assert_allclose(found, model.predict(centred[test]), atol=1e-9)
 
 
@@ -336,14 +341,14 @@ def test_rare_n_grams_are_those_of_a_plain_loop(monkeypatch):
     ]
     from scipy.sparse import csr_matrix
 
-    kind = RareGrams.of(csr_matrix(held.astype(float)), np.arange(40))
+    kind = RareGrams.from_counts(csr_matrix(held.astype(float)), np.arange(40))
     found = kind.scores(train, test, member.astype(float)[:, None])[:, 0]
     np.testing.assert_array_equal(found, expected)
     assert (np.ptp(expected) > 0, found.dtype) == (True, np.float64)
 
 
 def test_texts_alike_stay_in_one_fold():
-    found = same_texts(["A b.", "a  B", "c", "C!", "d"])
+    found = number_equal_texts(["A b.", "a  B", "c", "C!", "d"])
     assert found[0] == found[1]
     assert found[2] == found[3]
     assert len(set(found)) == 3
@@ -354,10 +359,19 @@ def test_a_text_at_two_lengths_does_not_give_its_label_away():
     words = np.array([f"w{n}" for n in range(3_000)])
     long = [" ".join(rng.choice(words, 64)) for _ in range(40)]
     texts = [*long, *(text[:200] for text in long)]
-    assert same_texts(texts).tolist() == same_texts(long).tolist() * 2
-    assert same_texts(["A cat", "A cat sat on the mat."]).tolist() == [0, 1]  # too short to say
+    assert number_equal_texts(texts).tolist() == number_equal_texts(long).tolist() * 2
+    assert number_equal_texts(["A cat", "A cat sat on the mat."]).tolist() == [
+        0,
+        1,
+    ]  # too short to say
     own = long[0][:100]
-    assert same_texts([f"{own}y", own, "else", f"{own}x", f"{own}yz"]).tolist() == [1, 1, 0, 1, 1]
+    assert number_equal_texts([f"{own}y", own, "else", f"{own}x", f"{own}yz"]).tolist() == [
+        1,
+        1,
+        0,
+        1,
+        1,
+    ]
     member = np.tile(rng.permutation(40) < 20, 2)
     sides = np.flatnonzero(member), np.flatnonzero(~member)
     found = blind_baseline(texts, member, 0).estimates(*sides, AUROC, 200)["auroc"]
@@ -368,7 +382,7 @@ def test_a_text_at_two_lengths_does_not_give_its_label_away():
 def test_labels_are_shuffled_between_groups_of_one_size_and_within_each():
     group = np.array([0, 1, 1, 2, 3, 3, 4])
     rng = np.random.default_rng(0)
-    roles = np.stack([shuffled(group, rng) for _ in range(200)])
+    roles = np.stack([shuffle_label_sources(group, rng) for _ in range(200)])
     assert (np.sort(roles) == np.arange(7)).all()
     single, paired = [0, 3, 6], [1, 2, 4, 5]
     for row in single:
@@ -402,7 +416,7 @@ def test_pairs_that_differ_in_case_alone_are_told_apart():
 def test_texts_without_words_have_places():
     member = np.arange(24) < 12
     texts = [mark * n for mark in "?!…- x" for n in range(4)]
-    assert np.isfinite(blind_baseline(texts, member, 0).placed).all()
+    assert np.isfinite(blind_baseline(texts, member, 0).percentiles).all()
 
 
 def test_more_texts_than_are_learnt_from(monkeypatch):
@@ -419,12 +433,12 @@ def test_it_takes_one_thread_and_gives_the_others_back(monkeypatch):
     def spied(tried, fold, *arguments):
         seen.append(threads())
         folds.append(tuple(fold))
-        return _percentiles(tried, fold, *arguments)
+        return _cross_fitted_percentiles(tried, fold, *arguments)
 
     def threads():
         return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
 
-    monkeypatch.setattr("contamination.detection.baselines.blind._percentiles", spied)
+    monkeypatch.setattr("contamination.detection.baselines.blind._cross_fitted_percentiles", spied)
     with threadpool_limits(limits=2, user_api="blas"):
         before = threads()
         blind_baseline(simulated(24, 12), drawn(24, 12), 0)
@@ -459,7 +473,7 @@ def test_whole_clusters_change_labels_whatever_their_sizes():
     """All but one have one label, in any combination; sides stay as large; one of both is two."""
     group, rng = np.repeat(np.arange(12), np.arange(1, 13)), np.random.default_rng(0)
     member = group % 2 == 0
-    roles = np.stack([shuffled_whole(group, member, rng) for _ in range(200)])
+    roles = np.stack([shuffle_label_sources_of_groups(group, member, rng) for _ in range(200)])
     np.testing.assert_array_equal(np.sort(roles), np.tile(np.arange(78), (200, 1)))
     labels = member[roles]
     both = [sum(len(set(own[group == k])) > 1 for k in range(12)) for own in labels]
@@ -468,7 +482,9 @@ def test_whole_clusters_change_labels_whatever_their_sizes():
     assert abs(shares.mean(axis=0) - member.mean()).max() < 0.15
     assert len({tuple(own > 0.5) for own in shares}) > 100
     mixed = np.array([0, 0, 1, 2])
-    halves = np.stack([shuffled_whole(mixed, np.arange(4) % 2 == 0, rng) for _ in range(50)])
+    halves = np.stack(
+        [shuffle_label_sources_of_groups(mixed, np.arange(4) % 2 == 0, rng) for _ in range(50)]
+    )
     assert (halves[:, 0] % 2 != halves[:, 1] % 2).any()
     assert (halves[:, 0] % 2 == halves[:, 1] % 2).any()
 

@@ -15,11 +15,11 @@ from contamination.detection.baselines.classifiers import (
     RARE,
     WORD,
     RareGrams,
-    classifiers,
-    dates,
-    form,
-    n_grams,
-    ridge,
+    classifiers_by_name,
+    count_shared_n_grams,
+    date_features,
+    form_features,
+    make_ridge,
 )
 
 TEXTS = [
@@ -66,26 +66,30 @@ def test_the_classifiers_read_words_characters_rare_words_dates_and_form(monkeyp
     monkeypatch.setattr(classifiers_module, "AT_ONCE", 3)
     words = shared([grams(re.findall(WORD, text), 3, " ".join) for text in TEXTS])
     letters = shared([grams(text, 4, str) for text in TEXTS])
-    found = classifiers(TEXTS, LEARNERS)
+    found = classifiers_by_name(TEXTS, LEARNERS)
     expected = {"words": weighted(words), "characters": weighted(letters),
-                "dates": dates(TEXTS), "form": form(TEXTS)}  # fmt: skip
+                "dates": date_features(TEXTS), "form": form_features(TEXTS)}  # fmt: skip
     assert set(found) == {*expected, "rare n-grams"}
     for name, features in expected.items():
         np.testing.assert_allclose(found[name].kernel, centred(features), atol=1e-9)
         assert found[name].learners is LEARNERS
     rare = [column for column in (words > 0).T if column[LEARNERS].mean() <= RARE]
-    held = found["rare n-grams"].held.toarray()
+    held = found["rare n-grams"].presence.toarray()
     assert sorted(map(tuple, held.T)) == sorted(map(tuple, np.array(rare, float)))
     assert 0 < len(rare) < words.shape[1]
 
 
 def test_texts_that_share_nothing_have_one_column_of_zeros():
-    alone = n_grams(["18iuh", "other", "zzz"], np.arange(3), token_pattern=WORD)  # one hash is 0
+    alone = count_shared_n_grams(
+        ["18iuh", "other", "zzz"], np.arange(3), token_pattern=WORD
+    )  # one hash is 0
     assert alone.toarray().tolist() == [[0], [0], [0]]
-    same = ridge(np.full((3, 2), 0.1), np.arange(3))
+    same = make_ridge(np.full((3, 2), 0.1), np.arange(3))
     assert not same.kernel.any()
     alone = RareGrams(csr_matrix(np.eye(4)), np.arange(4))
-    most = RareGrams.of(csr_matrix(np.tri(5)), np.arange(5)).held  # of 5, 4, 3, 2 and 1 texts
+    most = RareGrams.from_counts(
+        csr_matrix(np.tri(5)), np.arange(5)
+    ).presence  # of 5, 4, 3, 2 and 1 texts
     assert (most.shape, most.dtype) == ((5, 3), np.float32)
     assert alone.scores(np.arange(3), np.arange(4), np.ones((4, 5))).tolist() == [[0] * 5] * 4
 
@@ -97,7 +101,7 @@ def test_extremes_are_the_lowest_and_the_highest_of_each_column_and_what_ties(nu
     for column in expected.T if number > 4 else []:
         _, low, *_, high, _ = sorted(column)
         column[(low < column) & (column < high)] = 0
-    found = classifiers_module._extremes(ratio, 2)
+    found = classifiers_module._zero_all_but_extremes(ratio, 2)
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, expected)
 
@@ -109,18 +113,20 @@ def test_at_most_30_dates_are_steps(number):
     if number > 31:
         levels = [levels[int(k * (number - 2) / 29)] for k in range(30)]
     expected = [[float(year >= level) for level in levels] for year in years]
-    np.testing.assert_array_equal(classifiers_module._steps(years), expected)
+    np.testing.assert_array_equal(classifiers_module._step_features(years), expected)
 
 
 def test_dates_are_the_latest_and_the_earliest_as_steps():
     texts = ["1999 and 2004-07.", "March 3, 2004", "since Dec. 2003", "12345 of 20041", "2003"]
     years = [
-        classifiers_module._year(m) for t in texts for m in classifiers_module.DATE.finditer(t)
+        classifiers_module._fractional_year(m)
+        for t in texts
+        for m in classifiers_module.DATE.finditer(t)
     ]
     assert years == pytest.approx([1999, 2004.5, 2004 + 2 / 12, 2003 + 11 / 12, 2003])
     # latest from 2003, December 2003, March 2004, July 2004; earliest of 2003, December 2003,
     # March 2004, none
-    assert dates(texts).tolist() == [
+    assert date_features(texts).tolist() == [
         [1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 1, 1, 1, 0], [1, 1, 0, 0, 1, 1, 0, 0],
         [0, 0, 0, 0, 1, 1, 1, 1], [1, 0, 0, 0, 1, 0, 0, 0],
     ]  # fmt: skip
@@ -135,4 +141,4 @@ def test_form_is_the_length_and_the_counts_standardised():
     expected = (np.array(columns) - np.mean(columns, axis=1, keepdims=True)) / np.where(
         spread < 1e-12, 1, spread
     )
-    np.testing.assert_allclose(form(texts), expected.T, atol=1e-9)
+    np.testing.assert_allclose(form_features(texts), expected.T, atol=1e-9)

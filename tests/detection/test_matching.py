@@ -8,7 +8,7 @@ from contamination.core.statistics.bootstrap import resample
 from contamination.core.statistics.estimates import interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import blind_baseline
-from contamination.detection.baselines.matching import PRIOR, leftover, matched, matched_by
+from contamination.detection.baselines.matching import PRIOR, leftover, matched_auroc, matched_by
 
 VOCABULARY = 200
 
@@ -54,7 +54,7 @@ def test_it_is_a_loop_over_pairs():
         for j in np.flatnonzero(~member):
             total += weight[i] * weight[j]
             won += weight[i] * weight[j] * (np.sign(scores[i] - scores[j]) + 1) / 2
-    found = matched(*sides(member, scores), sides(member, seen), drawn(member))
+    found = matched_auroc(*sides(member, scores), sides(member, seen), drawn(member))
     assert found.value == pytest.approx(won / total, abs=1e-4)
     for column in standard.T:  # both sides have the same mean of what is matched on
         members, others = (np.average(column[s], weights=weight[s]) for s in (member, ~member))
@@ -68,7 +68,7 @@ def test_style_alone_is_a_half_after_matching(style):
     for seed in range(40):
         member, scores, seen = planted(seed, style, 0)
         raw.append(AUROC.value(*sides(member, scores)))
-        found.append(matched(*sides(member, scores), sides(member, seen), drawn(member)))
+        found.append(matched_auroc(*sides(member, scores), sides(member, seen), drawn(member)))
     assert np.mean(raw) > 0.5 + style / 2
     assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.015)
     assert sum(low <= 0.5 <= high for low, high in (interval(f, 0.95) for f in found)) >= 35
@@ -76,7 +76,7 @@ def test_style_alone_is_a_half_after_matching(style):
 
 def test_signal_stays():
     member, scores, seen = planted(0, 0, 1)
-    found = matched(*sides(member, scores), sides(member, seen), drawn(member))
+    found = matched_auroc(*sides(member, scores), sides(member, seen), drawn(member))
     assert found.value == pytest.approx(AUROC.value(*sides(member, scores)), abs=0.03)
     assert interval(found, 0.95)[0] > 0.7
 
@@ -85,7 +85,7 @@ def test_signal_stays():
 def test_a_perfect_score_is_no_surer_than_its_texts_are_many(sign):
     member, _, seen = planted(0, 0.1, 0, 40)
     scores = sign * member.astype(float)
-    found = matched(*sides(member, scores), sides(member, seen), drawn(member))
+    found = matched_auroc(*sides(member, scores), sides(member, seen), drawn(member))
     assert found.value == (1 + sign) / 2
     low, high = interval(found, 0.95)
     assert 0 <= low < high <= 1
@@ -95,7 +95,7 @@ def test_a_perfect_score_is_no_surer_than_its_texts_are_many(sign):
 def test_texts_that_nothing_matches_have_no_value():
     member, scores, _ = planted(0, 0, 1)
     told = np.column_stack([member, member]).astype(float)
-    found = matched(*sides(member, scores), sides(member, told), drawn(member))
+    found = matched_auroc(*sides(member, scores), sides(member, told), drawn(member))
     assert found.needs == "texts of both kinds that the texts alone tell not apart"
     assert np.isnan(found.value)
 

@@ -11,7 +11,13 @@ from contamination.data.config import ExamplesConfig, SourceConfig
 from contamination.data.examples import make_text
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.examples import open_examples
-from contamination.detection.tasks.online import OnlineConfig, OnlineStage, join, run, streams
+from contamination.detection.tasks.online import (
+    OnlineConfig,
+    OnlineStage,
+    join_pieces,
+    join_random_pairs,
+    run,
+)
 from tests.detection.golden import GOLDEN, examples
 
 LOSS = {"loss": {"_target_": "contamination.detection.methods.loss.Loss"}}
@@ -76,7 +82,7 @@ def test_windows_score_their_own_tokens(stage):
 
 
 def join_all(stage):
-    return join(open_examples(stage.examples), stage.seed)
+    return join_random_pairs(open_examples(stage.examples), stage.seed)
 
 
 def test_the_members_part_is_known(stage):
@@ -88,7 +94,10 @@ def test_the_members_part_is_known(stage):
 
 def test_pairs_are_drawn_by_the_seed():
     texts = [make_text(str(i), "text", i < 20, "") for i in range(40)]
-    drawn = [[one.text.example_id.split("+") for one in join(texts, seed)] for seed in (0, 1)]
+    drawn = [
+        [one.text.example_id.split("+") for one in join_random_pairs(texts, seed)]
+        for seed in (0, 1)
+    ]
     for pairs in drawn:
         assert [other for other, _ in pairs] == [str(i) for i in range(20, 40)]
         assert {member for _, member in pairs} == {str(i) for i in range(20)}
@@ -108,7 +117,7 @@ def test_pieces_are_joined_as_they_stood(stage, tmp_path):
     assert [p.label for p in pieces] == rows[0]["label"] + rows[1]["label"]
     assert pieces[1].text == " ".join(words[8:16])
     assert {p.cluster for p in pieces} == {"concat/0", "concat/1"}
-    for joined in streams(pieces):
+    for joined in join_pieces(pieces):
         found = [joined.text.text[start:end] for start, end in joined.members]
         assert found == [p.text for p in pieces if p.label and p.cluster == joined.text.example_id]
         assert joined.text.text == " ".join(words[:32])
@@ -127,6 +136,6 @@ def test_pieces_are_joined_as_they_stood(stage, tmp_path):
 
 def test_what_has_no_windows_is_said(stage):
     with pytest.raises(DataError, match="2 members and 0 non-members"):
-        list(join([make_text(str(i), "text", True, "") for i in range(2)], 0))
+        list(join_random_pairs([make_text(str(i), "text", True, "") for i in range(2)], 0))
     with pytest.raises(ConfigError, match="online.window_tokens is 0"):
         OnlineConfig(0)

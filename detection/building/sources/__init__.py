@@ -15,7 +15,7 @@ from contamination.core.config import Ranged, at_least, limited, one_of
 from contamination.core.errors import ConfigError
 from contamination.data.readers.files import find_shards
 from contamination.data.readers.rows import ON_ERROR, Shard, Tally
-from contamination.detection.building.dates import CutOffs, Dated
+from contamination.detection.building.dates import CutOffs, DatedDocument
 
 OnBytesRead = Callable[[int], None]
 """Called with the number of bytes of a file that were read."""
@@ -27,7 +27,7 @@ class Source(Ranged, ABC, node="source"):
 
     licence: ClassVar[str] = "other"
     """The hub's name of the texts' licence."""
-    usual: ClassVar[str] = ""
+    usual_file_names: ClassVar[str] = ""
     """A regular expression: files with matching names are read, or all files if none matches."""
 
     name: str
@@ -49,29 +49,29 @@ class Source(Ranged, ABC, node="source"):
     def files(self) -> list[Shard]:
         """The files, by name."""
         files = find_shards(self.paths, "text", "source.paths")
-        return [file for file in files if re.search(self.usual, file.name)] or files
+        return [file for file in files if re.search(self.usual_file_names, file.name)] or files
 
     @property
-    def also_read(self) -> Mapping[str, Path]:
+    def other_inputs(self) -> Mapping[str, Path]:
         """Other files that its documents depend on, by a name for each."""
         return {}
 
-    def prepared(self, folder: Path) -> Source:
+    def prepare(self, folder: Path) -> Source:
         """Returns the source after one-time work before reading, stored in the folder."""
         return self
 
     @abstractmethod
     def documents(
         self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
-    ) -> Iterator[Dated]:
+    ) -> Iterator[DatedDocument]:
         """Yields a file's documents with raw texts; counts the unusable ones in the tally."""
 
     @abstractmethod
-    def text(self, raw: str, words: int) -> str:
+    def text(self, raw: str, min_words: int) -> str:
         """Returns the plain text, or a beginning of it with at least so many words."""
 
 
-def needed(package: str, what: str) -> Any:
+def import_optional(package: str, purpose: str) -> Any:
     """Returns an optional package.
 
     Raises:
@@ -81,6 +81,6 @@ def needed(package: str, what: str) -> Any:
         return import_module(package)
     except ImportError as error:
         raise ConfigError(
-            f"{what} needs {package}, which is not installed: pip install "
+            f"{purpose} needs {package}, which is not installed: pip install "
             "'contamination-testbed[build]' (pip install '.[build]' in a checkout)."
         ) from error

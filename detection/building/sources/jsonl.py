@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from contamination.core.config import Range, limited
 from contamination.data.readers.files import MISSING, find_shards, lookup, value_at
 from contamination.data.readers.rows import ReadOptions, Row, Shard, Tally, read_file
-from contamination.detection.building.dates import CutOffs, Dated, moment
+from contamination.detection.building.dates import CutOffs, DatedDocument, parse_time
 from contamination.detection.building.sources import OnBytesRead, Source
 
 
@@ -46,43 +46,43 @@ class Jsonl(Source):
 
     def documents(
         self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
-    ) -> Iterator[Dated]:
+    ) -> Iterator[DatedDocument]:
         """Yields the rows as documents."""
         reading = ReadOptions(tally, line_bytes=self.max_text_bytes, limit="source.max_text_bytes")
         for row in read_file(file, reading):
-            document = self._document(row, tally)
+            document = self._parse_document(row, tally)
             if document is not None:
                 yield document
         on_bytes(file.path.stat().st_size)
 
-    def text(self, raw: str, words: int) -> str:
+    def text(self, raw: str, min_words: int) -> str:
         """Returns the text as it is."""
         return raw
 
-    def _document(self, row: Row, tally: Tally) -> Dated | None:
+    def _parse_document(self, row: Row, tally: Tally) -> DatedDocument | None:
         text, created = (value_at(row, name, tally) for name in (self.text_field, self.created))
         if text is None or created is None:
             return None
-        name = (
+        document_id = (
             f"{row.shard.name}:{row.number}" if self.id is None else value_at(row, self.id, tally)
         )
         changed = created if self.changed is None else value_at(row, self.changed, tally)
         title = MISSING if self.title is None else lookup(row.value, self.title)
-        if name is None or changed is None:
+        if document_id is None or changed is None:
             return None
         zone = None if self.zone is None else ZoneInfo(self.zone)
         title = "" if title is MISSING else str(title)
         try:
             if not isinstance(text, str):
                 raise TypeError(f"{self.text_field!r} is a {type(text).__name__}, no string")
-            f"{name}{title}{text}".encode()  # JSON may spell half of a surrogate pair
+            f"{document_id}{title}{text}".encode()  # JSON may spell half of a surrogate pair
         except (TypeError, UnicodeEncodeError) as error:
             tally.reject("no text", row.where, str(error))
             return None
         try:
-            dates = moment(created, zone), moment(changed, zone)
+            dates = parse_time(created, zone), parse_time(changed, zone)
         except (ValueError, OverflowError, OSError) as error:
             remedy = "set source.zone, such as source.zone=UTC" if "zone" in str(error) else "ISO"
             tally.reject("no date", row.where, f"{self.created!r}: {error}; {remedy}")
             return None
-        return Dated(str(name), title, *dates, text)
+        return DatedDocument(str(document_id), title, *dates, text)

@@ -17,8 +17,8 @@ from contamination.core.errors import DataError
 from contamination.core.progress import progress
 from contamination.data.readers.files import find_shards
 from contamination.data.readers.rows import ReadOptions, Tally, read_file
-from contamination.detection.building.dates import moment
-from contamination.detection.building.sources.archives import damage, elements, opened
+from contamination.detection.building.dates import parse_time
+from contamination.detection.building.sources import xml_streams
 
 FIELDS = ("page_id", "created")
 ARTICLE = "0"
@@ -36,7 +36,7 @@ class PageDates:
         """Ids in ascending order and Unix seconds, shape (2, pages)."""
         return np.load(self._path, mmap_mode="r")
 
-    def of(self, page: int) -> datetime | None:
+    def date_of(self, page: int) -> datetime | None:
         """Returns the creation date of a page; None if the array does not include the page."""
         ids, seconds = self._table
         index = int(np.searchsorted(ids, page))
@@ -45,21 +45,21 @@ class PageDates:
         return datetime.fromtimestamp(int(seconds[index]), UTC)
 
 
-def read_dates(path: Path, array_file: Path, limit: int) -> dict[str, Any]:
+def write_date_array(path: Path, array_file: Path, max_bytes: int) -> dict[str, Any]:
     """Writes the array of a dump's or a table's dates; returns the number of pages.
 
     Args:
         path: the dump or the table.
         array_file: the file to write.
-        limit: the largest number of bytes of a revision or a row.
+        max_bytes: the largest number of bytes of a revision or a row.
 
     Raises:
         DataError: the input can't be read, or has no page.
     """
     ids, seconds = array("q"), array("q")
     tally = Tally("stop", "source.on_error")
-    read_rows = _read_dump if ".xml" in path.suffixes else _read_table
-    for page, created in read_rows(path, limit, tally):
+    read_rows = _iter_dump_dates if ".xml" in path.suffixes else _iter_table_dates
+    for page, created in read_rows(path, max_bytes, tally):
         ids.append(page)
         seconds.append(created)
     if not ids:
@@ -71,43 +71,41 @@ def read_dates(path: Path, array_file: Path, limit: int) -> dict[str, Any]:
     return {"pages": len(first_rows)}
 
 
-def _read_dump(path: Path, limit: int, tally: Tally) -> Iterator[tuple[int, int]]:
+def _iter_dump_dates(path: Path, max_bytes: int, tally: Tally) -> Iterator[tuple[int, int]]:
     size = path.stat().st_size
     bar = progress(desc="reading dates", total=size, unit="B", unit_scale=True)
-    last = "its beginning"
+    position = "its beginning"
     with (
         bar,
-        damage(tally, lambda: f"{path}, after {last}"),
-        opened(path, ".xml", bar.update) as stream,
+        xml_streams.report_damage(tally, lambda: f"{path}, after {position}"),
+        xml_streams.open_decompressed(path, ".xml", bar.update) as stream,
     ):
-        for page, first in _first_dates(stream, limit, tally, path):
-            last = f"page {page}"
+        for page, first_date in _iter_first_dates(stream, max_bytes, tally, path):
+            position = f"page {page}"
             try:
-                yield int(page), int(moment(first, UTC).timestamp())
+                yield int(page), int(parse_time(first_date, UTC).timestamp())
             except ValueError as error:
-                tally.reject("no date", f"{path}, {last}", str(error))
+                tally.reject("no date", f"{path}, {position}", str(error))
 
 
-def _first_dates(
-    stream: BinaryIO, limit: int, tally: Tally, path: Path
+def _iter_first_dates(
+    stream: BinaryIO, max_bytes: int, tally: Tally, path: Path
 ) -> Iterator[tuple[str, str]]:
     """Yields each article's id and its earliest date in ISO 8601, which sorts as a string.
 
     mwxml would take four times as long, since it creates an object per revision. The first
     revision in the file is not always the earliest.
     """
-    events = elements(stream, limit, ("revision", "page"))
+    events = xml_streams.iter_elements(stream, max_bytes, ("revision", "page"))
     root = next(events)[1]
-    if _name(root) != "mediawiki":
-        tally.reject(
-            "no MediaWiki dump", str(path), f"its root is <{_name(root)}>, not <mediawiki>"
-        )
+    if (tag := _local_name(root)) != "mediawiki":
+        tally.reject("no MediaWiki dump", str(path), f"its root is <{tag}>, not <mediawiki>")
         return
     page: dict[str, str] = {}
     for event, element in events:
         if event == "start":
             continue
-        name, text = _name(element), element.text or ""
+        name, text = _local_name(element), element.text or ""
         if name == "timestamp":
             page[name] = min(text, page.get(name, text))
         elif name in ("id", "ns"):
@@ -121,21 +119,21 @@ def _first_dates(
             root.clear()
 
 
-def _name(element: ElementTree.Element) -> str:
+def _local_name(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _read_table(path: Path, limit: int, tally: Tally) -> Iterator[tuple[int, int]]:
+def _iter_table_dates(path: Path, max_bytes: int, tally: Tally) -> Iterator[tuple[int, int]]:
     (shard,) = find_shards(str(path), "auto", "source.dates")
     for row in read_file(
-        shard, ReadOptions(tally, line_bytes=limit, limit="source.max_text_bytes")
+        shard, ReadOptions(tally, line_bytes=max_bytes, limit="source.max_text_bytes")
     ):
         if missing := [name for name in FIELDS if name not in row.value]:
             fields = ", ".join(map(str, row.value)) or "none"
             tally.reject("missing field", row.where, f"no {missing[0]!r}; its fields are {fields}")
         try:
             page, created = (row.value[name] for name in FIELDS)
-            yield int(page), int(moment(created, None).timestamp())
+            yield int(page), int(parse_time(created, None).timestamp())
         except (TypeError, ValueError) as error:
             tally.reject("no date", row.where, str(error))
 
@@ -152,31 +150,31 @@ class Revisions:
     """`build.members_before`."""
     first: datetime | None = None
     """The earliest date; None if no revision has one."""
-    number: int = 0
+    count: int = 0
     """The number of revisions."""
     _is_new: bool = False
     _old: Version | None = None
     _last: Version | None = None
 
-    def add(self, at: datetime | None, text: str | None, parent: int | None) -> None:
+    def add(self, date: datetime | None, text: str | None, parent: int | None) -> None:
         """Adds a revision; its text may be hidden (None) or blank (an empty string)."""
-        self.number += 1
+        self.count += 1
         self._is_new = self._is_new or parent is None
-        if at is None:
+        if date is None:
             return
-        self.first = at if self.first is None else min(at, self.first)
+        self.first = date if self.first is None else min(date, self.first)
         if text is not None:
-            self._last = _later(self._last, (at, text))
-            if at < self.before:
-                self._old = _later(self._old, (at, text))
+            self._last = _later_version(self._last, (date, text))
+            if date < self.before:
+                self._old = _later_version(self._old, (date, text))
 
     @property
     def created(self) -> datetime | None:
         """The page's creation date; None if the dump has only a later revision."""
-        return self.first if self._is_new or self.number > 1 else None
+        return self.first if self._is_new or self.count > 1 else None
 
     @property
-    def version(self) -> Version | None:
+    def version_to_use(self) -> Version | None:
         """The last version before the date if the page existed then, else the last version.
 
         The text is empty if the page was blank. None if the texts are hidden.
@@ -185,5 +183,5 @@ class Revisions:
         return self._old if existed else self._last
 
 
-def _later(current: Version | None, new: Version) -> Version:
+def _later_version(current: Version | None, new: Version) -> Version:
     return new if current is None or new[0] >= current[0] else current

@@ -10,9 +10,8 @@ from typing import BinaryIO, ClassVar
 
 from contamination.data.html_text import START, TEXT, tokens
 from contamination.data.readers.rows import Shard, Tally
-from contamination.detection.building.dates import CutOffs, Dated, moment
-from contamination.detection.building.sources import OnBytesRead, Source
-from contamination.detection.building.sources.archives import damage, elements, opened
+from contamination.detection.building.dates import CutOffs, DatedDocument, parse_time
+from contamination.detection.building.sources import OnBytesRead, Source, xml_streams
 
 POSTS = "Posts.xml"
 QUESTION = "1"
@@ -37,46 +36,46 @@ class StackExchange(Source):
     """
 
     licence: ClassVar[str] = "cc-by-sa-4.0"
-    usual: ClassVar[str] = r"\bPosts\.xml|\.7z$"
+    usual_file_names: ClassVar[str] = r"\bPosts\.xml|\.7z$"
 
     def documents(
         self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
-    ) -> Iterator[Dated]:
+    ) -> Iterator[DatedDocument]:
         """Yields the questions of a dump."""
-        last = "its beginning"
+        position = "its beginning"
         site = re.sub(r"[/\\]?\bPosts\.xml.*|\.7z$|\.xml.*", "", file.name)
         with (
-            damage(tally, lambda: f"{file.path}, after {last}"),
-            opened(file.path, POSTS, on_bytes) as stream,
+            xml_streams.report_damage(tally, lambda: f"{file.path}, after {position}"),
+            xml_streams.open_decompressed(file.path, POSTS, on_bytes) as stream,
         ):
-            for row in _rows(stream, self.max_text_bytes, tally, file):
-                last = f"row {row.get('Id')}"
+            for row in _iter_rows(stream, self.max_text_bytes, tally, file):
+                position = f"row {row.get('Id')}"
                 if row.get("PostTypeId") == QUESTION:
-                    question = self._question(row, site, tally, f"{file.path}, {last}")
+                    question = self._parse_question(row, site, tally, f"{file.path}, {position}")
                     if question is not None:
                         yield question
 
-    def text(self, raw: str, words: int) -> str:
+    def text(self, raw: str, min_words: int) -> str:
         """Returns the text of the HTML without code and formulas."""
         parts: list[str] = []
         depth = 0  # of elements that are left out
-        for kind, value in tokens(raw):
-            if kind == TEXT:
+        for token_kind, value in tokens(raw):
+            if token_kind == TEXT:
                 parts.append("" if depth else value)
             elif value in LEFT_OUT:
-                depth = max(0, depth + (1 if kind == START else -1))
-            elif kind == START and value in BREAKS:
+                depth = max(0, depth + (1 if token_kind == START else -1))
+            elif token_kind == START and value in BREAKS:
                 parts.append("\n")
         return FORMULA.sub(" ", "".join(parts))
 
-    def _question(
+    def _parse_question(
         self, row: Mapping[str, str], site: str, tally: Tally, where: str
-    ) -> Dated | None:
+    ) -> DatedDocument | None:
         try:
-            created = moment(row["CreationDate"], UTC)
-            changed = moment(row.get("LastActivityDate", row["CreationDate"]), UTC)
-            name = f"{site}-{row['Id']}".lstrip("-")
-            return Dated(name, row.get("Title", ""), created, changed, row["Body"])
+            created = parse_time(row["CreationDate"], UTC)
+            changed = parse_time(row.get("LastActivityDate", row["CreationDate"]), UTC)
+            question_id = f"{site}-{row['Id']}".lstrip("-")
+            return DatedDocument(question_id, row.get("Title", ""), created, changed, row["Body"])
         except KeyError as error:
             tally.reject("missing field", where, f"no {error}; its fields are {', '.join(row)}")
         except ValueError as error:
@@ -84,8 +83,10 @@ class StackExchange(Source):
         return None
 
 
-def _rows(stream: BinaryIO, limit: int, tally: Tally, file: Shard) -> Iterator[Mapping[str, str]]:
-    events = elements(stream, limit, ("row",))
+def _iter_rows(
+    stream: BinaryIO, max_bytes: int, tally: Tally, file: Shard
+) -> Iterator[Mapping[str, str]]:
+    events = xml_streams.iter_elements(stream, max_bytes, ("row",))
     _, root = next(events)
     if root.tag != "posts":
         tally.reject("no Posts.xml", str(file.path), f"its root is <{root.tag}>, not <posts>")

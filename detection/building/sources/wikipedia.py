@@ -21,32 +21,42 @@ from contamination.core.errors import ConfigError, describe_error
 from contamination.core.tasks import run_once
 from contamination.data.readers.rows import Shard, Tally
 from contamination.data.text import has_words
-from contamination.detection.building.dates import CutOffs, Dated
-from contamination.detection.building.sources import OnBytesRead, Source, needed
-from contamination.detection.building.sources.archives import damage, elements, opened
-from contamination.detection.building.sources.page_dates import PageDates, Revisions, read_dates
+from contamination.detection.building.dates import CutOffs, DatedDocument
+from contamination.detection.building.sources import (
+    OnBytesRead,
+    Source,
+    import_optional,
+    xml_streams,
+)
+from contamination.detection.building.sources.page_dates import (
+    PageDates,
+    Revisions,
+    write_date_array,
+)
 
 ARTICLES = 0
 """The namespace of articles."""
 
 
-def pages(stream: BinaryIO, limit: int, tally: Tally, path: Path) -> Iterator[Any]:
-    """Yields the pages of a dump (mwxml.Page), whose revisions have at most `limit` bytes."""
-    reader = needed("mwxml", "source=wikipedia")
-    pointer = reader.element_iterator.EventPointer(elements(stream, limit, ("revision", "page")))
+def iter_pages(stream: BinaryIO, max_bytes: int, tally: Tally, path: Path) -> Iterator[Any]:
+    """Yields the pages of a dump (mwxml.Page), whose revisions have at most `max_bytes` bytes."""
+    reader = import_optional("mwxml", "source=wikipedia")
+    pointer = reader.element_iterator.EventPointer(
+        xml_streams.iter_elements(stream, max_bytes, ("revision", "page"))
+    )
     root = reader.element_iterator.ElementIterator(next(pointer)[1], pointer)
     if root.tag != "mediawiki":
         tally.reject("no MediaWiki dump", str(path), f"its root is <{root.tag}>, not <mediawiki>")
         return
     try:
         yield from reader.Dump.from_element(root).pages
-    except malformed() as error:
+    except malformed_page_errors() as error:
         tally.reject("no MediaWiki dump", str(path), describe_error(error))
 
 
-def malformed() -> tuple[type[Exception], ...]:
+def malformed_page_errors() -> tuple[type[Exception], ...]:
     """Returns the errors that mwxml raises for pages and revisions that violate the schema."""
-    mwxml = needed("mwxml", "source=wikipedia")
+    mwxml = import_optional("mwxml", "source=wikipedia")
     return mwxml.errors.MalformedXML, AttributeError, TypeError, ValueError
 
 
@@ -62,83 +72,83 @@ PREFIX = re.compile(r"([^\s:]+):\S")
 Tokens = Iterator[Any]
 
 
-def plain(wikitext: str) -> str:
+def strip_wikitext(wikitext: str) -> str:
     """Returns the text without templates, tables, headings, references, files and formulas."""
-    parser = needed("mwparserfromhell.parser", "source=wikipedia").Parser()
-    return "".join(_read(iter(parser._tokenizer.tokenize(wikitext, 0, False)))[0])
+    parser = import_optional("mwparserfromhell.parser", "source=wikipedia").Parser()
+    return "".join(_read_texts_until(iter(parser._tokenizer.tokenize(wikitext, 0, False)))[0])
 
 
-def _read(tokens: Tokens, *ends: str) -> tuple[list[str], str]:
+def _read_texts_until(tokens: Tokens, *ends: str) -> tuple[list[str], str]:
     """Returns the text of each node up to one of the end tokens, and the name of that token."""
     parts: list[str] = []
     for token in tokens:
-        kind = type(token).__name__
-        if kind == "Text":
+        token_kind = type(token).__name__
+        if token_kind == "Text":
             parts.append(token["text"])
-        elif kind in ends:
-            return parts, kind
-        elif kind in HIDDEN_NODES:
-            _skip(tokens, kind)
-        elif kind in NODE_READERS:
-            parts.append(NODE_READERS[kind](tokens))
+        elif token_kind in ends:
+            return parts, token_kind
+        elif token_kind in HIDDEN_NODES:
+            _skip_node(tokens, token_kind)
+        elif token_kind in NODE_READERS:
+            parts.append(NODE_READERS[token_kind](tokens))
     return parts, ""
 
 
-def _skip(tokens: Tokens, begin: str) -> None:
+def _skip_node(tokens: Tokens, first_token: str) -> None:
     """Reads up to the end of a node without text, which may include nodes of its kind."""
     depth = 1
     while depth:
-        kind = type(next(tokens)).__name__
-        depth += (kind == begin) - (kind == HIDDEN_NODES[begin])
+        token_kind = type(next(tokens)).__name__
+        depth += (token_kind == first_token) - (token_kind == HIDDEN_NODES[first_token])
 
 
-def _wikilink(tokens: Tokens) -> str:
+def _read_wikilink(tokens: Tokens) -> str:
     """Returns the link's text; "" for a link to a file, a category or another namespace."""
-    title, end = _read(tokens, "WikilinkSeparator", "WikilinkClose")
-    label = _read(tokens, "WikilinkClose")[0] if end == "WikilinkSeparator" else None
+    title, end = _read_texts_until(tokens, "WikilinkSeparator", "WikilinkClose")
+    label = _read_texts_until(tokens, "WikilinkClose")[0] if end == "WikilinkSeparator" else None
     prefix = PREFIX.match("".join(title))
     if prefix and (label is None or "|" in "".join(label) or not prefix.group(1).islower()):
         return ""
     return "".join(label or title)
 
 
-def _external_link(tokens: Tokens) -> str:
-    end = _read(tokens, "ExternalLinkSeparator", "ExternalLinkClose")[1]
-    return "".join(_read(tokens, "ExternalLinkClose")[0]) if "Separator" in end else ""
+def _read_external_link(tokens: Tokens) -> str:
+    end = _read_texts_until(tokens, "ExternalLinkSeparator", "ExternalLinkClose")[1]
+    return "".join(_read_texts_until(tokens, "ExternalLinkClose")[0]) if "Separator" in end else ""
 
 
-def _entity(tokens: Tokens) -> str:
+def _read_entity(tokens: Tokens) -> str:
     """Returns the character of an entity, which may be a name or a number."""
-    entity_class = needed("mwparserfromhell.nodes", "source=wikipedia").HTMLEntity
-    kinds, value = set(), ""
+    entity_class = import_optional("mwparserfromhell.nodes", "source=wikipedia").HTMLEntity
+    token_kinds, value = set(), ""
     for token in tokens:
-        kinds.add(kind := type(token).__name__)
-        value = token["text"] if kind == "Text" else value
-        if kind == "HTMLEntityEnd":
+        token_kinds.add(token_kind := type(token).__name__)
+        value = token["text"] if token_kind == "Text" else value
+        if token_kind == "HTMLEntityEnd":
             break
-    number = "HTMLEntityNumeric" in kinds
-    return str(entity_class(value, not number, "HTMLEntityHex" in kinds).normalize())
+    is_number = "HTMLEntityNumeric" in token_kinds
+    return str(entity_class(value, not is_number, "HTMLEntityHex" in token_kinds).normalize())
 
 
-def _tag(tokens: Tokens) -> str:
-    visible = needed("mwparserfromhell.definitions", "source=wikipedia").is_visible
+def _read_tag(tokens: Tokens) -> str:
+    visible = import_optional("mwparserfromhell.definitions", "source=wikipedia").is_visible
     ends = "TagAttrStart", "TagCloseOpen", "TagCloseSelfclose"
-    parts, end = _read(tokens, *ends)
+    parts, end = _read_texts_until(tokens, *ends)
     name = "".join(parts).strip().lower()
     while end == "TagAttrStart":
-        end = _read(tokens, *ends)[1]
+        end = _read_texts_until(tokens, *ends)[1]
     if end == "TagCloseSelfclose":
         return "\n" if name == "br" else ""
-    contents = _read(tokens, "TagOpenClose")[0]
-    _read(tokens, "TagCloseClose")
+    contents = _read_texts_until(tokens, "TagOpenClose")[0]
+    _read_texts_until(tokens, "TagCloseClose")
     return "".join(contents) if visible(name) and name not in NO_TEXT else ""
 
 
 NODE_READERS: dict[str, Callable[[Tokens], str]] = {
-    "WikilinkOpen": _wikilink,
-    "ExternalLinkOpen": _external_link,
-    "HTMLEntityStart": _entity,
-    "TagOpenOpen": _tag,
+    "WikilinkOpen": _read_wikilink,
+    "ExternalLinkOpen": _read_external_link,
+    "HTMLEntityStart": _read_entity,
+    "TagOpenOpen": _read_tag,
 }
 """The first tokens of nodes with text, and the functions that read the nodes after them."""
 
@@ -160,7 +170,7 @@ class Wikipedia(Source):
     """Articles as in WikiMIA (Shi et al. 2024), as plain text."""
 
     licence: ClassVar[str] = "cc-by-sa-4.0"
-    usual: ClassVar[str] = r"\.xml|\.7z$"
+    usual_file_names: ClassVar[str] = r"\.xml|\.7z$"
 
     drop_titles: str = r"^(List|Timeline) of\b|\(disambiguation\)$"
     """A regular expression; pages with matching titles are left out."""
@@ -171,12 +181,12 @@ class Wikipedia(Source):
     """The creation dates of pages: a stub-meta-history dump, or a table (CSV, TSV, JSONL, Parquet)
     of `page_id` and `created`; null: the dates in the dump itself."""
     read_dates: str | None = None
-    """The array that `prepared` writes."""
+    """The array that `prepare` writes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        needed("mwxml", "source=wikipedia")
-        needed("mwparserfromhell", "source=wikipedia")
+        import_optional("mwxml", "source=wikipedia")
+        import_optional("mwparserfromhell", "source=wikipedia")
         self.require(self.dates is None or Path(self.dates).is_file(), "dates", "no such file.")
         for field in ("drop_titles", "disambiguation"):
             try:
@@ -187,18 +197,16 @@ class Wikipedia(Source):
                 ) from error
 
     @property
-    def also_read(self) -> Mapping[str, Path]:
+    def other_inputs(self) -> Mapping[str, Path]:
         """The file of creation dates, if there is one."""
         return {} if self.dates is None else {"dates": Path(self.dates)}
 
-    def prepared(self, folder: Path) -> Source:
+    def prepare(self, folder: Path) -> Source:
         """Returns the source with the dates in an array, which processes share."""
         if self.dates is None:
             return self
-        path, array = Path(self.dates), folder / "dates.npy"
-        run_once(
-            folder / "dates.json", [array], lambda: read_dates(path, array, self.max_text_bytes)
-        )
+        path, array, limit = Path(self.dates), folder / "dates.npy", self.max_text_bytes
+        run_once(folder / "dates.json", [array], lambda: write_date_array(path, array, limit))
         return replace(self, read_dates=str(array))
 
     @cached_property
@@ -209,76 +217,75 @@ class Wikipedia(Source):
         return re.compile(pattern, re.IGNORECASE) if names else None
 
     @cached_property
-    def _dates(self) -> PageDates | None:
+    def _page_dates(self) -> PageDates | None:
         return None if self.read_dates is None else PageDates(Path(self.read_dates))
 
     def documents(
         self, file: Shard, tally: Tally, cut_offs: CutOffs, on_bytes: OnBytesRead
-    ) -> Iterator[Dated]:
+    ) -> Iterator[DatedDocument]:
         """Yields the articles of a dump."""
-        last, drop = "its beginning", re.compile(self.drop_titles)
+        position, dropped_titles = "its beginning", re.compile(self.drop_titles)
         with (
-            damage(tally, lambda: f"{file.path}, after {last}"),
-            opened(file.path, ".xml", on_bytes) as stream,
+            xml_streams.report_damage(tally, lambda: f"{file.path}, after {position}"),
+            xml_streams.open_decompressed(file.path, ".xml", on_bytes) as stream,
         ):
-            for page in pages(stream, self.max_text_bytes, tally, file.path):
+            for page in iter_pages(stream, self.max_text_bytes, tally, file.path):
                 if page.namespace == ARTICLES and page.redirect is None:
-                    last = f"page {page.id} ({page.title})"
-                    if not drop.search(page.title):
-                        article = self._article(page, tally, cut_offs, f"{file.path}, {last}")
+                    position = f"page {page.id} ({page.title})"
+                    if not dropped_titles.search(page.title):
+                        where = f"{file.path}, {position}"
+                        article = self._parse_article(page, tally, cut_offs, where)
                         if article is not None:
                             yield article
 
-    def _article(self, page: Any, tally: Tally, cut_offs: CutOffs, where: str) -> Dated | None:
+    def _parse_article(
+        self, page: Any, tally: Tally, cut_offs: CutOffs, where: str
+    ) -> DatedDocument | None:
         """Returns the article; with a member's history, its last text before the first date."""
         revisions = Revisions(cut_offs.members_before)
         try:
             for revision in page:
                 timestamp = revision.timestamp
-                at = None if timestamp is None else _utc(timestamp.unix())
+                date = None if timestamp is None else datetime.fromtimestamp(timestamp.unix(), UTC)
                 is_hidden = revision.deleted.text or (revision.text is None and revision.bytes)
-                revisions.add(at, None if is_hidden else revision.text or "", revision.parent_id)
+                revisions.add(date, None if is_hidden else revision.text or "", revision.parent_id)
         except ValueError as error:
             tally.reject("no date", where, str(error))
             return None
-        except malformed() as error:
+        except malformed_page_errors() as error:
             tally.reject("no MediaWiki dump", where, describe_error(error))
             return None
-        if revisions.first is None and revisions.number:
+        if revisions.first is None and revisions.count:
             tally.reject("missing field", where, "its revision has no timestamp")
             return None
-        if revisions.first is None or revisions.version is None:  # hidden, or a dump without texts
+        version = revisions.version_to_use
+        if revisions.first is None or version is None:  # hidden, or a dump without texts
             tally.count_empty()
             return None
-        changed, text = revisions.version
+        changed, text = version
         if not text.strip():  # it was blanked
             tally.count_empty()
             return None
         if self._disambiguation_pattern and self._disambiguation_pattern.search(text):
             tally.skipped["disambiguation page"] += 1
             return None
-        table_date = self._dates and self._dates.of(page.id)
+        table_date = self._page_dates and self._page_dates.date_of(page.id)
         created = min(table_date, revisions.first) if table_date else revisions.created
-        return Dated(str(page.id), page.title, created, changed, text)
+        return DatedDocument(str(page.id), page.title, created, changed, text)
 
-    def text(self, raw: str, words: int) -> str:
+    def text(self, raw: str, min_words: int) -> str:
         """Returns the plain text of the first sections that have enough words together."""
         text = ""
-        for section in _sections(raw):
-            text = f"{text}\n{EMPTY_BRACKETS.sub('', plain(section))}"
-            if has_words(text, words):
+        for section in _iter_sections(raw):
+            text = f"{text}\n{EMPTY_BRACKETS.sub('', strip_wikitext(section))}"
+            if has_words(text, min_words):
                 break
         return text
 
 
-def _sections(raw: str) -> Iterator[str]:
-    """Yields the text between headings."""
+def _iter_sections(raw: str) -> Iterator[str]:
     start = 0
     for heading in HEADING.finditer(raw):
         yield raw[start : heading.start()]
         start = heading.end()
     yield raw[start:]
-
-
-def _utc(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

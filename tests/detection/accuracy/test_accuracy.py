@@ -23,21 +23,21 @@ from contamination.detection.models.hf_model import HFModel
 from contamination.detection.tasks.accuracy import (
     FILE,
     AccuracyStage,
-    likelihoods,
+    answer_logprobs,
     prompt_tokens,
     run,
-    tokenize,
+    tokenize_questions,
 )
 from contamination.detection.tasks.accuracy_summary import (
     compared,
     estimates_by_benchmark,
-    p_values,
-    summary,
+    format_summary,
+    p_values_by_benchmark,
 )
 from contamination.detection.tasks.questions import (
     ask_questions,
-    make_table,
-    option_scores,
+    make_answer_table,
+    option_scores_by_criterion,
     questions_digest,
 )
 from tests.detection import naive
@@ -281,8 +281,8 @@ def test_a_model_that_learnt_a_sentence_chooses_its_end(toy_folders):
     asked = ask_questions(corpus_of([row], {"heron": config}), {})
     source = HFModel.from_path("model.path", str(toy_folders["target"]))
     settings = DetectionConfig(device="cpu")
-    rows, left_out = tokenize(LoadedModel(source, settings), asked)
-    table = make_table(asked.questions, likelihoods(source, settings, rows))
+    rows, left_out = tokenize_questions(LoadedModel(source, settings), asked)
+    table = make_answer_table(asked.questions, answer_logprobs(source, settings, rows))
     assert not left_out
     assert table["correct"].all()
     assert table["chosen"][0] == 1
@@ -290,7 +290,7 @@ def test_a_model_that_learnt_a_sentence_chooses_its_end(toy_folders):
 
 def test_every_way_can_choose_another_option():
     options, tokens, sums = ["ab", "ééé", "four"], [1, 3, 2], [-2.0, -3.9, -3.0]
-    scores = option_scores(options, sums, tokens, [-2.0, -1.0, -3.0])
+    scores = option_scores_by_criterion(options, sums, tokens, [-2.0, -1.0, -3.0])
     assert {by: int(np.argmax(one)) for by, one in scores.items()} == {
         "sum": 0, "token": 1, "character": 2, "byte": 1, "letter": 1
     }  # fmt: skip
@@ -365,7 +365,7 @@ def test_every_way_is_printed_and_the_convention_is_marked():
     table = sums.assign(chosen_token=tokens["chosen"], chosen_byte=1 - sums["chosen"])
     other = answered((30, 10), (10, 30), "c").assign(chosen_by="byte")
     artifact = SimpleNamespace(counts={"left_out": []})
-    said = summary(pd.concat([table, other], ignore_index=True), artifact)
+    said = format_summary(pd.concat([table, other], ignore_index=True), artifact)
     (line,) = [line for line in said.splitlines() if line.startswith("b ") and "diff" in line]
     cells = line.replace("[", "").replace("]", "").replace(",", "").split()[2:]
     assert [cells[0], cells[3], cells[6], cells[9]] == ["0.300", "0.000", "0.300", "-0.300"]
@@ -406,29 +406,31 @@ def test_p_values_are_corrected_over_the_benchmarks():
     tables = [answered((20, 10), (10, 20), "b"), answered((15, 15), (15, 15), "c"),
               answered((22, 8), (10, 20), "d")]  # fmt: skip
     table = pd.concat(tables, ignore_index=True)
-    found = p_values(table.assign(value=table["correct"].astype(float)))
+    found = p_values_by_benchmark(table.assign(value=table["correct"].astype(float)))
     plain = {name: p for name, (p, _) in found.items()}
     assert found["d"][1] == pytest.approx(3 * plain["d"])
     assert found["b"][1] == pytest.approx(2 * plain["b"])
     assert found["c"] == (1, 1)
     assert plain["average"] < plain["b"]
     assert found["average"][1] is None
-    twice = p_values(pd.concat([tables[0], answered((20, 10), (10, 20), "c")]).assign(
+    twice = p_values_by_benchmark(pd.concat([tables[0], answered((20, 10), (10, 20), "c")]).assign(
         value=lambda rows: rows["correct"].astype(float)))  # fmt: skip
     assert twice["average"][0] < twice["b"][0] / 5  # each is relabelled by draws of its own
     one_sided = table[~((table["benchmark"] == "c") & table["member"])]
-    assert set(p_values(one_sided.assign(value=1.0))) == {"b", "d"}
+    assert set(p_values_by_benchmark(one_sided.assign(value=1.0))) == {"b", "d"}
 
 
 def test_the_summary_says_what_was_done(stage):
     artifact = run(stage)
-    said = summary(pd.read_parquet(artifact.path / FILE), artifact)
+    said = format_summary(pd.read_parquet(artifact.path / FILE), artifact)
     assert "by each benchmark's convention" in said
     assert "drawn options: open: 8 examples" in said
     assert "average" in said
     table = pd.read_parquet(artifact.path / FILE)
     many = pd.concat([table.assign(chosen=0)] * 5, ignore_index=True)
-    assert "nearly one answer: boolq: 'Yes' is chosen for 40 of 40" in summary(many, artifact)
+    assert "nearly one answer: boolq: 'Yes' is chosen for 40 of 40" in format_summary(
+        many, artifact
+    )
     assert said.count("members") >= 2
     again = run(stage)
     assert again.path == artifact.path == open_artifact(artifact.path, "accuracy").path

@@ -13,7 +13,7 @@ import yaml
 from contamination.core.cli import compose_stage
 from contamination.core.errors import ConfigError, DataError
 from contamination.detection.building import datasheet
-from contamination.detection.building.candidates import Scan
+from contamination.detection.building.candidates import CandidateScan
 from contamination.detection.building.dates import (
     BETWEEN,
     EDITED,
@@ -21,7 +21,7 @@ from contamination.detection.building.dates import (
     NONMEMBER,
     UNKNOWN,
     CutOffs,
-    Dated,
+    DatedDocument,
 )
 from contamination.detection.config import DetectionStage
 from contamination.detection.examples import open_examples
@@ -96,7 +96,7 @@ def test_after_a_stop_the_files_that_were_read_are_not_read_again(
 ):
     words = ["source=jsonl", f"source.paths={files}"]
     whole = contents(built(*words)[2])
-    read, make = [], Scan.make
+    read, make = [], CandidateScan.make
 
     def stopped(self, piece):
         read.append(piece)
@@ -104,7 +104,7 @@ def test_after_a_stop_the_files_that_were_read_are_not_read_again(
             raise KeyboardInterrupt
         return make(self, piece)
 
-    monkeypatch.setattr(Scan, "make", stopped)
+    monkeypatch.setattr(CandidateScan, "make", stopped)
     again = tmp_path / "again"
     with pytest.raises(KeyboardInterrupt):
         built(*words, runs=again)
@@ -143,8 +143,10 @@ def test_another_seed_draws_others(built, files):
     ],
 )
 def test_a_date_that_is_not_known_makes_no_label(created, changed, unchanged, side):
-    document = Dated("a", "", created, changed, "")
-    assert CutOffs.of("2016-01-01", "2019-01-01").side(document, unchanged) == side
+    document = DatedDocument("a", "", created, changed, "")
+    assert (
+        CutOffs.from_dates("2016-01-01", "2019-01-01").side_or_reason(document, unchanged) == side
+    )
 
 
 def test_near_duplicates_across_the_line_are_dropped(built, tmp_path):

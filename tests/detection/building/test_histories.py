@@ -200,5 +200,5 @@ def test_two_texts_of_one_second_are_in_the_order_of_the_file():
     found = Revisions(CUT)
     for text in "ab":
         found.add(OLD, text, None)
-    assert found.version == (OLD, "b")
+    assert found.version_to_use == (OLD, "b")
     assert found.created == OLD

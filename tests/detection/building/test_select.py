@@ -12,8 +12,13 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.tasks import Runner
 from contamination.data.readers.files import FilesCorpus
 from contamination.detection.building import datasheet
-from contamination.detection.building.ngram_search import Documents, Packed, Search
-from contamination.detection.building.overlap_selection import SelectStage, run
+from contamination.detection.building.overlap_selection import (
+    DocumentTexts,
+    NgramSearch,
+    PackedTexts,
+    SelectStage,
+    run,
+)
 from contamination.injection.token_stream import Tokenizer
 from tests.bad_inputs.material import GOLDEN
 from tests.detection.building.conftest import jsonl, texts
@@ -53,15 +58,17 @@ def selected(folder, *words):
 
 
 def searched(folder, texts, n, corpus):
-    search = Search(texts, n, corpus, folder)
+    search = NgramSearch(texts, n, corpus, folder)
     Runner(folder).run("overlap", search)
-    return search.shares()
+    return search.shares_in_corpus()
 
 
 @pytest.mark.parametrize("n", [1, 3, 7, 13])
 def test_the_shares_are_those_of_plain_sets(here, n):
     folder, corpus, mixed = here
-    found = searched(folder, mixed, n, Documents(FilesCorpus(name="a", paths=f"{folder}/corpus")))
+    found = searched(
+        folder, mixed, n, DocumentTexts(FilesCorpus(name="a", paths=f"{folder}/corpus"))
+    )
     np.testing.assert_allclose(found, [plain_share(text, corpus, n) for text in mixed])
     assert n == 1 or len({*found}) > 3
 
@@ -70,7 +77,7 @@ def test_a_letter_and_its_mark_are_one_however_they_are_written(tmp_path):
     text = "Le caf\u00e9 d\u00e9j\u00e0 vu \u00e0 No\u00ebl"
     corpus = SimpleNamespace(documents=lambda: [SimpleNamespace(text=text)])
     other = unicodedata.normalize("NFD", text)
-    assert searched(tmp_path, [other], 3, Documents(corpus)).tolist() == [1.0]
+    assert searched(tmp_path, [other], 3, DocumentTexts(corpus)).tolist() == [1.0]
 
 
 def test_candidates_of_little_overlap_are_kept_and_members_stay(here):
@@ -103,7 +110,7 @@ def test_n_grams_of_packed_sequences_are_found_across_blocks(tmp_path, sequences
     blocks = [ids[n : n + sequences] for n in range(0, len(ids), sequences)]
     corpus = SimpleNamespace(tokenizer=tokenizer, blocks=lambda: iter(blocks))
     other = "Quite another text of as many words as a gram has or so"
-    found = searched(tmp_path, [*own[:-1], other], 7, Packed(corpus))
+    found = searched(tmp_path, [*own[:-1], other], 7, PackedTexts(corpus))
     assert found.tolist() == [1] * 39 + [0]
 
 
@@ -121,7 +128,7 @@ def test_n_grams_of_long_words_are_found_across_blocks(tmp_path):
     ids = np.array([i for text in own for i in tokenizer.encode_documents([text])[0]], np.int32)
     blocks = [ids[n : n + 256].reshape(1, -1) for n in range(0, len(ids), 256)]
     corpus = SimpleNamespace(tokenizer=tokenizer, blocks=lambda: iter(blocks))
-    assert searched(tmp_path, own, 13, Packed(corpus)).tolist() == [1] * 4
+    assert searched(tmp_path, own, 13, PackedTexts(corpus)).tolist() == [1] * 4
 
 
 def test_a_candidates_other_columns_stay_with_it(here):
@@ -146,6 +153,9 @@ def test_pieces_of_one_candidate_do_not_tell_what_was_kept_of_it(monkeypatch):
     own = ["".join(rng.choice([*"aeklmnorstu"], 7)) for _ in range(20)]
     texts = [f"{n} {own[n % 20]} {rng.integers(10**6)}" for n in range(100)]
     kept, books = [int(n % 20 < 10) for n in range(100)], np.arange(100) % 20
-    alone, together = datasheet.blind_row(texts, kept), datasheet.blind_row(texts, kept, books)
+    alone, together = (
+        datasheet.blind_auroc_row(texts, kept),
+        datasheet.blind_auroc_row(texts, kept, books),
+    )
     assert alone["low"] > 0.9
     assert together["low"] < 0.5 < together["high"]

@@ -7,7 +7,7 @@ import pytest
 
 from contamination.core.errors import DataError
 from contamination.detection.building import datasheet
-from contamination.detection.building.dates import moment
+from contamination.detection.building.dates import parse_time
 from contamination.detection.building.sources.stackexchange import FORMULA
 from tests.detection.building.conftest import jsonl, texts
 from tests.dumps import HEAD, page, wikitext
@@ -80,13 +80,13 @@ def test_a_member_that_is_dated_by_an_edit_is_said_to_be(built, tmp_path):
     ],
 )
 def test_dates_are_unix_seconds_too_in_tables_without_types(value, day):
-    assert moment(value, None).date().isoformat() == day
+    assert parse_time(value, None).date().isoformat() == day
 
 
 @pytest.mark.parametrize("value", [0, 2015, 20150301, 2015.0])
 def test_a_year_is_no_time_of_1970(value):
     with pytest.raises(ValueError, match=f"{value} is in 1970 as Unix seconds"):
-        moment(value, UTC)
+        parse_time(value, UTC)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from contamination.detection.building.sources.wikipedia import NO_TEXT, PREFIX, plain
+from contamination.detection.building.sources.wikipedia import NO_TEXT, PREFIX, strip_wikitext
 
 parser = pytest.importorskip("mwparserfromhell", reason="pip install '.[build]'")
 definitions = pytest.importorskip("mwparserfromhell.definitions")
@@ -44,8 +44,8 @@ def test_the_tokens_give_what_the_tree_of_nodes_gives():
     marks = [mark.replace("~", " ") for mark in MARKS.split()] + LINES
     for _ in range(1_500):
         text = "".join(rng.choice(marks) for _ in range(rng.randint(1, 25)))
-        assert plain(text) == by_nodes(parser.parse(text)), text
+        assert strip_wikitext(text) == by_nodes(parser.parse(text)), text
 
 
 def test_a_line_break_parts_words():
-    assert plain("one<br/>two<br>three").split() == ["one", "two", "three"]
+    assert strip_wikitext("one<br/>two<br>three").split() == ["one", "two", "three"]

@@ -16,8 +16,8 @@ from contamination.detection.tasks.extraction import (
     FILE,
     ExtractionConfig,
     ExtractionStage,
+    format_summary,
     run,
-    summary,
 )
 from tests.detection import naive
 from tests.detection.accuracy.test_accuracy import corpus  # noqa: F401
@@ -106,7 +106,9 @@ def table(shares):
 
 
 def test_shares_have_wilsons_intervals():
-    found = summary({"model": table({("a", 0): (0, 40), ("a", 4): (0, 10), ("a", 8): (3, 10)})}, [])
+    found = format_summary(
+        {"model": table({("a", 0): (0, 40), ("a", 4): (0, 10), ("a", 8): (3, 10)})}, []
+    )
     for hits, of in ((0, 40), (0, 10), (3, 20)):
         low, high = binomtest(hits, of).proportion_ci(method="wilson")
         low, high = np.round([low, high], 3)
@@ -123,7 +125,7 @@ def test_shares_have_wilsons_intervals():
 def test_a_reference_stands_beside_the_model_and_unknown_occurrences_are_no_rows():
     own = table({("a", 0): (0, 9), ("a", 1): (9, 9), ("b", 0): (1, 9), ("b", 1): (5, 9)})
     unknown = own.assign(occurrences=pd.array([pd.NA] * len(own), "Int64"))
-    lines = summary({"model": unknown, "reference": own}, [
+    lines = format_summary({"model": unknown, "reference": own}, [
         {"benchmark": "a", "examples": 3, "reason": "too short"}]).splitlines()  # fmt: skip
     assert [line.split()[:2] for line in lines[2:8]] == [
         [name, group] for name in ("a", "b", "average") for group in ("non-members", "members")

@@ -25,7 +25,7 @@ from contamination.detection.evaluation import split_scores
 from contamination.detection.examples import open_examples
 from contamination.detection.run import run
 from contamination.detection.scores import Origin, read_scores, to_arrow, write_tables
-from contamination.detection.tasks.thresholds import ThresholdStage, decide
+from contamination.detection.tasks.calibration import ThresholdStage, decide
 from contamination.detection.thresholds import (
     apply_thresholds,
     calibrate,

@@ -137,12 +137,12 @@ def test_filters_and_sorting_change_what_is_shown(view, shown):
 
 
 def test_occurrences_choose_members_and_leave_the_others(view, written, shown, tmp_path):
-    from contamination.detection.viewer.page import page
+    from contamination.detection.viewer.page import render_page
 
     data, occurrences = data_of(written), {"m1": 1, "m2": 4}
     examples = [{**e, "occurrences": occurrences.get(e["id"], 0)} for e in data["examples"]]
     path = tmp_path / "corpus.html"
-    path.write_text(page({"model": "m"}, {**data, "examples": examples}))
+    path.write_text(render_page({"model": "m"}, {**data, "examples": examples}))
     view.get(f"{path.as_uri()}#occurrences=4&number=z")  # the state is in the address
     assert set(view.execute_script(SHOWN)) == set(TEXTS) - {"m1"}
     assert view.find_element("id", "number").get_attribute("value") == "z"

@@ -16,7 +16,7 @@ from contamination.data.texts import Texts
 from contamination.detection.config import ReferenceConfig
 from contamination.detection.examples import occurrences_of
 from contamination.detection.models.hf_model import HFModel
-from contamination.detection.viewer.page import pieces, select_examples
+from contamination.detection.viewer.page import select_examples, split_at_tokens
 from contamination.detection.viewer.run import ViewConfig, run
 from tests.detection.golden import examples
 from tests.detection.test_held_out import make_corpus
@@ -93,7 +93,7 @@ def test_the_tokens_make_up_the_text(shown, tokenizer):
 
 def test_pieces_take_dropped_space_and_shared_characters_once():
     spans = [(0, 0), (0, 2), (3, 5), (5, 6), (5, 6), (6, 7), (0, 0)]
-    assert [*pieces("ab cd🦩f ", spans)] == ["", "ab", " cd", "🦩", "", "f", "", " "]
+    assert [*split_at_tokens("ab cd🦩f ", spans)] == ["", "ab", " cd", "🦩", "", "f", "", " "]
 
 
 def test_scores_are_those_of_the_scores_folder(stage, shown):

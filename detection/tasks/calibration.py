@@ -43,7 +43,7 @@ REMEDIES = {
     "chance": "Leave such methods out, or calibrate on more texts.",
     "size": "Calibrate on more texts.",
 }
-"""The reasons that `thresholds.override` may name; see `Calibration.refusals`."""
+"""The reasons that `thresholds.override` may name; see `Calibration.iter_refusals`."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Calibration:
     seed: int
     thresholds: list[Threshold]
 
-    def refusals(
+    def iter_refusals(
         self, scores: Origin, methods: Collection[tuple[str, str]]
     ) -> Iterator[tuple[str, str]]:
         """Yields the reasons against applying the thresholds to these scores of these methods.
@@ -89,7 +89,7 @@ class Calibration:
         - `chance`: the interval of a method's AUROC on the test texts includes 0.5.
         - `size`: there were fewer than MIN_TEXTS members or non-members in a split.
         """
-        yield from self._differences(scores)
+        yield from self._iter_differences(scores)
         for threshold in self.thresholds:
             is_used = (threshold.method, threshold.variant) in methods
             if is_used and threshold.auroc_low <= 0.5:
@@ -107,23 +107,22 @@ class Calibration:
                 f"and judged on {test[0]} and {test[1]} others, fewer than {MIN_TEXTS} of a kind",
             )
 
-    def _differences(self, scores: Origin) -> Iterator[tuple[str, str]]:
-        """Yields the differences between these scores and those of the calibration."""
+    def _iter_differences(self, scores: Origin) -> Iterator[tuple[str, str]]:
         for role in MODELS:
             calibrated, scored = self.models.get(role), scores.inputs.get(role)
             recorded = calibrated is not None and scored is not None
             if calibrated != scored if recorded else role == "target":
                 yield (
                     "model",
-                    f"its {role} model is {_short(calibrated)}, that of the scores "
-                    f"{_short(scored)}",
+                    f"its {role} model is {_shorten_digest(calibrated)}, that of the scores "
+                    f"{_shorten_digest(scored)}",
                 )
         prefix = scores.inputs.get(PREFIX_TEXTS)
         if self.prefix and prefix and self.prefix != prefix:
             yield (
                 "prefix",
-                f"its prefix (prefix.path) is {_short(self.prefix)}, that of the scores "
-                f"{_short(prefix)}",
+                f"its prefix (prefix.path) is {_shorten_digest(self.prefix)}, that of the scores "
+                f"{_shorten_digest(prefix)}",
             )
         for name, default in RECORDED.items():
             calibrated = self.settings.get(name, default)
@@ -172,27 +171,28 @@ class Calibration:
             ) from error
         return calibration
 
-    def check(
+    def check_applicable(
         self, scores: Origin, methods: Collection[tuple[str, str]], override: Sequence[str]
     ) -> None:
         """Raises a DataError unless the thresholds may be applied to these scores."""
-        refusals = [(k, why) for k, why in self.refusals(scores, methods) if k not in override]
+        refusals = [r for r in self.iter_refusals(scores, methods) if r[0] not in override]
         if refusals:
-            reasons = "; ".join(why for _, why in refusals)
-            kinds = [kind for kind in REMEDIES if kind in dict(refusals)]
+            reasons = "; ".join(reason for _, reason in refusals)
+            reason_names = [name for name in REMEDIES if name in dict(refusals)]
+            remedies = " ".join(REMEDIES[name] for name in reason_names)
             raise DataError(
-                f"apply: the thresholds are not applied, since {reasons}. "
-                f"{' '.join(REMEDIES[kind] for kind in kinds)} To apply them all the same give "
-                f"override=[{','.join([*override, *kinds])}]."
+                f"apply: the thresholds are not applied, since {reasons}. {remedies} To apply them "
+                "all the same give "
+                f"override=[{','.join([*override, *reason_names])}]."
             )
 
 
-def labelled_digest(examples: Sequence[Text]) -> str:
+def labelled_texts_digest(examples: Sequence[Text]) -> str:
     """Returns a hash of the texts, their ids and labels, independent of their order."""
     return lines_digest(sorted(json.dumps([e.sha256, e.example_id, e.label]) for e in examples))
 
 
-def _short(digest: str | None) -> str:
+def _shorten_digest(digest: str | None) -> str:
     return digest[:12] if digest else "unknown"
 
 
@@ -252,20 +252,20 @@ def decide(stage: ThresholdStage) -> None:
     if stage.apply is not None:
         saved = Calibration.read(Path(stage.apply))
         methods = set(zip(table["method"], table["variant"], strict=True))
-        saved.check(origin, methods, stage.override)
+        saved.check_applicable(origin, methods, stage.override)
         decisions = apply_thresholds(table, saved.thresholds)
         with atomic_output_file(out) as temporary:
             write_csv(temporary, decisions)
-        print("\n".join(_decision_lines(decisions)))
+        print("\n".join(_format_decisions(decisions)))
     else:
-        examples = _scored_texts(stage, table, origin.inputs)
+        examples = _open_scored_texts(stage, table, origin.inputs)
         calibration = _calibrate(stage, table, examples, origin)
         calibration.write(out)
-        print(_calibration_table(calibration, origin))
+        print(_format_calibration(calibration, origin))
     print(f"wrote {out}")
 
 
-def _scored_texts(
+def _open_scored_texts(
     stage: ThresholdStage, table: pd.DataFrame, inputs: Mapping[str, str]
 ) -> Sequence[Text]:
     """Returns the labelled texts.
@@ -277,9 +277,9 @@ def _scored_texts(
     scored = set(table["example_id"])
     missing = [e.example_id for e in examples if e.example_id not in scored]
     if missing or inputs.get("examples", examples_digest(examples)) != examples_digest(examples):
-        first = f"; the text {missing[0]!r} has no score" if missing else ""
+        unscored = f"; the text {missing[0]!r} has no score" if missing else ""
         raise DataError(
-            f"examples is {stage.examples!r}: these are not the texts of {stage.scores}{first}. "
+            f"examples is {stage.examples!r}: these are not the texts of {stage.scores}{unscored}. "
             "Give the file that was scored, with the same ids and texts; its labels may be new."
         )
     return examples
@@ -290,14 +290,14 @@ def _calibrate(
 ) -> Calibration:
     inputs = origin.inputs
     calibration_texts, test_texts = calibration_split(table, examples, stage.share, stage.seed)
-    members, nonmembers = _count_clusters(calibration_texts)
-    test_members, test_nonmembers = _count_clusters(test_texts)
+    members, nonmembers = _count_clusters_by_label(calibration_texts)
+    test_members, test_nonmembers = _count_clusters_by_label(test_texts)
     settings = {name: getattr(stage, name) for name in ("rule", "fpr", "share", "seed")}
     return Calibration(
         models={role: inputs[role] for role in MODELS if role in inputs},
         prefix=inputs.get(PREFIX_TEXTS),
         settings=dict(origin.settings),
-        examples=labelled_digest(examples),
+        examples=labelled_texts_digest(examples),
         members=members,
         nonmembers=nonmembers,
         test_members=test_members,
@@ -307,21 +307,21 @@ def _calibrate(
     )
 
 
-def _count_clusters(texts: Sequence[Text]) -> tuple[int, int]:
+def _count_clusters_by_label(texts: Sequence[Text]) -> tuple[int, int]:
     """Returns the numbers of members and non-members; pieces of one cluster count as one."""
     clusters = {(e.label, e.benchmark, e.cluster or e.example_id) for e in texts}
     members = sum(label is True for label, *_ in clusters)
     return members, len(clusters) - members
 
 
-def _decision_lines(decisions: pd.DataFrame) -> Iterator[str]:
+def _format_decisions(decisions: pd.DataFrame) -> Iterator[str]:
     """Yields a line per method with the share of texts called members and of small p-values."""
     for key, rows in decisions[decisions["ranked"]].groupby(["method", "variant"]):
         called, small = rows["member"].mean(), (rows["p_value"] <= 0.05).mean()
         yield f"{' '.join(key):46} {called:7.1%} called members, {small:7.1%} with p ≤ 0.05"
 
 
-def _calibration_table(calibration: Calibration, origin: Origin) -> str:
+def _format_calibration(calibration: Calibration, origin: Origin) -> str:
     rows = [
         [
             *(t.method, t.variant, f"{t.value:.5g}"),
@@ -341,6 +341,6 @@ def _calibration_table(calibration: Calibration, origin: Origin) -> str:
     methods = {(t.method, t.variant) for t in calibration.thresholds}
     warnings = [
         f"`apply` will refuse the file without an override: {why}."
-        for _, why in calibration.refusals(origin, methods)
+        for _, why in calibration.iter_refusals(origin, methods)
     ]
     return "\n".join([*table, note, *warnings])

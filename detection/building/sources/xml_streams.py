@@ -16,13 +16,9 @@ from typing import Any, BinaryIO
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from contamination.data.readers.rows import Tally
-from contamination.detection.building.sources import OnBytesRead, needed
+from contamination.detection.building.sources import OnBytesRead, import_optional
 
-PACKED: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 BUFFER_BYTES = 1 << 20
-MAX_NAMED = 10
-UNBOUNDED = {"zstandard", "brotli", "deflate", "deflate64"}
-"""Methods that py7zr unpacks in blocks of any size; with others a block has at most 128 MB."""
 
 
 class _CountingFile(io.FileIO):
@@ -48,8 +44,8 @@ class BoundedXML:
         limit: the source's `max_text_bytes`.
     """
 
-    def __init__(self, stream: BinaryIO, limit: int) -> None:
-        self._stream, self._limit = stream, limit
+    def __init__(self, stream: BinaryIO, max_text_bytes: int) -> None:
+        self._stream, self._limit = stream, max_text_bytes
         self._text_bytes = 0
         self._before_root: bytes | None = b""
 
@@ -72,41 +68,46 @@ class BoundedXML:
                 raise OSError("it has a document type (<!DOCTYPE …>), as no dump has")
         return block
 
-    def begin_text(self) -> None:
+    def reset_text_bytes(self) -> None:
         """Begins to count the bytes of the next text."""
         self._text_bytes, self._before_root = 0, None
 
 
-def elements(stream: BinaryIO, limit: int, texts: Collection[str]) -> Iterator[tuple[str, Element]]:
+def iter_elements(
+    stream: BinaryIO, max_text_bytes: int, text_elements: Collection[str]
+) -> Iterator[tuple[str, Element]]:
     """Yields the events of `ElementTree.iterparse` at the start and end of each element.
 
     Args:
         stream: the XML.
-        limit: the largest number of bytes up to the end of the next text.
-        texts: the names of elements with a text, without their namespace.
+        max_text_bytes: the largest number of bytes up to the end of the next text.
+        text_elements: the names of elements with a text, without their namespace.
 
     Raises:
         OSError: the limit is exceeded.
     """
-    bounded = BoundedXML(stream, limit)
+    bounded = BoundedXML(stream, max_text_bytes)
     events = iterparse(bounded, events=("start", "end"))
     first = next(events, None)
     if first is None:
         return
-    bounded.begin_text()
+    bounded.reset_text_bytes()
     yield first
     for event, element in events:
         yield event, element
-        if event == "end" and element.tag.rpartition("}")[2] in texts:
-            bounded.begin_text()
+        if event == "end" and element.tag.rpartition("}")[2] in text_elements:
+            bounded.reset_text_bytes()
+
+
+PACKED: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
 @contextmanager
-def opened(path: Path, inside: str, on_bytes: OnBytesRead) -> Iterator[BinaryIO]:
-    """Opens a file, decompressed; in a .7z archive the only file whose name ends in `inside`."""
+def open_decompressed(path: Path, name_ending: str, on_bytes: OnBytesRead) -> Iterator[BinaryIO]:
+    """Opens a file, decompressed; of a .7z archive the only file with this ending of its name."""
     with io.BufferedReader(_CountingFile(path, on_bytes), BUFFER_BYTES) as raw:
         if path.suffix == ".7z":
-            with _member(raw, inside) as stream:
+            with _open_archive_member(raw, name_ending) as stream:
                 yield stream
         elif unpack := PACKED.get(path.suffix):
             with unpack(raw) as stream:
@@ -116,27 +117,30 @@ def opened(path: Path, inside: str, on_bytes: OnBytesRead) -> Iterator[BinaryIO]
 
 
 @contextmanager
-def damage(tally: Tally, where: Callable[[], str]) -> Iterator[None]:
+def report_damage(tally: Tally, describe_position: Callable[[], str]) -> Iterator[None]:
     """Reports a damaged file to the tally, with the location; documents before it are kept."""
     try:
         yield
     except ParseError as error:
-        tally.reject("XML cut off or broken", where(), str(error))
+        tally.reject("XML cut off or broken", describe_position(), str(error))
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        tally.reject("unreadable file", where(), " ".join(str(error).split()) or repr(error))
+        tally.reject(
+            "unreadable file", describe_position(), " ".join(str(error).split()) or repr(error)
+        )
 
 
 @contextmanager
-def _member(raw: BinaryIO, inside: str) -> Iterator[BinaryIO]:
+def _open_archive_member(archive_file: BinaryIO, name_ending: str) -> Iterator[BinaryIO]:
     """Opens a member of an archive, which a thread decompresses into a pipe."""
-    py7zr = needed("py7zr", "a .7z archive")
-    out, into = os.pipe()
+    py7zr = import_optional("py7zr", "a .7z archive")
+    read_end, write_end = os.pipe()
     errors: list[Exception] = []
-    with open(out, "rb", buffering=BUFFER_BYTES) as stream:
-        thread = threading.Thread(target=_unpack, args=(py7zr, raw, inside, into, errors))
+    with open(read_end, "rb", buffering=BUFFER_BYTES) as stream:
+        arguments = py7zr, archive_file, name_ending, write_end, errors
+        thread = threading.Thread(target=_unpack_into_pipe, args=arguments)
         thread.start()
         try:
-            with _thread_errors(errors):
+            with _raise_thread_errors(errors):
                 yield stream
         finally:
             stream.close()  # if reading stopped early, the thread ends at its next block
@@ -144,7 +148,7 @@ def _member(raw: BinaryIO, inside: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _thread_errors(errors: list[Exception]) -> Iterator[None]:
+def _raise_thread_errors(errors: list[Exception]) -> Iterator[None]:
     """Raises the thread's error instead of its consequence, XML that ends too early."""
     try:
         yield
@@ -156,12 +160,18 @@ def _thread_errors(errors: list[Exception]) -> Iterator[None]:
         raise OSError(f"the archive: {errors[0]}")
 
 
-def _unpack(py7zr: Any, raw: BinaryIO, inside: str, into: int, errors: list[Exception]) -> None:
+UNBOUNDED = {"zstandard", "brotli", "deflate", "deflate64"}
+"""Methods that py7zr unpacks in blocks of any size; with others a block has at most 128 MB."""
+
+
+def _unpack_into_pipe(
+    py7zr: Any, archive_file: BinaryIO, name_ending: str, write_end: int, errors: list[Exception]
+) -> None:
     class Pipe(py7zr.io.Py7zIO):  # type: ignore[misc]
         def write(self, data: bytes) -> int:
             remaining = memoryview(data)
             while remaining:
-                remaining = remaining[os.write(into, remaining) :]
+                remaining = remaining[os.write(write_end, remaining) :]
             return len(data)
 
         def read(self, size: int | None = None) -> bytes:
@@ -180,7 +190,7 @@ def _unpack(py7zr: Any, raw: BinaryIO, inside: str, into: int, errors: list[Exce
             return Pipe()
 
     try:
-        with suppress(BrokenPipeError), py7zr.SevenZipFile(raw) as archive:
+        with suppress(BrokenPipeError), py7zr.SevenZipFile(archive_file) as archive:
             if unbounded := UNBOUNDED & {
                 name.lower() for name in archive.archiveinfo().method_names
             }:
@@ -188,22 +198,27 @@ def _unpack(py7zr: Any, raw: BinaryIO, inside: str, into: int, errors: list[Exce
                     f"it is packed by {', '.join(sorted(unbounded))}, which py7zr unpacks in "
                     "blocks of any size: pack it by LZMA2, or unpack it first"
                 )
-            archive.extract(targets=[_only(archive.getnames(), inside)], factory=Pipes())
+            member = _only_matching_name(archive.getnames(), name_ending)
+            archive.extract(targets=[member], factory=Pipes())
     except Exception as error:  # raised by the reader
         errors.append(error)
     finally:
-        os.close(into)
+        os.close(write_end)
 
 
-def _only(names: Sequence[str], inside: str) -> str:
+def _only_matching_name(names: Sequence[str], name_ending: str) -> str:
     """Returns the only name with this ending; raises an OSError if there is none, or several."""
-    matches = [name for name in names if name.endswith(inside)]
+    matches = [name for name in names if name.endswith(name_ending)]
     if len(matches) > 1:
-        raise OSError(f"it has {len(matches)} files *{inside}, {_listed(matches)}: unpack it first")
+        names_found = _format_names(matches)
+        raise OSError(f"it has {len(matches)} files *{name_ending}, {names_found}: unpack it first")
     if not matches:
-        raise OSError(f"it has no {inside}, but {_listed(names) or 'nothing'}")
+        raise OSError(f"it has no {name_ending}, but {_format_names(names) or 'nothing'}")
     return matches[0]
 
 
-def _listed(names: Sequence[str]) -> str:
+MAX_NAMED = 10
+
+
+def _format_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MAX_NAMED])}{', …' * (len(names) > MAX_NAMED)}"
