@@ -18,6 +18,7 @@ from contamination.core.artifacts import Artifact
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores, resample
 from contamination.core.statistics.estimates import Estimate, mean
+from contamination.core.statistics.samples import estimate_difference, estimate_mean
 from contamination.core.statistics.significance import holm, p_value, relabelled_differences
 from contamination.data.config import CHOSEN_BY
 from contamination.detection.summary import format_estimate
@@ -85,22 +86,15 @@ def _sides(rows: pd.DataFrame) -> tuple[Scores, Scores]:
 
 def _estimates(name: str, rows: pd.DataFrame, *, wilson: bool) -> Estimates:
     members, nonmembers = _sides(rows)
-    line: Estimates = {}
     seed = derive(SEED, "accuracy", name)
-    resamples = resample(max(1, len(members)), max(1, len(nonmembers)), DRAWS, seed)
+    drawn = resample(max(1, len(members)), max(1, len(nonmembers)), DRAWS, seed)
+    line: Estimates = {}
     if len(members):
-        draws = resamples.members @ members / len(members)
-        trials = len(members) if wilson else None
-        line["members"] = Estimate(len(members), 0, float(members.mean()), draws, trials)
+        line["members"] = estimate_mean(members, drawn.members, rate=wilson)
     if len(nonmembers):
-        draws = resamples.nonmembers @ nonmembers / len(nonmembers)
-        trials = len(nonmembers) if wilson else None
-        mean_value = float(nonmembers.mean())
-        line["non-members"] = Estimate(0, len(nonmembers), mean_value, draws, trials)
+        line["non-members"] = estimate_mean(nonmembers, drawn.nonmembers, rate=wilson)
     if len(line) == 2:
-        a, b = line["members"], line["non-members"]
-        sizes = len(members), len(nonmembers)
-        line["difference"] = Estimate(*sizes, a.value - b.value, a.draws - b.draws)
+        line["difference"] = estimate_difference(line["members"], line["non-members"])
     return line
 
 
@@ -249,7 +243,7 @@ def cell(estimate: Estimate | None, kind: str = "") -> str:
     """Returns an estimate with its interval and, except for a difference, its sample size."""
     if estimate is None or kind == "difference":
         return _share(estimate)
-    return f"{_share(estimate)} ({estimate.n_members or estimate.n_nonmembers})"
+    return f"{_share(estimate)} ({estimate.n_members})"
 
 
 def _share(estimate: Estimate | None) -> str:
