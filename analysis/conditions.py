@@ -53,11 +53,11 @@ def recipe(corpus: Nodes, model: Nodes, more: Nodes | None = None, *, without: s
     """
     left_out = BY_COLUMN[without].fields if without else ()
     flat = chosen(corpus, model, more)
-    chosen_fields = {
+    recipe_fields = {
         k: v for k, v in flat.items() if k.endswith(CLASS) or not k.startswith(left_out)
     }
     return hashlib.sha256(
-        json.dumps(chosen_fields, sort_keys=True, default=str).encode()
+        json.dumps(recipe_fields, sort_keys=True, default=str).encode()
     ).hexdigest()
 
 

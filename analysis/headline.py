@@ -59,15 +59,15 @@ def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     low, high = (short(level) for level in (sweep.levels[0], sweep.levels[-1]))
     first = next((other for other in sweeps if other.factor == sweep.factor), sweep)
     fixed = sweep.fixed if first is sweep else sweep.told_from(sweeps)
-    along = f"{sweep.factor.axis} from {low} to {high} ({fixed})"
+    axis_range = f"{sweep.factor.axis} from {low} to {high} ({fixed})"
     if not ranking:
-        return f"Along {along} no method was measured everywhere{_levels_without_number(sweep)}."
+        return f"Along {axis_range} no method was measured everywhere{_levels_without_number(sweep)}."
     best_method, median_method = ranking[0], ranking[len(ranking) // 2]
     name = label(*best_method, ranking)
     if len(ranking) > 1:
         corrected = "(AUROC's intervals corrected for the choice, the slope's not)"
         name += f", the best of {len(ranking)} methods on average {corrected},"
-    text = _movement(sweep, best_method, name, along)
+    text = _movement(sweep, best_method, name, axis_range)
     if median_method != best_method:
         median_name = f"{label(*median_method, ranking)}, the median one,"
         text += f". {_movement(sweep, median_method, median_name, sweep.factor.axis)}"

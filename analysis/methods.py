@@ -81,12 +81,12 @@ def _colour_indices(among: Methods) -> dict[str, int]:
 def in_order(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Distinct (method, variant): known ones as in `ORDER`, then others by name, blind last."""
 
-    def place(pair: tuple[str, str]) -> tuple[int, str, str]:
+    def sort_key(pair: tuple[str, str]) -> tuple[int, str, str]:
         method, variant = pair
         position = ORDER.index(method) if method in ORDER else len(ORDER)
         return (position + (method == BLIND), method, variant)
 
-    return sorted(set(methods), key=place)
+    return sorted(set(methods), key=sort_key)
 
 
 def methods_of(rows: pd.DataFrame) -> list[tuple[str, str]]:

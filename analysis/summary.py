@@ -304,8 +304,8 @@ def _over_occurrences(
     if measured.empty:
         return f"{sentence}."
     rising = int((measured["slope_low"] > 0).sum())
-    methods = many(len(measured), "method")
-    return f"{sentence}. The slope's interval is above 0 for {rising} of {methods}."
+    n_methods_text = many(len(measured), "method")
+    return f"{sentence}. The slope's interval is above 0 for {rising} of {n_methods_text}."
 
 
 def _control_sentence(name: str, rows: pd.DataFrame | None) -> str:

@@ -84,11 +84,11 @@ def interval_bar(axes: Axes, x: float, row: Any, methods: Methods) -> None:
     axes.plot([x], [row["value"]], **marker)
 
 
-def line_of(rows: pd.DataFrame, method: str, variant: str, column: str) -> pd.DataFrame:
+def line_of(rows: pd.DataFrame, method: str, variant: str, x_column: str) -> pd.DataFrame:
     """Returns a method's rows in order of a column, which becomes `x`."""
     of_method = (rows["method"] == method) & (rows["variant"] == variant)
     line = rows[of_method & (rows["checkpoint"] == checkpoint_of(method))]
-    return line.assign(x=line[column].astype(float)).sort_values("x")
+    return line.assign(x=line[x_column].astype(float)).sort_values("x")
 
 
 def draw_lines(axes: Axes, rows: pd.DataFrame, column: str, methods: Methods) -> None:

@@ -34,7 +34,7 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
     steps = (0.001, 0.01, 0.1, 1) if lowest_fpr < 0.02 else (0.02, 0.05, 0.1, 0.2, 0.5, 1)
     ticks = [step for step in steps if step >= lowest_fpr]
 
-    def draw(axes: Axes, method: tuple[str, str]) -> None:
+    def draw_panel(axes: Axes, method: tuple[str, str]) -> None:
         axes.plot(
             [lowest_fpr, 1], [lowest_fpr, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2))
         )
@@ -51,7 +51,7 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
 
     labels = "false-positive rate", "true-positive rate"
     words = "ROC on log axes", base.subtitle(rows), roc_caption(rows, config)
-    return _panels(draw, mean_curves, labels, words, control_warning(rows) is not None)
+    return _panels(draw_panel, mean_curves, labels, words, control_warning(rows) is not None)
 
 
 def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
@@ -68,7 +68,7 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
     """Scores of members and non-members on the contaminated model."""
     mean_bins = bins[(bins["benchmark"] == ALL) & (bins["checkpoint"] == CONTAMINATED)]
 
-    def draw(axes: Axes, method: tuple[str, str]) -> None:
+    def draw_panel(axes: Axes, method: tuple[str, str]) -> None:
         for side, colour in SIDES.items():
             line = _rows_of_method(mean_bins, method, side=side)
             low, high = (line[name].where(line["share"] > 0) for name in POINTS[2:])
@@ -82,7 +82,7 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
 
     labels = "score, in standard deviations of the non-members", "share"
     texts = "Scores of members and non-members", base.subtitle(rows), histogram_caption(rows)
-    return _panels(draw, mean_bins, labels, texts, control_warning(rows) is not None)
+    return _panels(draw_panel, mean_bins, labels, texts, control_warning(rows) is not None)
 
 
 def histogram_caption(rows: pd.DataFrame) -> str:
@@ -112,7 +112,7 @@ def _rows_of_method(table: pd.DataFrame, method: tuple[str, str], **equal: str) 
 
 
 def _panels(
-    draw: Callable[[Axes, tuple[str, str]], None],
+    draw_panel: Callable[[Axes, tuple[str, str]], None],
     rows: pd.DataFrame,
     labels: tuple[str, str],
     texts: tuple[str, str, str],
@@ -129,7 +129,7 @@ def _panels(
         figure.subplots_adjust(0.09, bottom, 0.98, top, wspace=0.3, hspace=0.42)
         panels = list(grid.flat)
         for axes, method in zip(panels, methods, strict=False):
-            draw(axes, method)
+            draw_panel(axes, method)
             name = base.name(*method, methods)
             size, colour = 9 if len(name) < 24 else 7, method_style(method[0], methods).colour
             axes.set_title(name, size=size, color=colour, loc="left")

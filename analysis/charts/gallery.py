@@ -113,25 +113,25 @@ def charts_of_condition(findings: Findings) -> Iterator[DrawnChart]:
     curves, bins, config = findings.curves, findings.bins, findings.config
     records = findings.records.get(condition, ())
 
-    def chart(name: str, title: str, caption: str, figure: Figure) -> DrawnChart:
+    def make_chart(name: str, title: str, caption: str, figure: Figure) -> DrawnChart:
         return DrawnChart(f"{name}-{_stem(condition)}", condition, title, caption, figure)
 
     if by_occurrences.has_occurrences(rows):
         figure = by_occurrences.occurrences_chart(rows, config)
         caption = by_occurrences.occurrences_caption(rows, config)
-        yield chart("auroc_by_occurrences", "AUROC against occurrences", caption, figure)
+        yield make_chart("auroc_by_occurrences", "AUROC against occurrences", caption, figure)
     if rows["value"].notna().any():
         figure = heat_map(rows, config)
-        yield chart("auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure)
+        yield make_chart("auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure)
     if (curves["benchmark"] == ALL).any():  # else some benchmark has too few examples for any rate
         figure = roc_chart(curves, rows, config)
-        yield chart("roc", "ROC on log axes", roc_caption(rows, config), figure)
+        yield make_chart("roc", "ROC on log axes", roc_caption(rows, config), figure)
     if (bins["benchmark"] == ALL).any():  # else some benchmark lacks members or non-members
         figure = histogram_chart(bins, rows)
-        yield chart("scores", "Score histograms", histogram_caption(rows), figure)
+        yield make_chart("scores", "Score histograms", histogram_caption(rows), figure)
     if has_losses(records):
         figure = loss_chart(records, rows, control_warning(rows) is not None)
-        yield chart("losses", "Loss during training", loss_caption(records), figure)
+        yield make_chart("losses", "Loss during training", loss_caption(records), figure)
 
 
 def _stem(condition: str) -> str:

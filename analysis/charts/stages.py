@@ -95,12 +95,12 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
 def stage_caption(pooled: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bars are."""
     rows = stage_rows(pooled)
-    contaminated = rows[rows["checkpoint"] == CONTAMINATED]
-    members, nonmembers = (span(contaminated[name]) for name in ("n_members", "n_nonmembers"))
+    contaminated_rows = rows[rows["checkpoint"] == CONTAMINATED]
+    members, nonmembers = (span(contaminated_rows[name]) for name in ("n_members", "n_nonmembers"))
     return (
         f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
-        f"benchmarks, the fine-tuned model. {base.seeds(contaminated)} per point. "
-        f"Bars: {base.band(contaminated, config)}. "
+        f"benchmarks, the fine-tuned model. {base.seeds(contaminated_rows)} per point. "
+        f"Bars: {base.band(contaminated_rows, config)}. "
         "Whole: the mean over all tokens. Output: its tokens given the input. Input: its own "
         "tokens. Grey, with its band: a text classifier that never sees the model."
     )

@@ -48,7 +48,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
     methods = methods_of(pooled)
     benchmarks = sorted(pooled["benchmark"].unique(), key=lambda name: (name != ALL, name))
     measured = set(pooled["condition"][pooled["value"].notna()])
-    curves = _labelled(findings.curves, methods).rename(columns={"tpr": "value"})
+    labelled_curves = _labelled(findings.curves, methods).rename(columns={"tpr": "value"})
     return {
         "highlighted": _highlighted(pooled, methods),
         "summaries": {entry.method: entry.summary for entry in findings.glossary},
@@ -58,7 +58,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
         "conditions": sorted(findings.conditions, key=lambda name: name not in measured),
         "metrics": _metrics_data(pooled, config),
         "estimates": _packed_columns(_labelled(pooled, methods), ESTIMATES),
-        "curves": _packed_columns(curves, CURVES),
+        "curves": _packed_columns(labelled_curves, CURVES),
         "bins": _packed_columns(_labelled(findings.bins, methods), BINS),
         "factors": _factors_data(findings),
         "stamps": {name: control_warning(rows) for name, rows in findings.conditions.items()},

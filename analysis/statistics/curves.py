@@ -107,7 +107,7 @@ def roc_table(by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.Dat
 
 def _roc(cells: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
     """TPR at each of `RATES`, the mean over seeds."""
-    metrics, by_cell = [tpr_at_fpr(float(rate)) for rate in RATES], []
+    metrics, by_cell = [tpr_at_fpr(float(fpr)) for fpr in RATES], []
     for cell in cells:
         drawn = bootstrap.resample(len(cell.members), len(cell.nonmembers), draws, cell.seed)
         by_cell.append(estimate(cell.members, cell.nonmembers, drawn, metrics).values())

@@ -163,8 +163,8 @@ def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
     Returns:
         None where no line can be fitted: but for one level at most, the AUROC is 0 or 1.
     """
-    inside = (auroc[0] > 0) & (auroc[0] < 1)
-    fit = _solve([x], [auroc[0]], [members]) if inside.sum() > 1 else None
+    is_interior = (auroc[0] > 0) & (auroc[0] < 1)
+    fit = _solve([x], [auroc[0]], [members]) if is_interior.sum() > 1 else None
     if fit is None:
         return None
     (part,) = fit.parts
@@ -225,16 +225,16 @@ def _lacking_data(samples: Sequence[BenchmarkScores], placements: Sequence[Score
         samples: those that the slope is fitted to.
         placements: of the members of each.
     """
-    fewer = more = 0
+    n_below = n_above = 0
     for (x, *_), p in zip(samples, placements, strict=True):
         among = np.abs(p - 0.5) <= 0.5 - EDGE + TINY
         away = x - x.mean()
-        fewer += int((among & (away < -TINY)).sum())
-        more += int((among & (away > TINY)).sum())
-    if min(fewer, more) < FEWEST:
+        n_below += int((among & (away < -TINY)).sum())
+        n_above += int((among & (away > TINY)).sum())
+    if min(n_below, n_above) < FEWEST:
         return (
             f"at least {FEWEST} members {AMONG}, both with fewer and with more occurrences than "
-            f"the mean (there are {fewer} and {more})"
+            f"the mean (there are {n_below} and {n_above})"
         )
     return "" if min(len(s.nonmembers) for s in samples) > 1 else "at least 2 non-members"
 

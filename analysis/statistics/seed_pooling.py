@@ -63,10 +63,10 @@ COLUMNS = (
 
 def by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
     """The cells of each condition in order of seed, so that conditions pair seed with seed."""
-    cells_by_condition: dict[str, list[Cell]] = defaultdict(list)
+    grouped_cells: dict[str, list[Cell]] = defaultdict(list)
     for cell in sorted(cells, key=in_order):
-        cells_by_condition[cell.condition].append(cell)
-    return cells_by_condition
+        grouped_cells[cell.condition].append(cell)
+    return grouped_cells
 
 
 def pool(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> Estimates:

@@ -46,7 +46,7 @@ def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
     numbers = sorted(means["occurrences"].unique(), key=occurrences_order)
     texts = _estimate_texts(means)
 
-    def line(method: str, variant: str) -> list[str]:
+    def row_cells(method: str, variant: str) -> list[str]:
         texts_by_number = [
             texts[checkpoint_of(method), method, variant, ALL, number] for number in numbers
         ]
@@ -59,7 +59,7 @@ def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
         f"{metric}_by_occurrences",
         f"{title(metric)} by occurrences (contaminated model, mean over benchmarks)",
         ["method", *numbers, "clean model, any"],
-        _lines(means, line),
+        _lines(means, row_cells),
         means,
         numbers[1:-2],
     )
@@ -74,14 +74,14 @@ def by_benchmark(results: pd.DataFrame, metric: str) -> Table:
     benchmarks = _benchmarks(over_all_members)
     texts = _estimate_texts(over_all_members)
 
-    def line(method: str, variant: str) -> list[str]:
+    def row_cells(method: str, variant: str) -> list[str]:
         return [texts[checkpoint_of(method), method, variant, b, ANY] for b in benchmarks]
 
     return Table(
         f"{metric}_by_benchmark",
         f"{title(metric)} by benchmark (contaminated model, any number of occurrences)",
         ["method", *benchmarks],
-        _lines(over_all_members, line),
+        _lines(over_all_members, row_cells),
         over_all_members,
     )
 
@@ -94,7 +94,7 @@ def controls(results: pd.DataFrame) -> Table:
     texts = _estimate_texts(clean_rows)
     p_values = tested_controls(results).groupby(["method", "variant"])["p_control"].min().to_dict()
 
-    def line(method: str, variant: str) -> list[str]:
+    def row_cells(method: str, variant: str) -> list[str]:
         values = [texts[CLEAN, method, variant, benchmark, ANY] for benchmark in benchmarks]
         p_value = p_values.get((method, variant))
         if p_value is None:
@@ -105,7 +105,7 @@ def controls(results: pd.DataFrame) -> Table:
         "controls",
         "Controls: AUROC without contamination (clean model) and without a model (blind)",
         ["method", *benchmarks, "p, corrected", "verdict"],
-        _lines(clean_rows, line),
+        _lines(clean_rows, row_cells),
         clean_rows,
     )
 
@@ -117,13 +117,13 @@ def _estimate_texts(results: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
     return defaultdict(lambda: NO_VALUE, {row[:5]: format_estimate(*row[5:]) for row in estimates})
 
 
-def _lines(rows: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:
+def _lines(rows: pd.DataFrame, row_cells: Callable[[str, str], list[str]]) -> list[list[str]]:
     """Returns one line per method; a single line if there are too few examples."""
     methods = methods_of(rows)
     if methods and (rows["needs"] != "").all():
-        return [["every method", *line(*methods[0])]]
+        return [["every method", *row_cells(*methods[0])]]
     return [
-        [label(method, variant, methods), *line(method, variant)] for method, variant in methods
+        [label(method, variant, methods), *row_cells(method, variant)] for method, variant in methods
     ]
 
 

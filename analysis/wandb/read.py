@@ -66,8 +66,8 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
 def read_runs(stage: WandbReport) -> list[CellRun]:
     """The runs with a cell's results, one an id, in order of the cells' names."""
     every_run = offline_runs(Path(stage.local)) if stage.local else _online_runs(stage)
-    newest = {run.id: run for run in every_run}
-    wanted = [r for r in newest.values() if stage.experiment in (None, r.cell["experiment"])]
+    newest_by_id = {run.id: run for run in every_run}
+    wanted = [r for r in newest_by_id.values() if stage.experiment in (None, r.cell["experiment"])]
     return sorted(wanted, key=lambda run: (run.cell["cell"], run.id))
 
 
