@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from contamination.analysis.conditions import parts_of
+from contamination.analysis.conditions import rows_by_condition
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import GlossaryEntry
 from contamination.analysis.provenance import CellRecord, Facts
@@ -29,7 +29,7 @@ class Findings:
     headline: Sequence[str]
     """`headline.headlines`: the answer, before anything else."""
     controls: str
-    """`headline.controls_line`."""
+    """`headline.controls_sentence`."""
     records: Mapping[str, Sequence[CellRecord]]
     tables: Mapping[str, Sequence[Table]]
     sentences: Mapping[str, Sequence[str]]
@@ -44,7 +44,7 @@ class Findings:
     @property
     def conditions(self) -> dict[str, pd.DataFrame]:
         """The pooled rows of each condition, in their order."""
-        return dict(parts_of(self.pooled))
+        return dict(rows_by_condition(self.pooled))
 
     def rest(self, condition: str) -> list[str]:
         """Returns the sentences on a condition beyond the headline."""

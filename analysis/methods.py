@@ -62,12 +62,12 @@ def method_style(method: str, among: Methods) -> MethodStyle:
     """
     if method == BLIND:
         return MethodStyle("#7F7F7F", "d", "diamond-tall")
-    slot = _colour_indices(among)[method]
+    slot = _colour_index_by_method(among)[method]
     turn = slot // len(COLOURS)  # beyond the last colour each comes again, with another marker
     return MethodStyle(COLOURS[slot % len(COLOURS)], *MARKERS[(slot + turn) % len(MARKERS)])
 
 
-def _colour_indices(among: Methods) -> dict[str, int]:
+def _colour_index_by_method(among: Methods) -> dict[str, int]:
     """Method → its place in `COLOURS`."""
     detectors = {method for method, _ in among} - {BLIND}
     fixed_indices = {name: ORDER.index(name) for name in detectors if name in ORDER}
@@ -78,7 +78,7 @@ def _colour_indices(among: Methods) -> dict[str, int]:
     }
 
 
-def in_order(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def sort_methods(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Distinct (method, variant): known ones as in `ORDER`, then others by name, blind last."""
 
     def sort_key(pair: tuple[str, str]) -> tuple[int, str, str]:
@@ -91,7 +91,7 @@ def in_order(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def methods_of(rows: pd.DataFrame) -> list[tuple[str, str]]:
     """The (method, variant) of a table's rows, in order."""
-    return in_order(rows[["method", "variant"]].itertuples(index=False, name=None))
+    return sort_methods(rows[["method", "variant"]].itertuples(index=False, name=None))
 
 
 def checkpoint_of(method: str) -> str:
@@ -99,7 +99,7 @@ def checkpoint_of(method: str) -> str:
     return CLEAN if method == BLIND else CONTAMINATED
 
 
-def label(method: str, variant: str, among: Iterable[tuple[str, str]]) -> str:
+def method_label(method: str, variant: str, among: Iterable[tuple[str, str]]) -> str:
     """Returns the method's name, with its variant if `among` contains several of them."""
     variants = {v for m, v in among if m == method}
     return f"{method} ({variant})" if len(variants) > 1 else method

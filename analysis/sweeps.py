@@ -11,9 +11,9 @@ import pandas as pd
 
 from contamination.analysis.cells import Series, SharedSettings
 from contamination.analysis.factors import FACTORS, Factor
-from contamination.analysis.methods import Methods, checkpoint_of, in_order
+from contamination.analysis.methods import Methods, checkpoint_of, sort_methods
 from contamination.analysis.statistics.groups import ANY
-from contamination.analysis.statistics.results import lacks
+from contamination.analysis.statistics.results import why_without_number
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND
@@ -47,7 +47,7 @@ class Sweep:
     def reasons(self) -> dict[float, str]:
         """The factor's values that have no number, ascending, with the reason."""
         rows = self.unmeasured.to_dict("records")
-        reason_by_level = {float(row[self.factor.column]): lacks(row) for row in rows}
+        reason_by_level = {float(row[self.factor.column]): why_without_number(row) for row in rows}
         return dict(sorted(reason_by_level.items()))
 
     @property
@@ -108,10 +108,10 @@ class Sweep:
         rows = self.line_rows[self.line_rows["default"] & (self.line_rows["method"] != BLIND)]
         means = rows.groupby(["method", "variant"])["value"].agg(["mean", "size"])
         means = means[means["size"] == len(self.levels)]["mean"]
-        return sorted(in_order(means.index), key=lambda pair: -float(means[pair]))
+        return sorted(sort_methods(means.index), key=lambda pair: -float(means[pair]))
 
 
-def sweeps_of(pooled: pd.DataFrame, trends: pd.DataFrame, series: Series) -> list[Sweep]:
+def find_sweeps(pooled: pd.DataFrame, trends: pd.DataFrame, series: Series) -> list[Sweep]:
     """Every series of at least two conditions, factor by factor."""
     return [
         Sweep(
@@ -123,18 +123,18 @@ def sweeps_of(pooled: pd.DataFrame, trends: pd.DataFrame, series: Series) -> lis
             tuple(apart),
         )
         for factor in FACTORS
-        for i, (shared, rows, unmeasured) in enumerate(_series(pooled, factor, series))
-        for apart in [_distinguishing_words(shared, rows, pooled)]
+        for i, (shared, rows, unmeasured) in enumerate(_iter_series(pooled, factor, series))
+        for apart in [_iter_distinguishing_phrases(shared, rows, pooled)]
     ]
 
 
-def swept(sweeps: Iterable[Sweep]) -> set[str]:
+def conditions_in_sweeps(sweeps: Iterable[Sweep]) -> set[str]:
     """The conditions that are in some sweep, measured or not."""
     tables = [rows for sweep in sweeps for rows in (sweep.rows, sweep.unmeasured) if len(rows)]
     return {condition for rows in tables for condition in rows["condition"]}
 
 
-def short(value: float) -> str:
+def format_short(value: float) -> str:
     """A number on an axis: 0.0001 → 1e-4, 600000 → 600k, 2000000 → 2M."""
     for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if value >= size:
@@ -155,7 +155,7 @@ def _trends_of_series(trends: pd.DataFrame, factor: Factor, rows: pd.DataFrame) 
     return trends[along & trends["condition"].isin(rows["condition"])]
 
 
-def _distinguishing_words(
+def _iter_distinguishing_phrases(
     shared: SharedSettings, rows: pd.DataFrame, pooled: pd.DataFrame
 ) -> Iterator[str]:
     """Yields what distinguishes the series from others of its factor, beyond `Sweep.shared`."""
@@ -163,10 +163,10 @@ def _distinguishing_words(
         yield "members and non-members swapped"
     level = "mean_occurrences"
     if level in pooled and pooled[level].nunique() > 1 and rows[level].nunique() == 1:
-        yield f"mean occurrences {short(float(rows[level].iloc[0]))}"
+        yield f"mean occurrences {format_short(float(rows[level].iloc[0]))}"
 
 
-def _series(
+def _iter_series(
     pooled: pd.DataFrame, factor: Factor, series: Series
 ) -> Iterator[tuple[SharedSettings, pd.DataFrame, pd.DataFrame]]:
     """Conditions that differ in the factor alone, where several of its values were measured.

@@ -17,7 +17,7 @@ from contamination.analysis.methods import method_style, methods_of
 from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.curves import EDGES
 from contamination.analysis.statistics.groups import ANY
-from contamination.analysis.summary import many
+from contamination.analysis.summary import format_count
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import ALARMS
 
@@ -50,17 +50,17 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
         axes.minorticks_off()
 
     labels = "false-positive rate", "true-positive rate"
-    words = "ROC on log axes", base.subtitle(rows), roc_caption(rows, config)
-    return _panels(draw_panel, mean_curves, labels, words, control_warning(rows) is not None)
+    words = "ROC on log axes", base.condition_subtitle(rows), roc_caption(rows, config)
+    return _draw_panels(draw_panel, mean_curves, labels, words, control_warning(rows) is not None)
 
 
 def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
     return (
         f"Mean over benchmarks of the true-positive rate at each false-positive rate; "
-        f"{_sizes(rows)}. Colour: contaminated model; grey: the model before that training; "
-        f"dashed: a guess. Curves start where each benchmark expects {ALARMS} false alarms. "
-        f"Bands: {base.band_of_curves(rows, config)}."
+        f"{_describe_sizes(rows)}. Colour: contaminated model; grey: the model before that "
+        f"training; dashed: a guess. Curves start where each benchmark expects {ALARMS} false alarms. "
+        f"Bands: {base.describe_curve_intervals(rows, config)}."
     )
 
 
@@ -81,27 +81,31 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
         axes.set(xlim=(EDGES[0], EDGES[-1]), ylim=(0, None))
 
     labels = "score, in standard deviations of the non-members", "share"
-    texts = "Scores of members and non-members", base.subtitle(rows), histogram_caption(rows)
-    return _panels(draw_panel, mean_bins, labels, texts, control_warning(rows) is not None)
+    texts = (
+        "Scores of members and non-members",
+        base.condition_subtitle(rows),
+        histogram_caption(rows),
+    )
+    return _draw_panels(draw_panel, mean_bins, labels, texts, control_warning(rows) is not None)
 
 
 def histogram_caption(rows: pd.DataFrame) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
     return (
-        f"Orange: members; blue, dashed: non-members; {_sizes(rows)}. Mean over benchmarks of "
-        "the share in each bin; seeds put together. Scores are standardised within each benchmark "
+        f"Orange: members; blue, dashed: non-members; {_describe_sizes(rows)}. Mean over benchmarks "
+        "of the share in each bin; seeds put together. Scores are standardised within each benchmark "
         "and seed; the outermost bins include all scores beyond. "
         "Bands: 95% Wilson intervals of a bin's share. Higher scores indicate members."
     )
 
 
-def _sizes(rows: pd.DataFrame) -> str:
+def _describe_sizes(rows: pd.DataFrame) -> str:
     over_all = rows[(rows["benchmark"] == ALL) & (rows["occurrences"] == ANY)].iloc[0]
     members, nonmembers = (
-        many(over_all["n_members"], "member"),
-        many(over_all["n_nonmembers"], "non-member"),
+        format_count(over_all["n_members"], "member"),
+        format_count(over_all["n_nonmembers"], "non-member"),
     )
-    return f"{members} and {nonmembers} of all benchmarks, {base.seeds(rows).lower()}"
+    return f"{members} and {nonmembers} of all benchmarks, {base.describe_seeds(rows).lower()}"
 
 
 def _rows_of_method(table: pd.DataFrame, method: tuple[str, str], **equal: str) -> pd.DataFrame:
@@ -111,7 +115,7 @@ def _rows_of_method(table: pd.DataFrame, method: tuple[str, str], **equal: str) 
     return table
 
 
-def _panels(
+def _draw_panels(
     draw_panel: Callable[[Axes, tuple[str, str]], None],
     rows: pd.DataFrame,
     labels: tuple[str, str],
@@ -122,7 +126,7 @@ def _panels(
     methods = methods_of(rows)
     lines = ceil(len(methods) / COLUMNS)
     height = 2.4 + 1.9 * lines
-    with base.style():
+    with base.chart_style():
         figure = Figure(figsize=(9, height), dpi=130)
         grid: Any = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True)
         bottom, top = 1.3 / height, 1 - 1.05 / height
@@ -130,7 +134,7 @@ def _panels(
         panels = list(grid.flat)
         for axes, method in zip(panels, methods, strict=False):
             draw_panel(axes, method)
-            name = base.name(*method, methods)
+            name = base.legend_name(*method, methods)
             size, colour = 9 if len(name) < 24 else 7, method_style(method[0], methods).colour
             axes.set_title(name, size=size, color=colour, loc="left")
         for index, axes in enumerate(panels):
@@ -138,5 +142,5 @@ def _panels(
             axes.tick_params(labelbottom=index >= len(methods) - COLUMNS, labelsize=8)
         figure.text(0.535, bottom - 0.45 / height, labels[0], ha="center")
         figure.text(0.02, (top + bottom) / 2, labels[1], va="center", rotation=90)
-        base.write_words(figure, *texts, stamped, 1.0 / height)
+        base.write_title_and_caption(figure, *texts, stamped, 1.0 / height)
     return figure

@@ -30,12 +30,12 @@ from contamination.core.report.html import (
 SCRIPTS = ("rows.js", "lines.js", "charts.js", "page.js")
 
 
-def page(findings: Findings, written: Facts) -> str:
+def render_page(findings: Findings, written: Facts) -> str:
     """Returns the whole page.
 
     Args:
         findings: what the report shows.
-        written: what wrote the page, and when (`provenance.provenance`).
+        written: what wrote the page, and when (`provenance.report_provenance`).
     """
     from plotly.offline import get_plotlyjs
 
@@ -48,7 +48,7 @@ def page(findings: Findings, written: Facts) -> str:
         ),
         "controls": bold_markup(findings.controls),
         "guide": re.sub("`(.+?)`", r"<code>\1</code>", guide),
-        "css": stylesheet() + _file("page.css"),
+        "css": stylesheet() + _read_page_file("page.css"),
         "summary": _summary_html(findings),
         "tables": _tables_html(findings),
         "cells": _cells_html(findings.cells) + _examples_html(findings.examples),
@@ -58,12 +58,12 @@ def page(findings: Findings, written: Facts) -> str:
         "run": definition_list(written),
         "plotly": get_plotlyjs(),
         "data": script_json(page_data(findings)),
-        "js": "\n".join(map(_file, SCRIPTS)),
+        "js": "\n".join(map(_read_page_file, SCRIPTS)),
     }
-    return fill_template(_file("page.html"), parts)
+    return fill_template(_read_page_file("page.html"), parts)
 
 
-def _file(name: str) -> str:
+def _read_page_file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
@@ -73,7 +73,9 @@ def _summary_html(findings: Findings) -> str:
     for condition, rows in findings.conditions.items():
         warning = control_warning(rows)
         items = "".join(f"<li>{bold_markup(text)}</li>" for text in findings.rest(condition))
-        parts.append(_collapsible(condition, f"<ul>{items}</ul>", len(findings.conditions) == 1))
+        parts.append(
+            _collapsible_html(condition, f"<ul>{items}</ul>", len(findings.conditions) == 1)
+        )
         parts += (
             [f'<p class="off">{html.escape(condition)}: {html.escape(warning)}</p>']
             if warning
@@ -90,14 +92,14 @@ def _tables_html(findings: Findings) -> str:
     }
     for index, (condition, tables) in enumerate(tables_by_condition.items()):
         inside = "\n".join(
-            _collapsible(table.title, html_table(table.header, table.lines), index + i == 0)
+            _collapsible_html(table.title, html_table(table.header, table.lines), index + i == 0)
             for i, table in enumerate(tables)
         )
-        parts.append(_collapsible(condition or "Over all conditions", inside, index == 0))
+        parts.append(_collapsible_html(condition or "Over all conditions", inside, index == 0))
     return "\n".join(parts)
 
 
-def _collapsible(title: str, inside: str, opened: bool = False) -> str:
+def _collapsible_html(title: str, inside: str, opened: bool = False) -> str:
     start = "<details open>" if opened else "<details>"
     return f"{start}<summary>{html.escape(title)}</summary>{inside}</details>"
 
@@ -131,13 +133,19 @@ def _glossary_html(entries: Sequence[GlossaryEntry]) -> str:
 
 def _settings_html(findings: Findings) -> str:
     """The report's settings, and those of each condition's first cell, as YAML."""
-    parts = [_collapsible("analysis", _yaml(asdict(findings.config)), len(findings.records) < 1)]
+    parts = [
+        _collapsible_html(
+            "analysis", _yaml_html(asdict(findings.config)), len(findings.records) < 1
+        )
+    ]
     for condition, records in findings.records.items():
-        parts += [_collapsible(condition, _yaml(record.settings)) for record in records[:1]]
+        parts += [
+            _collapsible_html(condition, _yaml_html(record.settings)) for record in records[:1]
+        ]
     return "\n".join(parts)
 
 
-def _yaml(settings: Mapping[str, object]) -> str:
+def _yaml_html(settings: Mapping[str, object]) -> str:
     text = yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True)
     return f"<pre>{html.escape(text)}</pre>"
 

@@ -10,9 +10,9 @@ import pandas as pd
 from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.charts import base
 from contamination.analysis.charts.curves import SIDES
-from contamination.analysis.charts.heat_map import colour_scale, scale_words
+from contamination.analysis.charts.heat_map import colour_scale, describe_colour_scale
 from contamination.analysis.charts.losses import COLOURS, loss_caption
-from contamination.analysis.charts.occurrences import without
+from contamination.analysis.charts.occurrences import describe_missing_levels
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.factors import FACTORS
 from contamination.analysis.findings import Findings
@@ -20,7 +20,7 @@ from contamination.analysis.methods import Methods, method_style, methods_of
 from contamination.analysis.provenance import has_losses, loss_table
 from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY
-from contamination.analysis.sweeps import short
+from contamination.analysis.sweeps import format_short
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC, chosen_metrics
 from contamination.detection.baselines.blind import BLIND
@@ -48,35 +48,35 @@ def page_data(findings: Findings) -> dict[str, Any]:
     methods = methods_of(pooled)
     benchmarks = sorted(pooled["benchmark"].unique(), key=lambda name: (name != ALL, name))
     measured = set(pooled["condition"][pooled["value"].notna()])
-    labelled_curves = _labelled(findings.curves, methods).rename(columns={"tpr": "value"})
+    labelled_curves = _with_labels(findings.curves, methods).rename(columns={"tpr": "value"})
     return {
-        "highlighted": _highlighted(pooled, methods),
+        "highlighted": _highlighted_labels(pooled, methods),
         "summaries": {entry.method: entry.summary for entry in findings.glossary},
         "methods": [_method_data(*pair, methods) for pair in methods],
-        "scored": [base.name(*pair, methods) for pair in methods if pair[0] != BLIND],
+        "scored": [base.legend_name(*pair, methods) for pair in methods if pair[0] != BLIND],
         "benchmarks": benchmarks,
         "conditions": sorted(findings.conditions, key=lambda name: name not in measured),
         "metrics": _metrics_data(pooled, config),
-        "estimates": _packed_columns(_labelled(pooled, methods), ESTIMATES),
+        "estimates": _packed_columns(_with_labels(pooled, methods), ESTIMATES),
         "curves": _packed_columns(labelled_curves, CURVES),
-        "bins": _packed_columns(_labelled(findings.bins, methods), BINS),
+        "bins": _packed_columns(_with_labels(findings.bins, methods), BINS),
         "factors": _factors_data(findings),
         "stamps": {name: control_warning(rows) for name, rows in findings.conditions.items()},
-        "band": f"Bars and bands: {base.band(pooled, config)}. {POINT}",
-        "curveBand": f"Bars and bands: {base.band_of_curves(pooled, config)}. {POINT}",
+        "band": f"Bars and bands: {base.describe_intervals(pooled, config)}. {POINT}",
+        "curveBand": f"Bars and bands: {base.describe_curve_intervals(pooled, config)}. {POINT}",
         "sides": SIDES,
         "least": float(findings.curves["fpr"].min()) if len(findings.curves) else 0.1,
         **_losses_data(findings),
     }
 
 
-def _highlighted(pooled: pd.DataFrame, methods: Methods) -> list[str]:
+def _highlighted_labels(pooled: pd.DataFrame, methods: Methods) -> list[str]:
     """The labels of the default variants with the highest AUROC over all conditions: coloured."""
     aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
     aurocs = aurocs[(aurocs["checkpoint"] == CONTAMINATED) & (aurocs["occurrences"] == ANY)]
     means = aurocs[aurocs["default"]].groupby(["method", "variant"])["value"].mean()
     best = means.fillna(0).sort_values(ascending=False, kind="stable").index[:MOST_COLOURED]
-    return [base.name(*pair, methods) for pair in methods if pair in best]
+    return [base.legend_name(*pair, methods) for pair in methods if pair in best]
 
 
 def _metrics_data(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _metrics_data(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any
             "title": metric.title,
             "guess": metric.guess,
             "colours": colour_scale(metric),
-            "scale": scale_words(metric),
+            "scale": describe_colour_scale(metric),
         }
         for metric in chosen_metrics(config.fpr, config.tpr)
         if metric.name in measured
@@ -97,7 +97,7 @@ def _method_data(method: str, variant: str, methods: Methods) -> dict[str, Any]:
     colour, _, symbol = method_style(method, methods)
     variants = [v for m, v in methods if m == method]
     return {
-        "label": base.name(method, variant, methods),
+        "label": base.legend_name(method, variant, methods),
         "colour": colour,
         "symbol": symbol,
         "dash": "dash" if method == BLIND else DASHES[variants.index(variant) % len(DASHES)],
@@ -105,8 +105,8 @@ def _method_data(method: str, variant: str, methods: Methods) -> dict[str, Any]:
     }
 
 
-def _labelled(table: pd.DataFrame, methods: Methods) -> pd.DataFrame:
-    labels = {pair: base.name(*pair, methods) for pair in methods}
+def _with_labels(table: pd.DataFrame, methods: Methods) -> pd.DataFrame:
+    labels = {pair: base.legend_name(*pair, methods) for pair in methods}
     pairs = zip(table["method"], table["variant"], strict=True)
     return table.assign(label=[labels[pair] for pair in pairs])
 
@@ -119,14 +119,14 @@ def _packed_columns(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, 
             continue
         column = table[name]
         if pd.api.types.is_numeric_dtype(column):
-            packed[name] = [None if pd.isna(x) else _rounded(x) for x in column.tolist()]
+            packed[name] = [None if pd.isna(x) else _round_to_4_digits(x) for x in column.tolist()]
         else:
             codes, levels = pd.factorize(column)
             packed[name] = {"levels": list(levels), "codes": codes.tolist()}
     return {"length": len(table), "columns": packed}
 
 
-def _rounded(number: float) -> float:
+def _round_to_4_digits(number: float) -> float:
     return number if isinstance(number, int) else float(f"{number:.4g}")
 
 
@@ -138,9 +138,9 @@ def _factors_data(findings: Findings) -> list[dict[str, Any]]:
             + f": {sweep.told_from(findings.sweeps)}" * (times[sweep.factor] > 1),
             "axis": sweep.factor.axis,
             "fixed": sweep.fixed,
-            "without": without(sweep),
+            "without": describe_missing_levels(sweep),
             "levels": sweep.levels,
-            "texts": [short(level) for level in sweep.levels],
+            "texts": [format_short(level) for level in sweep.levels],
             "column": sweep.factor.column,
             "conditions": sweep.conditions,
         }

@@ -25,7 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contamination.analysis.cells import CLEAN, Cell
-from contamination.analysis.statistics.groups import ANY, groups
+from contamination.analysis.statistics.groups import ANY, measurable_groups
 from contamination.analysis.statistics.relabelling import (
     ExampleIds,
     ids_by_benchmark,
@@ -70,7 +70,7 @@ def control_aurocs(
     """
     ids = ids_by_benchmark([cell]) if ids is None else ids
     aurocs_by_key: dict[ControlKey, Scores] = {}
-    all_members = [group for group in groups(cell.examples) if group.occurrences == ANY]
+    all_members = [group for group in measurable_groups(cell.examples) if group.occurrences == ANY]
     for group in all_members:
         clean = cell.scores.get(CLEAN)
         if clean is not None and clean.shape[1]:
@@ -112,7 +112,7 @@ def distances(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
     for key, aurocs in aurocs_by_key.items():
         spread = aurocs.std()
         distance = np.abs(aurocs - AUROC.guess) / (spread if spread > TINY else np.inf)
-        by_control.setdefault(_control(key.method), {})[key] = distance
+        by_control.setdefault(_control_of_method(key.method), {})[key] = distance
     return {
         control: Distances(
             {key: float(distance[0]) for key, distance in by_key.items()},
@@ -148,7 +148,7 @@ def with_p_values(
     return results.assign(p_control=p_control.where(tested))
 
 
-def control_rows(results: pd.DataFrame) -> pd.DataFrame:
+def mean_control_rows(results: pd.DataFrame) -> pd.DataFrame:
     """AUROC of the clean checkpoint and the blind baseline: all members, mean over benchmarks.
 
     None where some benchmark lacks members or non-members.
@@ -157,7 +157,7 @@ def control_rows(results: pd.DataFrame) -> pd.DataFrame:
     return results[_is_control(results) & means]
 
 
-def tested_controls(results: pd.DataFrame) -> pd.DataFrame:
+def tested_control_rows(results: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows with a p-value, the smallest first."""
     rows = results[results["p_control"].notna()]
     is_mean = rows["benchmark"] == ALL  # last: of one benchmark it is the same
@@ -165,45 +165,47 @@ def tested_controls(results: pd.DataFrame) -> pd.DataFrame:
     return rows.loc[order.sort_values(["p_control", "near", "is_mean"], kind="stable").index]
 
 
-def off_controls(results: pd.DataFrame) -> pd.DataFrame:
+def off_control_rows(results: pd.DataFrame) -> pd.DataFrame:
     """The rows by which a control is off, the worst first."""
-    rows = tested_controls(results)
+    rows = tested_control_rows(results)
     return rows[rows["p_control"] <= LEVEL]
 
 
-def by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """`tested_controls` of the clean models (CLEAN) and of the blind baseline (BLIND), if any."""
-    rows = tested_controls(results)
-    control = rows["method"].map(_control)
+def tested_rows_by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """`tested_control_rows` of the clean models (CLEAN) and of the blind baseline (BLIND)."""
+    rows = tested_control_rows(results)
+    control = rows["method"].map(_control_of_method)
     return {name: rows[control == name] for name in (CLEAN, BLIND) if (control == name).any()}
 
 
 def control_warning(results: pd.DataFrame) -> str | None:
     """Returns the warning of a figure or report whose control is off, else None."""
     rows_by_control = {
-        name: rows for name, rows in by_control(results).items() if len(off_controls(rows))
+        name: rows
+        for name, rows in tested_rows_by_control(results).items()
+        if len(off_control_rows(rows))
     }
     warnings = []
     if CLEAN in rows_by_control:
-        worst = worst_in_words(rows_by_control[CLEAN])
+        worst = describe_worst(rows_by_control[CLEAN])
         warnings.append(
             f"The clean model's AUROC differs from 0.5 ({worst}): by chance, "
             f"as in {LEVEL:.0%} of sound reports, or because members and non-members differ in "
             "themselves."
         )
     if BLIND in rows_by_control:
-        warnings.append(texts_warning(f"blind AUROC, {worst_in_words(rows_by_control[BLIND])}"))
+        warnings.append(texts_warning(f"blind AUROC, {describe_worst(rows_by_control[BLIND])}"))
     return " ".join(["CONTROL OFF:", *warnings]) if warnings else None
 
 
-def verdict(rows: pd.DataFrame) -> str:
-    """Returns whether a control is off, by the rows of `by_control`, and its worst benchmark."""
-    if off_controls(rows).empty:
-        return f"within chance of 0.5 ({worst_in_words(rows)})"
-    return f"**OFF**, AUROC differs from 0.5 ({worst_in_words(rows)})"
+def describe_verdict(rows: pd.DataFrame) -> str:
+    """Returns whether a control with these rows is off, and its worst benchmark."""
+    if off_control_rows(rows).empty:
+        return f"within chance of 0.5 ({describe_worst(rows)})"
+    return f"**OFF**, AUROC differs from 0.5 ({describe_worst(rows)})"
 
 
-def worst_in_words(rows: pd.DataFrame) -> str:
+def describe_worst(rows: pd.DataFrame) -> str:
     """Returns the worst benchmark, such as "worst benchmark: imdb, loss 0.06 [0.03, 0.09], …".
 
     Where AUROC is off on average over benchmarks, and in none of them alone, that comes first;
@@ -211,22 +213,22 @@ def worst_in_words(rows: pd.DataFrame) -> str:
     """
     means = rows["benchmark"] == ALL
     if means.all():  # such as a sweep's rows
-        return _row_in_words(rows.iloc[0].to_dict(), "mean over benchmarks: ")
-    single = _row_in_words(rows[~means].iloc[0].to_dict(), "worst benchmark: {benchmark}, ")
-    if off_controls(rows[~means]).empty and len(off_controls(rows[means])):
-        mean = _row_in_words(rows[means].iloc[0].to_dict(), "mean over benchmarks: ")
+        return _describe_row(rows.iloc[0].to_dict(), "mean over benchmarks: ")
+    single = _describe_row(rows[~means].iloc[0].to_dict(), "worst benchmark: {benchmark}, ")
+    if off_control_rows(rows[~means]).empty and len(off_control_rows(rows[means])):
+        mean = _describe_row(rows[means].iloc[0].to_dict(), "mean over benchmarks: ")
         return f"{mean}; {single}"
     return single
 
 
-def _row_in_words(row: dict[Any, Any], where: str) -> str:
+def _describe_row(row: dict[Any, Any], where: str) -> str:
     method = "" if row["method"] == BLIND else f"{row['method']} "
     ends = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
     benchmark = where.format(benchmark=row["benchmark"])
     return f"{benchmark}{method}{row['value']:.2f} {ends}, corrected p = {row['p_control']:.3f}"
 
 
-def _control(method: str) -> str:
+def _control_of_method(method: str) -> str:
     return BLIND if method == BLIND else CLEAN
 
 

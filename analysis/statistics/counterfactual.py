@@ -32,7 +32,7 @@ COLUMNS = (
 
 def replicates_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """Returns one row per example, method and pair of swapped cells; empty without a pair."""
-    parts = [_differences(*pair) for pair in swapped_pairs(cells)]
+    parts = [_example_differences(*pair) for pair in swapped_pairs(cells)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(COLUMNS))
 
 
@@ -49,8 +49,8 @@ def swapped_pairs(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
             log.warning("%s and %s: not the same examples, so no pair.", cell.name, other.name)
 
 
-def _differences(cell: Cell, other: Cell) -> pd.DataFrame:
-    first, second = _tidy(cell), _tidy(other)
+def _example_differences(cell: Cell, other: Cell) -> pd.DataFrame:
+    first, second = _standardised_scores(cell), _standardised_scores(other)
     key = ["example_id", "benchmark", "method", "variant"]
     pairs = first.merge(second, on=key, suffixes=("", "_other"))
     pairs = pairs[pairs["member"] != pairs["member_other"]]
@@ -61,7 +61,7 @@ def _differences(cell: Cell, other: Cell) -> pd.DataFrame:
     return pairs.assign(condition=cell.condition, seed=cell.seed)[list(COLUMNS)]
 
 
-def _tidy(cell: Cell) -> pd.DataFrame:
+def _standardised_scores(cell: Cell) -> pd.DataFrame:
     """Returns one row per example and method; scores are in the non-members' units."""
     examples = cell.examples[["example_id", "benchmark", "member", "occurrences"]]
     scores = cell.scores[CONTAMINATED]

@@ -17,7 +17,11 @@ from numpy.typing import NDArray
 
 from contamination.analysis.cells import Cell
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.statistics.groups import ANY, groups, lacking
+from contamination.analysis.statistics.groups import (
+    ANY,
+    groups_of_lacking_benchmarks,
+    measurable_groups,
+)
 from contamination.analysis.statistics.seed_pooling import pooled_estimate
 from contamination.core.seeds import derive
 from contamination.core.statistics import bootstrap
@@ -65,14 +69,18 @@ ScoreSamples = Mapping[CurveKey, Sequence[ScoreSample]]
 """Curve → its samples, one per cell."""
 
 
-def samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[ScoreSample]]:
+def score_samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[ScoreSample]]:
     """Returns the scores behind the curves: one sample per cell (a seed) of each condition.
 
-    It has those of a benchmark that lacks members or non-members too; `measured` leaves them out.
+    It has those of a benchmark that lacks members or non-members too; `measurable_samples` leaves
+    them out.
     """
     by_key: dict[CurveKey, list[ScoreSample]] = defaultdict(list)
     for cell in cells:
-        all_groups = [*groups(cell.examples), *lacking(cell.examples)]
+        all_groups = [
+            *measurable_groups(cell.examples),
+            *groups_of_lacking_benchmarks(cell.examples),
+        ]
         compared = [group for group in all_groups if group.occurrences == ANY]
         for checkpoint, table in cell.scores.items():
             for method, variant in table.columns:
@@ -93,8 +101,11 @@ def roc_table(by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.Dat
     """
     draws = min(config.draws, MOST_DRAWS)
     pool_seed = derive(seed, "curves")
-    curves = {key: _roc(cells, draws, pool_seed) for key, cells in measured(by_key).items()}
-    for key, parts in _mean_curves(curves, by_key).items():
+    curves = {
+        key: _roc_estimates(cells, draws, pool_seed)
+        for key, cells in measurable_samples(by_key).items()
+    }
+    for key, parts in _parts_of_mean_curves(curves, by_key).items():
         curves[key] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
     for key, line in curves.items():
@@ -105,7 +116,7 @@ def roc_table(by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.Dat
     return pd.DataFrame(rows, columns=[*CurveKey._fields, "fpr", "tpr", "ci_low", "ci_high"])
 
 
-def _roc(cells: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
+def _roc_estimates(cells: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
     """TPR at each of `RATES`, the mean over seeds."""
     metrics, by_cell = [tpr_at_fpr(float(fpr)) for fpr in RATES], []
     for cell in cells:
@@ -122,15 +133,17 @@ def histogram_table(by_key: ScoreSamples) -> pd.DataFrame:
     benchmarks and methods share one axis; seeds are put together, and "all" is the mean of the
     benchmarks' shares.
     """
-    counts = {key: [sum(map(_counts, cells))] for key, cells in measured(by_key).items()}
-    for key, parts in _mean_curves(counts, by_key).items():
+    counts = {
+        key: [sum(map(_bin_counts, cells))] for key, cells in measurable_samples(by_key).items()
+    }
+    for key, parts in _parts_of_mean_curves(counts, by_key).items():
         counts[key] = [benchmark_counts for (benchmark_counts,) in parts]
     rows = [row for key, parts in counts.items() for row in _histogram_rows(key, np.stack(parts))]
     names = [*CurveKey._fields, "side", "centre", "share", "ci_low", "ci_high"]
     return pd.DataFrame(rows, columns=names)
 
 
-def _counts(cell: ScoreSample) -> Floats:
+def _bin_counts(cell: ScoreSample) -> Floats:
     """Returns the numbers of members and of non-members per bin (2 × bins)."""
     centre, spread = cell.nonmembers.mean(), cell.nonmembers.std() or 1.0
     sides = [(scores - centre) / spread for scores in (cell.members, cell.nonmembers)]
@@ -156,13 +169,15 @@ def _histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...
             yield (*key, side, *map(float, numbers))
 
 
-def measured(by_key: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
+def measurable_samples(by_key: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
     """Returns the samples with members and non-members."""
     measurable = {key: [cell for cell in cells if cell.measurable] for key, cells in by_key.items()}
     return {key: cells for key, cells in measurable.items() if cells}
 
 
-def _mean_curves(parts: Mapping[CurveKey, T], by_key: ScoreSamples) -> dict[CurveKey, list[T]]:
+def _parts_of_mean_curves(
+    parts: Mapping[CurveKey, T], by_key: ScoreSamples
+) -> dict[CurveKey, list[T]]:
     """The parts of "all", those of every benchmark; none where a benchmark was not measured."""
     means: dict[CurveKey, list[T]] = defaultdict(list)
     for key, part in parts.items():

@@ -135,24 +135,26 @@ def dose_response(samples: Sequence[BenchmarkScores], confidence: float) -> Dose
     doses = frozenset(np.exp2(np.concatenate(x)).round().tolist())
     placements = [_placements(sample) for sample in samples]
     overlapping = [index for index, p in enumerate(placements) if 0 < p.mean() < 1]
-    needs = _lacking_data([samples[i] for i in overlapping], [placements[i] for i in overlapping])
+    needs = _describe_lacking_data(
+        [samples[i] for i in overlapping], [placements[i] for i in overlapping]
+    )
     needs = needs if any(np.ptp(log_occurrences) > 0 for log_occurrences in x) else VARIED
     log_occurrences = [
         (x[index], placements[index], np.ones(len(x[index]))) for index in overlapping
     ]
-    fit = None if needs else _solve(*zip(*log_occurrences, strict=True))
+    fit = None if needs else _solve_regression(*zip(*log_occurrences, strict=True))
     levels = np.full((1 + draws, len(samples)), np.nan)
     if fit is None:
         slope = estimate_without_value((members, nonmembers), draws, needs or SEPARATED)
         return DoseResponse(slope, levels, doses)
     levels[:] = [np.inf if p.mean() > 0.5 else -np.inf for p in placements]
-    curves = _with_draws([samples[i] for i in overlapping], fit, confidence)
+    curves = _curves_with_draws([samples[i] for i in overlapping], fit, confidence)
     levels[:, overlapping] = curves.levels
     slope = Estimate(members, nonmembers, float(curves.slope[0]), curves.slope[1:])
     return DoseResponse(slope, levels, doses)
 
 
-def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
+def dose_response_of_groups(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
     """Returns the same regression on the AUROCs of whole groups: the estimate, then its draws.
 
     Args:
@@ -164,14 +166,14 @@ def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
         None where no line can be fitted: but for one level at most, the AUROC is 0 or 1.
     """
     is_interior = (auroc[0] > 0) & (auroc[0] < 1)
-    fit = _solve([x], [auroc[0]], [members]) if is_interior.sum() > 1 else None
+    fit = _solve_regression([x], [auroc[0]], [members]) if is_interior.sum() > 1 else None
     if fit is None:
         return None
     (part,) = fit.parts
     moved = (auroc[1:] - auroc[0]) * members
     level, slope = moved.sum(axis=1) / part.weight.sum(), moved @ part.away / fit.curvature
     (level_variance, together), (_, slope_variance) = np.cov([level, slope], bias=True)
-    fit = _unbiased(fit, _FitVariances([level_variance], slope_variance, [together]))
+    fit = _without_bias(fit, _FitVariances([level_variance], slope_variance, [together]))
     return _curves_at_zero(fit, level[:, None], slope)
 
 
@@ -184,7 +186,7 @@ def interval(slopes: Scores, confidence: float) -> tuple[float, float]:
     return float(slopes[0] - half), float(slopes[0] + half)
 
 
-def crossing(curves: Curves, low: float, high: float, level: float) -> Scores:
+def log_dose_at_level(curves: Curves, low: float, high: float, level: float) -> Scores:
     """log2 of the dose at which each curve reaches an AUROC of `level`, between `low` and `high`.
 
     Where it doesn't: -inf if it would before `low`, inf if after `high`, by the first curve's
@@ -218,7 +220,7 @@ def _placements(sample: BenchmarkScores) -> Scores:
     return np.asarray(twice / (2 * len(ordered)), np.float64)
 
 
-def _lacking_data(samples: Sequence[BenchmarkScores], placements: Sequence[Scores]) -> str:
+def _describe_lacking_data(samples: Sequence[BenchmarkScores], placements: Sequence[Scores]) -> str:
     """Returns what is missing for a slope; empty if nothing is.
 
     Args:
@@ -239,7 +241,9 @@ def _lacking_data(samples: Sequence[BenchmarkScores], placements: Sequence[Score
     return "" if min(len(s.nonmembers) for s in samples) > 1 else "at least 2 non-members"
 
 
-def _solve(x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Scores]) -> _Fit | None:
+def _solve_regression(
+    x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Scores]
+) -> _Fit | None:
     """Newton's method from a flat line; None where the slope has no finite value."""
     data = list(zip(share, members, strict=True))
     start = [float(np.average(p, weights=n).clip(0.01, 0.99)) for p, n in data]
@@ -286,7 +290,7 @@ def _benchmark_fit(
     )
 
 
-def _unbiased(fit: _Fit, spread: _FitVariances) -> _Fit:
+def _without_bias(fit: _Fit, spread: _FitVariances) -> _Fit:
     """The fit less its bias of first order."""
     slope, levels = fit.slope, []
     for part, *variances in zip(fit.parts, spread.levels, spread.together, strict=True):
@@ -298,16 +302,18 @@ def _unbiased(fit: _Fit, spread: _FitVariances) -> _Fit:
     return fit._replace(slope=slope, parts=parts)
 
 
-def _with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence: float) -> Curves:
+def _curves_with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence: float) -> Curves:
     """Returns the estimate without its bias, then draws as wide as Student's interval."""
     pairs = list(zip(samples, fit.parts, strict=True))
-    influence = [_influence(sample, part, fit.curvature) for sample, part in pairs]
+    influence = [_example_influences(sample, part, fit.curvature) for sample, part in pairs]
     members, nonmembers = (
         np.array([sides[which].T @ sides[which] for sides in influence]) for which in (0, 1)
     )
     covariance = members + nonmembers
     slope_variance = float(covariance[:, 1, 1].sum())
-    fit = _unbiased(fit, _FitVariances(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1]))
+    fit = _without_bias(
+        fit, _FitVariances(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1])
+    )
     moved = np.array(
         [
             _shifts_of_draws(s.drawn, *sides_influence)
@@ -326,7 +332,7 @@ def _with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence: float
     return _curves_at_zero(fit, scale * moved[:, :, 0].T, scale * slope)
 
 
-def _influence(
+def _example_influences(
     sample: BenchmarkScores, part: _BenchmarkFit, curvature: float
 ) -> tuple[Scores, Scores]:
     """Returns the influence of each member (M×2) and non-member (N×2) on level and slope."""

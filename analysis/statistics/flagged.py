@@ -22,9 +22,13 @@ import pandas as pd
 
 from contamination.analysis.cells import CONTAMINATED, Cell
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.methods import label, methods_of
+from contamination.analysis.methods import method_label, methods_of
 from contamination.analysis.statistics import results, seed_pooling
-from contamination.analysis.statistics.groups import ANY, ComparedGroup, lacking
+from contamination.analysis.statistics.groups import (
+    ANY,
+    ComparedGroup,
+    groups_of_lacking_benchmarks,
+)
 from contamination.analysis.statistics.results import Estimates
 from contamination.core.statistics.estimates import ALL, Estimate, estimate_without_value
 from contamination.core.statistics.metrics import AUROC
@@ -49,19 +53,21 @@ def unflagged_rows(
         [_without_flagged(cell) for cell in cells],
         replace(config, fpr=[], tpr=[]),
     )
-    of_cells = [results.estimates(cell, None, only_auroc, seed) for cell in without_flagged]
+    of_cells = [results.cell_estimates(cell, None, only_auroc, seed) for cell in without_flagged]
     pairs = zip(without_flagged, of_cells, strict=True)
     of_cells = [
         _with_lacking_benchmarks(cell, estimates, config.draws) for cell, estimates in pairs
     ]
-    joint = seed_pooling.pool(of_cells, [cell.examples_digest for cell in without_flagged], seed)
-    counts = _flagged_counts(cells)
+    joint = seed_pooling.pool_estimates(
+        of_cells, [cell.examples_digest for cell in without_flagged], seed
+    )
+    counts = _flagged_counts_by_benchmark(cells)
     for row in seed_pooling.condition_rows(without_flagged, of_cells, joint, config.confidence):
         if row["occurrences"] == ANY:
             yield {**row, **dict(zip(COUNTS, counts.get(row["benchmark"], (0, 0)), strict=True))}
 
 
-def unflagged_sentence(
+def unflagged_sentences(
     with_all: pd.DataFrame, unflagged: pd.DataFrame, condition: str
 ) -> Sequence[str]:
     """How many examples are flagged, and the best method's AUROC with and without them.
@@ -71,7 +77,7 @@ def unflagged_sentence(
         unflagged: a table of COLUMNS.
         condition: which one; without flagged examples there is no sentence.
     """
-    without_flagged = _default_aurocs(unflagged, condition)
+    without_flagged = _default_auroc_rows(unflagged, condition)
     if without_flagged.empty:
         return []
     counts = {
@@ -81,15 +87,15 @@ def unflagged_sentence(
     }
     flagged = describe_flagged_counts(counts)
     head = f"Examples that share text with a corpus beside their copies: {flagged}."
-    all_examples = _default_aurocs(with_all, condition)
+    all_examples = _default_auroc_rows(with_all, condition)
     if all_examples.empty:
         return [f"{head} No AUROC is known with or without them."]
     best = all_examples.sort_values("value", ascending=False, kind="stable").iloc[0]
     is_best = (without_flagged["method"] == best["method"]) & (
         without_flagged["variant"] == best["variant"]
     )
-    name = label(best["method"], best["variant"], methods_of(all_examples))
-    values = [_auroc_in_words(row) for row in (without_flagged[is_best].iloc[0], best)]
+    name = method_label(best["method"], best["variant"], methods_of(all_examples))
+    values = [_describe_auroc(row) for row in (without_flagged[is_best].iloc[0], best)]
     choice = f" (intervals corrected for the choice among {len(all_examples)} methods)" * (
         len(all_examples) > 1
     )
@@ -98,7 +104,7 @@ def unflagged_sentence(
     ]
 
 
-def _default_aurocs(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
+def _default_auroc_rows(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
     """The default variants' AUROC over all members, mean over benchmarks."""
     return rows[
         (rows["condition"] == condition)
@@ -110,7 +116,7 @@ def _default_aurocs(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
     ]
 
 
-def _auroc_in_words(row: pd.Series[Any]) -> str:
+def _describe_auroc(row: pd.Series[Any]) -> str:
     """Returns the AUROC with the joint interval, since the method with the highest was chosen."""
     if row["needs"]:
         return f"not known (it needs {row['needs']})"
@@ -133,7 +139,9 @@ def _without_flagged(cell: Cell) -> Cell:
 
 def _with_lacking_benchmarks(cell: Cell, estimates: Estimates, draws: int) -> Estimates:
     """With the benchmarks that lack members or non-members, whose AUROC is not known."""
-    short = [group for group in lacking(cell.examples) if group.occurrences == ANY]
+    short = [
+        group for group in groups_of_lacking_benchmarks(cell.examples) if group.occurrences == ANY
+    ]
     return {
         measure: {**by_benchmark}
         | {group.benchmark: _auroc_without_value(group, draws) for group in short}
@@ -145,7 +153,7 @@ def _auroc_without_value(group: ComparedGroup, draws: int) -> Estimate:
     return estimate_without_value(group.sizes, draws, AUROC.needs(*group.sizes))
 
 
-def _flagged_counts(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
+def _flagged_counts_by_benchmark(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
     """By benchmark, and over ALL, the different flagged members and non-members of the cells."""
     examples = pd.concat(
         [cell.examples[cell.examples[CONTAMINATION_COLUMN] != ""] for cell in cells]
@@ -169,7 +177,7 @@ def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[list(FLAG_COLUMNS)]
 
 
-def notes(flags: pd.DataFrame, condition: str) -> Sequence[str]:
+def flag_notes(flags: pd.DataFrame, condition: str) -> Sequence[str]:
     """Returns a line per flag of the condition's contaminated models, counted over their seeds."""
     rows = flags[(flags["condition"] == condition) & (flags["checkpoint"] == CONTAMINATED)]
     sizes = rows.groupby("cell")["of"].first()

@@ -36,7 +36,7 @@ class ComparedGroup:
         return all(self.sizes)
 
 
-def groups(examples: pd.DataFrame) -> list[ComparedGroup]:
+def measurable_groups(examples: pd.DataFrame) -> list[ComparedGroup]:
     """Every benchmark × occurrences that has examples on both sides.
 
     A member that was never inserted (0 occurrences) is on neither side.
@@ -44,7 +44,7 @@ def groups(examples: pd.DataFrame) -> list[ComparedGroup]:
     return [group for group in _all_groups(examples) if group.measurable]
 
 
-def left_out(examples: pd.DataFrame) -> str:
+def describe_unmeasurable_groups(examples: pd.DataFrame) -> str:
     """The rest in words, such as "boolq (occurrences 2, 10), imdb (occurrences 7)"."""
     numbers: dict[str, list[str]] = defaultdict(list)
     for group in _all_groups(examples):
@@ -55,7 +55,7 @@ def left_out(examples: pd.DataFrame) -> str:
     )
 
 
-def lacking(examples: pd.DataFrame) -> list[ComparedGroup]:
+def groups_of_lacking_benchmarks(examples: pd.DataFrame) -> list[ComparedGroup]:
     """The groups of the benchmarks that lack members or non-members altogether."""
     all_groups = list(_all_groups(examples))
     short = {g.benchmark for g in all_groups if g.occurrences == ANY and not g.measurable}
@@ -75,6 +75,6 @@ def _all_groups(examples: pd.DataFrame) -> Iterator[ComparedGroup]:
             yield ComparedGroup(name, occurrences, members, nonmembers)
 
 
-def occurrences_order(occurrences: str) -> float:
+def occurrences_sort_key(occurrences: str) -> float:
     """Sort key of the column `occurrences`: by number, `any` last."""
     return float("inf") if occurrences == ANY else float(occurrences)

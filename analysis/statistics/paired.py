@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contamination.analysis.cells import CONTAMINATED
-from contamination.analysis.methods import in_order
+from contamination.analysis.methods import sort_methods
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.statistics.results import Estimates
 from contamination.core.statistics.bootstrap import Scores, intervals
@@ -60,11 +60,11 @@ def comparison_rows(
 
     `defaults` names the variant of each method (`analysis.methods.default_variants`).
     """
-    for (benchmark, metric), by_method in _families(pooled, defaults).items():
+    for (benchmark, metric), by_method in _estimates_by_family(pooled, defaults).items():
         pairs = list(combinations(by_method, 2))
         if not pairs:
             continue
-        differences = _differences(by_method, pairs)
+        differences = _paired_differences(by_method, pairs)
         low, high = intervals(differences.draws, confidence)
         p_value = p_values(differences)
         columns = [differences.value, low, high, p_value, holm(p_value), max_t(differences)]
@@ -97,7 +97,7 @@ def max_t(differences: Differences) -> Scores:
     return adjusted
 
 
-def _families(
+def _estimates_by_family(
     pooled: Estimates, defaults: Mapping[str, str]
 ) -> Mapping[tuple[str, str], dict[str, Estimate]]:
     """(benchmark, metric) → method → its estimate, the methods in their usual order."""
@@ -109,7 +109,7 @@ def _families(
         and measure.method != BLIND
         and measure.variant == defaults[measure.method]
     ]
-    pairs = in_order((measure.method, measure.variant) for measure in chosen)
+    pairs = sort_methods((measure.method, measure.variant) for measure in chosen)
     families: dict[tuple[str, str], dict[str, Estimate]] = {}
     for measure in sorted(chosen, key=lambda m: pairs.index((m.method, m.variant))):
         for benchmark, value in pooled[measure].items():
@@ -118,7 +118,7 @@ def _families(
     return families
 
 
-def _differences(
+def _paired_differences(
     by_method: Mapping[str, Estimate], pairs: Sequence[tuple[str, str]]
 ) -> Differences:
     index_of = {method: i for i, method in enumerate(by_method)}

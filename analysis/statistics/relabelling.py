@@ -61,7 +61,9 @@ def induced_permutations(
     images = permutations[:, indices]
     draw_indices, column_indices = np.nonzero(row_of[images] < 0)
     while len(draw_indices):
-        images[draw_indices, column_indices] = permutations[draw_indices, images[draw_indices, column_indices]]
+        images[draw_indices, column_indices] = permutations[
+            draw_indices, images[draw_indices, column_indices]
+        ]
         lacking = row_of[images[draw_indices, column_indices]] < 0
         draw_indices, column_indices = draw_indices[lacking], column_indices[lacking]
     return row_of[images]

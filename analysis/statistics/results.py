@@ -44,7 +44,13 @@ import pandas as pd
 from contamination.analysis.cells import CLEAN, Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import default_variants
-from contamination.analysis.statistics.groups import ANY, ComparedGroup, groups, lacking, left_out
+from contamination.analysis.statistics.groups import (
+    ANY,
+    ComparedGroup,
+    describe_unmeasurable_groups,
+    groups_of_lacking_benchmarks,
+    measurable_groups,
+)
 from contamination.analysis.statistics.relabelling import (
     ExampleIds,
     Permutations,
@@ -177,7 +183,7 @@ def blind_of(
     return BlindBaseline(placed)
 
 
-def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+def rows_to_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
     """The rows as a table.
 
     Raises:
@@ -188,7 +194,7 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataF
     return pd.DataFrame(rows, columns=list(columns))
 
 
-def estimates(
+def cell_estimates(
     cell: Cell, blind: BlindBaseline | None, config: AnalysisConfig, seed: int
 ) -> Estimates:
     """All estimates of one cell with their draws, benchmark by benchmark and on average.
@@ -203,39 +209,40 @@ def estimates(
     metrics = chosen_metrics(config.fpr, config.tpr)
     estimates_by_measure: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
     for benchmark, of_benchmark in groupby(
-        groups(cell.examples), key=lambda group: group.benchmark
+        measurable_groups(cell.examples), key=lambda group: group.benchmark
     ):
-        drawn = [(group, resample(group, cell, config.draws, seed)) for group in of_benchmark]
+        drawn = [(group, resample_group(group, cell, config.draws, seed)) for group in of_benchmark]
         by_occurrences = {
-            key: _by_occurrences(scores, drawn, metrics) for key, scores in columns.items()
+            key: _estimates_by_occurrences(scores, drawn, metrics)
+            for key, scores in columns.items()
         }
         if blind is not None:
-            blind_rows = _blind_by_occurrences(blind, drawn, metrics, config.draws)
+            blind_rows = _blind_estimates_by_occurrences(blind, drawn, metrics, config.draws)
             by_occurrences[CLEAN, BLIND, ""] = blind_rows
         for (checkpoint, method, variant), estimated in by_occurrences.items():
             for occurrences, values in estimated:
                 for metric, value in values.items():
                     measure = Measure(checkpoint, method, variant, occurrences, metric)
                     estimates_by_measure[measure][benchmark] = value
-    if unmeasured := left_out(cell.examples):
+    if unmeasured := describe_unmeasurable_groups(cell.examples):
         log.warning(
             "%s has no members or no non-members in %s: no values there, and no mean over "
             "benchmarks of these occurrences.",
             *(cell.name, unmeasured),
         )
-    short = lacking(cell.examples)
+    short = groups_of_lacking_benchmarks(cell.examples)
     if short and not estimates_by_measure:
         estimates_by_measure |= {
             Measure(*key, ANY, metric.name): {} for key in columns for metric in metrics
         }
-    return _with_mean(estimates_by_measure, short, metrics, config.draws)
+    return _with_means_over_benchmarks(estimates_by_measure, short, metrics, config.draws)
 
 
 ByOccurrences = Iterator[tuple[str, dict[str, Estimate]]]
 """Occurrences and, by metric, what was estimated of the members that have them."""
 
 
-def _by_occurrences(
+def _estimates_by_occurrences(
     scores: Scores, drawn: Sequence[tuple[ComparedGroup, Resample]], metrics: Sequence[Metric]
 ) -> ByOccurrences:
     """One detector's estimates on one benchmark: all groups have the same non-members."""
@@ -246,7 +253,7 @@ def _by_occurrences(
         yield group.occurrences, estimate_ranked(join_sides(members, nonmembers), metrics)
 
 
-def _blind_by_occurrences(
+def _blind_estimates_by_occurrences(
     blind: BlindBaseline,
     drawn: Sequence[tuple[ComparedGroup, Resample]],
     metrics: Sequence[Metric],
@@ -259,7 +266,7 @@ def _blind_by_occurrences(
             yield group.occurrences, by_metric
 
 
-def resample(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> Resample:
+def resample_group(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> Resample:
     """Returns the draws of a group, which depend on its examples only, never on model or method.
 
     So every comparison is paired over the examples that both sides share: between methods,
@@ -269,15 +276,15 @@ def resample(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> Resampl
     ids = cell.examples["example_id"].to_numpy()
     draw_seed = derive(seed, "bootstrap", group.benchmark)
     sides = (tuple(ids[rows].tolist()) for rows in (group.members, group.nonmembers))
-    return Resample(*(_counts_of_draws(side, draws, draw_seed) for side in sides))
+    return Resample(*(_cached_draw_counts(side, draws, draw_seed) for side in sides))
 
 
 @lru_cache(maxsize=64)
-def _counts_of_draws(names: tuple[str, ...], draws: int, seed: int) -> Counts:
+def _cached_draw_counts(names: tuple[str, ...], draws: int, seed: int) -> Counts:
     return draw_named_counts(names, draws, seed)
 
 
-def _with_mean(
+def _with_means_over_benchmarks(
     estimated: Mapping[Measure, dict[str, Estimate]],
     short: Sequence[ComparedGroup],
     wanted: Sequence[Metric],
@@ -302,7 +309,7 @@ def _with_mean(
     return estimated
 
 
-def lacks(row: Mapping[str, Any] | pd.Series[Any]) -> str:
+def why_without_number(row: Mapping[str, Any] | pd.Series[Any]) -> str:
     """Returns why a row of the results has no number."""
     if not row["n_members"]:
         return "no members: nothing to detect"

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.analysis.cells import CONTAMINATED, Cell, in_order
+from contamination.analysis.cells import CONTAMINATED, Cell, cell_sort_key
 from contamination.analysis.factors import BY_COLUMN, factor_values
 from contamination.analysis.methods import default_variants
 from contamination.analysis.statistics.results import Estimates, Measure, estimate_rows
@@ -61,15 +61,15 @@ COLUMNS = (
 )
 
 
-def by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
+def cells_by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
     """The cells of each condition in order of seed, so that conditions pair seed with seed."""
     grouped_cells: dict[str, list[Cell]] = defaultdict(list)
-    for cell in sorted(cells, key=in_order):
+    for cell in sorted(cells, key=cell_sort_key):
         grouped_cells[cell.condition].append(cell)
     return grouped_cells
 
 
-def pool(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> Estimates:
+def pool_estimates(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> Estimates:
     """The mean over cells, measure by measure, with hierarchical draws.
 
     Args:
@@ -160,7 +160,7 @@ def condition_rows(
     Args:
         cells: its cells.
         of_cells: their estimates, to count who has measured what.
-        pooled: `pool` of these.
+        pooled: `pool_estimates` of these.
         confidence: coverage of the intervals.
     """
     names = [name for name in ("condition", *FACTS) if name not in BY_COLUMN]

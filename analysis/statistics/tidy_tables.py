@@ -58,10 +58,10 @@ def statistics(
         "cell": {},
         "condition": {},
     }
-    for name, members in seed_pooling.by_condition(cells).items():
-        of_cells = [results.estimates(cell, blind(cell), config, seed) for cell in members]
+    for name, members in seed_pooling.cells_by_condition(cells).items():
+        of_cells = [results.cell_estimates(cell, blind(cell), config, seed) for cell in members]
         texts = [cell.examples_digest for cell in members]
-        joint = seed_pooling.pool(of_cells, texts, seed)
+        joint = seed_pooling.pool_estimates(of_cells, texts, seed)
         control_aurocs = [controls.control_aurocs(cell, blind(cell), seed, ids) for cell in members]
         distances_by_name["condition"][name] = controls.distances(
             controls.mean_control_aurocs(control_aurocs)
@@ -76,23 +76,25 @@ def statistics(
             name, joint, default_variants(members), config.confidence
         )
         by_cell = [trends_module.dose_responses(cell, config, seed) for cell in members]
-        responses = trends_module.pool(by_cell, texts, seed)
-        rows["trend"] += trends.occurrences_rows(name, members, joint, responses, config.confidence)
+        responses = trends_module.pool_dose_responses(by_cell, texts, seed)
+        rows["trend"] += trends.occurrences_trend_rows(
+            name, members, joint, responses, config.confidence
+        )
         rows["unflagged"] += flagged.unflagged_rows(members, config, seed)
-        conditions.append(trends.condition_of(members, joint))
-    rows["trend"] += trends.series_rows(conditions, config.confidence)
-    return _tables(experiment, rows, cells, distances_by_name)
+        conditions.append(trends.summarise_condition(members, joint))
+    rows["trend"] += trends.series_trend_rows(conditions, config.confidence)
+    return _make_statistics(experiment, rows, cells, distances_by_name)
 
 
-def _tables(
+def _make_statistics(
     experiment: str,
     rows: dict[str, list[dict[str, Any]]],
     cells: Sequence[Cell],
     distances_by_name: Mapping[str, Mapping[str, Mapping[str, controls.Distances]]],
 ) -> Statistics:
-    single = results.frame(rows["results"], results.COLUMNS)
+    single = results.rows_to_table(rows["results"], results.COLUMNS)
     single = controls.with_p_values(single, "cell", distances_by_name["cell"])
-    joint = results.frame(rows["pooled"], seed_pooling.COLUMNS)
+    joint = results.rows_to_table(rows["pooled"], seed_pooling.COLUMNS)
     joint = controls.with_p_values(joint, "condition", distances_by_name["condition"])
     integers = ["last_tokens", *(factor.column for factor in FACTORS if factor.integer)]
     typed = {name: joint[name].astype("Int64") for name in integers}

@@ -22,8 +22,8 @@ from contamination.analysis.report_folder import KIND, REPORT, RESULTS, TABLES
 from contamination.analysis.statistics.results import COLUMNS
 from contamination.analysis.statistics.trends import OCCURRENCES
 from contamination.analysis.tables.estimates import cell_tables
-from contamination.analysis.tables.paper_comparisons import learning_rate_table
-from contamination.analysis.wandb.keys import rows_of
+from contamination.analysis.tables.paper_comparisons import paper_learning_rate_table
+from contamination.analysis.wandb.keys import parse_result_rows
 from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.errors import DataError, require
 from contamination.core.files import write_text
@@ -59,7 +59,7 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
         unique_name = name + f"-{run.id}" * (
             cell_names.count(name) > 1
         )  # each of another experiment
-        rows += rows_of(run.summary, run.history(), {**run.cell, "cell": unique_name})
+        rows += parse_result_rows(run.summary, run.history(), {**run.cell, "cell": unique_name})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -79,10 +79,12 @@ def offline_runs(folder: Path) -> Iterable[CellRun]:
         (record,) = _inspect(path, "--summary")
         cell = record.get("config", {}).get("cell")
         if cell is not None:
-            yield CellRun(record["run_id"], cell, record["summary"], partial(_history, path))
+            yield CellRun(
+                record["run_id"], cell, record["summary"], partial(_offline_history, path)
+            )
 
 
-def _history(path: Path) -> Iterable[Mapping[str, Any]]:
+def _offline_history(path: Path) -> Iterable[Mapping[str, Any]]:
     records = _inspect(path)
     return [record["history"]["item"] for record in records if record["type"] == "history"]
 
@@ -138,7 +140,7 @@ def _write_report(folder: Path, name: str, results: pd.DataFrame) -> Built:
     results.to_parquet(folder / RESULTS, index=False)
     parts = {str(cell): rows for cell, rows in results.groupby("cell", sort=False)}
     tables = {cell: cell_tables(rows) for cell, rows in parts.items()}
-    rates = learning_rate_table(results.assign(condition=results["cell"]))
+    rates = paper_learning_rate_table(results.assign(condition=results["cell"]))
     if rates is not None:
         tables[""] = [rates]
     written = write_tables(folder / TABLES, tables)
