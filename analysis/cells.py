@@ -97,21 +97,21 @@ class Cell:
     """Checkpoint → `detection.flags.count_flags` of its scores."""
 
     @property
-    def inputs(self) -> dict[str, str]:
+    def input_digests(self) -> dict[str, str]:
         """The artefacts' digests by name, after which a report's folder is named."""
         return {f"{self.name}/{artefact}": digest for artefact, digest in self.digests.items()}
 
     @cached_property
     def examples_digest(self) -> str:
         """A hash of the examples, members and occurrences: equal where cells share them."""
-        return self._digest("example_id", "text", "member", "occurrences")
+        return self._columns_digest("example_id", "text", "member", "occurrences")
 
     @cached_property
     def membership_digest(self) -> str:
         """`examples_digest` without the occurrences: equal where cells share their members."""
-        return self._digest("example_id", "text", "member")
+        return self._columns_digest("example_id", "text", "member")
 
-    def _digest(self, *names: str) -> str:
+    def _columns_digest(self, *names: str) -> str:
         columns = [self.examples[name].tolist() for name in names]
         return hashlib.sha256(json.dumps(list(zip(*columns, strict=True))).encode()).hexdigest()
 
@@ -154,7 +154,7 @@ def make_cell(
     """
     _check_models(model, clean, contaminated)
     if second is not None:
-        second.check(model, corpus.examples)
+        second.check_provenance(model, corpus.examples)
     injection, seed = corpus.config["injection"], int(corpus.config["seed"])
     model_name = str(model.config["model"]["name"])
     learning_rate = float(model.config["training"]["learning_rate"])
@@ -162,13 +162,13 @@ def make_cell(
     last = injection.get("last_tokens")
     condition = f"{model_name}-lr{learning_rate:g}-tokens{injection['budget_tokens']}"
     condition += f"-last{last}" * (last is not None) + "-swapped" * swapped
-    stage = None if second is None else second.stage(model)
+    stage = None if second is None else second.inserted_stage(model)
     epochs = int(model.config["training"].get("epochs", 1))
     condition += f"-{stage}-epochs{epochs}" * (stage is not None)
     condition += f"-{scope}" * (stage is not None or scope != WHOLE)
     first = second.first if second else model
     start = {**model.config["model"], "start": first.artifact.inputs.get("model")}
-    more: dict[str, Any] = {**second.chosen, "stage": stage} if second else {}
+    more: dict[str, Any] = {**second.chosen_nodes, "stage": stage} if second else {}
     more |= {} if scope == WHOLE else {"scope": scope}
     configs = corpus.config, {**model.config, "model": start}, more
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
@@ -176,7 +176,7 @@ def make_cell(
     opened |= {"first": second.first, "finetuning": second.texts} if second else {}
     drawn = _with_contamination_flags(corpus.examples, second)
     if second is not None and stage is not None:
-        drawn = second.occurrences(drawn, stage)
+        drawn = second.with_occurrences(drawn, stage)
     examples = _ranked_examples(drawn, [clean, contaminated])
     return Cell(
         name=f"{condition}-seed{seed}",

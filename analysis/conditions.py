@@ -164,7 +164,7 @@ class TwoStageTraining:
     first: Checkpoint
     texts: PackedCorpus
 
-    def stage(self, model: Checkpoint) -> str:
+    def inserted_stage(self, model: Checkpoint) -> str:
         """Where the members were inserted.
 
         Raises:
@@ -179,7 +179,7 @@ class TwoStageTraining:
             )
         return STAGES[seen]
 
-    def check(self, model: Checkpoint, examples: pd.DataFrame) -> None:
+    def check_provenance(self, model: Checkpoint, examples: pd.DataFrame) -> None:
         """Raise an ArtifactError where the model is not of this start and this set.
 
         Nor may the set contain copies of an example that is no member in the corpus (`examples`):
@@ -206,7 +206,7 @@ class TwoStageTraining:
             )
 
     @property
-    def chosen(self) -> Mapping[str, Any]:
+    def chosen_nodes(self) -> Mapping[str, Any]:
         """What was chosen about the first training and about the set, by node."""
         first, texts = self.first.config, self.texts.config
         return {
@@ -216,7 +216,7 @@ class TwoStageTraining:
             "copies": texts.get("occurrences"),
         }
 
-    def occurrences(self, examples: pd.DataFrame, stage: str) -> pd.DataFrame:
+    def with_occurrences(self, examples: pd.DataFrame, stage: str) -> pd.DataFrame:
         """The corpus's examples; of members in fine-tuning alone with their copies in its set."""
         if stage != FINETUNING:
             return examples

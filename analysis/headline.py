@@ -9,7 +9,7 @@ import pandas as pd
 
 from contamination.analysis.cells import CLEAN
 from contamination.analysis.methods import method_label
-from contamination.analysis.statistics.controls import describe_verdict, tested_rows_by_control
+from contamination.analysis.statistics.controls import describe_verdict, group_by_control
 from contamination.analysis.summary import format_count, trend_clause, with_joint_intervals
 from contamination.analysis.sweeps import Sweep, conditions_in_sweeps, format_short
 from contamination.analysis.tables.statistical import summarise_replicates
@@ -57,23 +57,23 @@ def sweep_headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     Both are by the mean AUROC over the sweep, of the methods' default variants. What all
     sweeps of its factor share is stated only with the first of them.
     """
-    ranking = sweep.ranking
+    methods = sweep.ranked_methods
     low, high = (format_short(level) for level in (sweep.levels[0], sweep.levels[-1]))
     first = next((other for other in sweeps if other.factor == sweep.factor), sweep)
-    fixed = sweep.fixed if first is sweep else sweep.told_from(sweeps)
+    fixed = sweep.shared_text if first is sweep else sweep.distinguishing_text(sweeps)
     axis_range = f"{sweep.factor.axis} from {low} to {high} ({fixed})"
-    if not ranking:
+    if not methods:
         return (
             f"Along {axis_range} no method was measured everywhere{_missing_levels_clause(sweep)}."
         )
-    best_method, median_method = ranking[0], ranking[len(ranking) // 2]
-    name = method_label(*best_method, ranking)
-    if len(ranking) > 1:
+    best_method, median_method = methods[0], methods[len(methods) // 2]
+    name = method_label(*best_method, methods)
+    if len(methods) > 1:
         corrected = "(AUROC's intervals corrected for the choice, the slope's not)"
-        name += f", the best of {len(ranking)} methods on average {corrected},"
+        name += f", the best of {len(methods)} methods on average {corrected},"
     text = _movement_clause(sweep, best_method, name, axis_range)
     if median_method != best_method:
-        median_name = f"{method_label(*median_method, ranking)}, the median one,"
+        median_name = f"{method_label(*median_method, methods)}, the median one,"
         text += f". {_movement_clause(sweep, median_method, median_name, sweep.factor.axis)}"
     return f"{text}{_slope_count_clause(sweep)}{_missing_levels_clause(sweep)}."
 
@@ -97,7 +97,7 @@ def _swapped_pair_sentence(condition: str, replicates: pd.DataFrame) -> str:
 
 def controls_sentence(pooled: pd.DataFrame) -> str:
     """Returns whether the controls of any condition are off, and where each is worst."""
-    rows_by_control = tested_rows_by_control(pooled)
+    rows_by_control = group_by_control(pooled)
     if not rows_by_control:
         return "Controls: not measured."
     names = {CLEAN: "clean model", BLIND: "blind baseline"}
@@ -112,9 +112,9 @@ def controls_sentence(pooled: pd.DataFrame) -> str:
 
 def _movement_clause(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) -> str:
     """How the AUROC of a method moves along the sweep."""
-    line = with_joint_intervals(sweep.line(*pair))
+    line = with_joint_intervals(sweep.method_rows(*pair))
     untested = {"slope": math.nan, "turns": "", "note": "it was not tested"}
-    trend = sweep.slopes.get(pair, untested)
+    trend = sweep.trend_by_method.get(pair, untested)
     levels = line[sweep.factor.column]
     values = line.assign(at=levels.map(format_short), level=levels.astype(float))
     return trend_clause(name, axis, trend, values, None)
@@ -122,7 +122,8 @@ def _movement_clause(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) 
 
 def _slope_count_clause(sweep: Sweep) -> str:
     """For how many methods the slope's interval excludes 0; nothing where there is one."""
-    rows = [sweep.slopes[pair] for pair in sweep.ranking if pair in sweep.slopes]
+    trends = sweep.trend_by_method
+    rows = [trends[pair] for pair in sweep.ranked_methods if pair in trends]
     rows = [row for row in rows if not math.isnan(row["slope"])]
     rising, falling = sum(r["slope_low"] > 0 for r in rows), sum(r["slope_high"] < 0 for r in rows)
     falls = f", below 0 for {falling}" * (falling > 0)
@@ -132,4 +133,5 @@ def _slope_count_clause(sweep: Sweep) -> str:
 
 def _missing_levels_clause(sweep: Sweep) -> str:
     """The factor's values without a number, each with the reason."""
-    return "".join(f"; no value at {format_short(at)} ({why})" for at, why in sweep.reasons.items())
+    reasons = sweep.reason_by_level.items()
+    return "".join(f"; no value at {format_short(level)} ({reason})" for level, reason in reasons)

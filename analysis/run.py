@@ -54,7 +54,7 @@ def write_report(
     Without their `records` there are no losses over training and no ledger in the report.
     """
     cells = name_apart(cells)
-    inputs = {name: digest for cell in cells for name, digest in cell.inputs.items()}
+    inputs = {name: digest for cell in cells for name, digest in cell.input_digests.items()}
     inputs["statistics"] = REVISION
     runs = Path(stage.runs)
     folder = run_folder(runs, KIND, stage.name, stage, inputs)
@@ -73,7 +73,7 @@ def write_report(
 def _write_report_folder(
     folder: Path, stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[CellRecord]
 ) -> Built:
-    from contamination.analysis.publish import gather_findings, write_report_files
+    from contamination.analysis.report_files import gather_findings, write_report_files
 
     tables = statistics(stage.name, stage.seed, cells, stage.analysis)
     tidy = [folder / f"{name}.parquet" for name in STATISTICS]

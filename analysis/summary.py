@@ -15,7 +15,7 @@ from contamination.analysis.conditions import rows_by_condition
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, method_label, methods_of
 from contamination.analysis.report_folder import Report
-from contamination.analysis.statistics.controls import describe_verdict, tested_rows_by_control
+from contamination.analysis.statistics.controls import describe_verdict, group_by_control
 from contamination.analysis.statistics.flagged import flag_notes, unflagged_sentences
 from contamination.analysis.statistics.groups import ANY, occurrences_sort_key
 from contamination.analysis.statistics.results import why_without_number
@@ -205,7 +205,7 @@ def condition_sentences(
     name = method_label(
         best["method"], best["variant"], methods_of(mean_aurocs[mean_aurocs["method"] != BLIND])
     )
-    rows_by_control = tested_rows_by_control(pooled)
+    rows_by_control = group_by_control(pooled)
     if best["needs"]:
         main_sentences = [_unmeasured_sentence(best)]
     else:
@@ -317,7 +317,7 @@ def _occurrences_sentence(
 
 
 def _control_sentence(name: str, rows: pd.DataFrame | None) -> str:
-    """Whether a control is off, by the rows of `tested_rows_by_control`."""
+    """Whether a control is off, by the rows of `group_by_control`."""
     return f"{name}: {'not measured' if rows is None else describe_verdict(rows)}."
 
 

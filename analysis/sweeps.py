@@ -35,7 +35,7 @@ class Sweep:
     """The rows of `statistics.trends` along it: mean over benchmarks, one row per method."""
     unmeasured: pd.DataFrame = field(default_factory=pd.DataFrame)
     """One row per condition of the series without a number, for example without members."""
-    apart: Sequence[str] = ()
+    further_phrases: Sequence[str] = ()
     """What its conditions share, unlike those of other series, in words."""
 
     @property
@@ -44,7 +44,7 @@ class Sweep:
         return list(self.rows.sort_values(self.factor.column)["condition"].unique())
 
     @property
-    def reasons(self) -> dict[float, str]:
+    def reason_by_level(self) -> dict[float, str]:
         """The factor's values that have no number, ascending, with the reason."""
         rows = self.unmeasured.to_dict("records")
         reason_by_level = {float(row[self.factor.column]): why_without_number(row) for row in rows}
@@ -56,12 +56,12 @@ class Sweep:
         return sorted(float(value) for value in self.rows[self.factor.column].unique())
 
     @property
-    def fixed(self) -> str:
+    def shared_text(self) -> str:
         """What the conditions share, in words: "tiny_llama, 600,000 tokens"."""
-        return ", ".join(self.shared)
+        return ", ".join(self.shared_phrases)
 
     @property
-    def shared(self) -> list[str]:
+    def shared_phrases(self) -> list[str]:
         """The same as separate phrases."""
         first = self.rows.iloc[0]
         words = {"model": str(first["model"])}
@@ -75,35 +75,36 @@ class Sweep:
             words["last_tokens"] = f"copies in the last {first['last_tokens']:,} tokens"
         for varies in (self.factor.column, *self.factor.bound):
             words.pop(varies, None)
-        return [*words.values(), *self.apart]
+        return [*words.values(), *self.further_phrases]
 
-    def told_from(self, sweeps: Iterable[Sweep]) -> str:
-        """Returns the part of `fixed` that not all series of the factor share, or all of it."""
-        shared_words = [set(other.shared) for other in sweeps if other.factor == self.factor]
+    def distinguishing_text(self, sweeps: Iterable[Sweep]) -> str:
+        """Returns what of `shared_text` not all series of the factor share, or all of it."""
+        of_factor = (sweep for sweep in sweeps if sweep.factor == self.factor)
+        shared_words = [set(sweep.shared_phrases) for sweep in of_factor]
         distinguishing = (
-            word for word in self.shared if not all(word in words for words in shared_words)
+            word for word in self.shared_phrases if not all(word in words for words in shared_words)
         )
-        return ", ".join(distinguishing) or self.fixed
+        return ", ".join(distinguishing) or self.shared_text
 
     @property
     def line_rows(self) -> pd.DataFrame:
         """The rows that make up the methods' lines: the contaminated models', and blind."""
         return self.rows[self.rows["checkpoint"] == self.rows["method"].map(checkpoint_of)]
 
-    def line(self, method: str, variant: str) -> pd.DataFrame:
+    def method_rows(self, method: str, variant: str) -> pd.DataFrame:
         """A method's rows in the factor's order."""
         rows = self.line_rows
         of_method = rows[(rows["method"] == method) & (rows["variant"] == variant)]
         return of_method.sort_values(self.factor.column)
 
     @property
-    def slopes(self) -> dict[Any, dict[Any, Any]]:
+    def trend_by_method(self) -> dict[Any, dict[Any, Any]]:
         """(method, variant) → its row of the trends."""
         rows = self.trends.to_dict("records")
         return {(row["method"], row["variant"]): row for row in rows}
 
     @property
-    def ranking(self) -> Methods:
+    def ranked_methods(self) -> Methods:
         """The default variants that were measured everywhere, by their mean AUROC, best first."""
         rows = self.line_rows[self.line_rows["default"] & (self.line_rows["method"] != BLIND)]
         means = rows.groupby(["method", "variant"])["value"].agg(["mean", "size"])
@@ -120,11 +121,11 @@ def find_sweeps(pooled: pd.DataFrame, trends: pd.DataFrame, series: Series) -> l
             rows,
             _trends_of_series(trends, factor, rows),
             unmeasured,
-            tuple(apart),
+            tuple(phrases),
         )
         for factor in FACTORS
         for i, (shared, rows, unmeasured) in enumerate(_iter_series(pooled, factor, series))
-        for apart in [_iter_distinguishing_phrases(shared, rows, pooled)]
+        for phrases in [_iter_distinguishing_phrases(shared, rows, pooled)]
     ]
 
 
@@ -158,7 +159,7 @@ def _trends_of_series(trends: pd.DataFrame, factor: Factor, rows: pd.DataFrame) 
 def _iter_distinguishing_phrases(
     shared: SharedSettings, rows: pd.DataFrame, pooled: pd.DataFrame
 ) -> Iterator[str]:
-    """Yields what distinguishes the series from others of its factor, beyond `Sweep.shared`."""
+    """Yields what distinguishes the series from others, beyond `Sweep.shared_phrases`."""
     if shared.swapped:
         yield "members and non-members swapped"
     level = "mean_occurrences"

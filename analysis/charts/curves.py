@@ -59,8 +59,8 @@ def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     return (
         f"Mean over benchmarks of the true-positive rate at each false-positive rate; "
         f"{_describe_sizes(rows)}. Colour: contaminated model; grey: the model before that "
-        f"training; dashed: a guess. Curves start where each benchmark expects {ALARMS} false alarms. "
-        f"Bands: {base.describe_curve_intervals(rows, config)}."
+        "training; dashed: a guess. Curves start where each benchmark expects "
+        f"{ALARMS} false alarms. Bands: {base.describe_curve_intervals(rows, config)}."
     )
 
 
@@ -92,9 +92,9 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
 def histogram_caption(rows: pd.DataFrame) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
     return (
-        f"Orange: members; blue, dashed: non-members; {_describe_sizes(rows)}. Mean over benchmarks "
-        "of the share in each bin; seeds put together. Scores are standardised within each benchmark "
-        "and seed; the outermost bins include all scores beyond. "
+        f"Orange: members; blue, dashed: non-members; {_describe_sizes(rows)}. Mean over "
+        "benchmarks of the share in each bin; seeds put together. Scores are standardised within "
+        "each benchmark and seed; the outermost bins include all scores beyond. "
         "Bands: 95% Wilson intervals of a bin's share. Higher scores indicate members."
     )
 

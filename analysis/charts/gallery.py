@@ -68,7 +68,7 @@ class DrawnChart:
 
 def save_charts(findings: Findings, folder: Path) -> list[SavedChart]:
     """Draw and write every chart, the conditions side by side on this machine's cores."""
-    by_condition = [findings.of_condition(condition) for condition in findings.conditions]
+    by_condition = [*map(findings.restrict_to_condition, findings.rows_by_condition)]
     over_conditions = [chart.save(folder) for chart in charts_over_conditions(findings)]
     workers = min(len(os.sched_getaffinity(0)), len(by_condition))
     if len(by_condition) <= FEW or workers == 1:
@@ -118,7 +118,7 @@ def _stage_charts(findings: Findings) -> Iterator[DrawnChart]:
 
 def charts_of_condition(findings: Findings) -> Iterator[DrawnChart]:
     """The charts of findings that are of one condition."""
-    ((condition, rows),) = findings.conditions.items()
+    ((condition, rows),) = findings.rows_by_condition.items()
     curves, bins, config = findings.curves, findings.bins, findings.config
     records = findings.records.get(condition, ())
 

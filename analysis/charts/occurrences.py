@@ -66,8 +66,8 @@ def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
         f"AUROC of members against non-members, {mean_over}. Members: {members}; non-members: "
         f"{rows['n_nonmembers'].iloc[0]}. {base.describe_seeds(rows)}. "
         f"Bars and band: {base.describe_intervals(rows, config)}. Left: the model before the "
-        "contaminated training, on all members. Grey: a text classifier that never sees the model (its "
-        "interval is from shuffled labels)."
+        "contaminated training, on all members. Grey: a text classifier that never sees the model "
+        "(its interval is from shuffled labels)."
     )
 
 
@@ -118,7 +118,7 @@ def factor_chart(sweep: Sweep, config: AnalysisConfig) -> Figure:
             control_warning(condition_rows) is not None
             for _, condition_rows in rows.groupby("condition")
         )
-        subtitle = f"{rows['experiment'].iloc[0]}: {sweep.fixed}"
+        subtitle = f"{rows['experiment'].iloc[0]}: {sweep.shared_text}"
         base.write_title_and_caption(figure, factor.title, subtitle, caption, is_off)
     return figure
 
@@ -138,7 +138,8 @@ def factor_caption(sweep: Sweep, config: AnalysisConfig) -> str:
 
 def describe_missing_levels(sweep: Sweep) -> str:
     """The factor's values that no line reaches, with the reason; nothing where there are none."""
-    return "".join(f" No value at {format_short(at)} ({why})." for at, why in sweep.reasons.items())
+    reasons = sweep.reason_by_level.items()
+    return "".join(f" No value at {format_short(level)} ({reason})." for level, reason in reasons)
 
 
 def drop_repeated_controls(controls: pd.DataFrame) -> pd.DataFrame:

@@ -70,11 +70,12 @@ def _read_page_file(name: str) -> str:
 def _summary_html(findings: Findings) -> str:
     """Returns the sentences on each condition, collapsed; warnings about controls stay visible."""
     parts = []
-    for condition, rows in findings.conditions.items():
+    for condition, rows in findings.rows_by_condition.items():
         warning = control_warning(rows)
-        items = "".join(f"<li>{bold_markup(text)}</li>" for text in findings.rest(condition))
+        sentences = findings.sentences_beyond_headline(condition)
+        items = "".join(f"<li>{bold_markup(sentence)}</li>" for sentence in sentences)
         parts.append(
-            _collapsible_html(condition, f"<ul>{items}</ul>", len(findings.conditions) == 1)
+            _collapsible_html(condition, f"<ul>{items}</ul>", len(findings.rows_by_condition) == 1)
         )
         parts += (
             [f'<p class="off">{html.escape(condition)}: {html.escape(warning)}</p>']

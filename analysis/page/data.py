@@ -45,7 +45,7 @@ BINS = (
 def page_data(findings: Findings) -> dict[str, Any]:
     """What page.js reads."""
     pooled, config = findings.pooled, findings.config
-    methods = methods_of(pooled)
+    methods, conditions = methods_of(pooled), findings.rows_by_condition
     benchmarks = sorted(pooled["benchmark"].unique(), key=lambda name: (name != ALL, name))
     measured = set(pooled["condition"][pooled["value"].notna()])
     labelled_curves = _with_labels(findings.curves, methods).rename(columns={"tpr": "value"})
@@ -55,13 +55,13 @@ def page_data(findings: Findings) -> dict[str, Any]:
         "methods": [_method_data(*pair, methods) for pair in methods],
         "scored": [base.legend_name(*pair, methods) for pair in methods if pair[0] != BLIND],
         "benchmarks": benchmarks,
-        "conditions": sorted(findings.conditions, key=lambda name: name not in measured),
+        "conditions": sorted(conditions, key=lambda name: name not in measured),
         "metrics": _metrics_data(pooled, config),
         "estimates": _packed_columns(_with_labels(pooled, methods), ESTIMATES),
         "curves": _packed_columns(labelled_curves, CURVES),
         "bins": _packed_columns(_with_labels(findings.bins, methods), BINS),
         "factors": _factors_data(findings),
-        "stamps": {name: control_warning(rows) for name, rows in findings.conditions.items()},
+        "stamps": {name: control_warning(rows) for name, rows in conditions.items()},
         "band": f"Bars and bands: {base.describe_intervals(pooled, config)}. {POINT}",
         "curveBand": f"Bars and bands: {base.describe_curve_intervals(pooled, config)}. {POINT}",
         "sides": SIDES,
@@ -135,9 +135,9 @@ def _factors_data(findings: Findings) -> list[dict[str, Any]]:
     return [
         {
             "name": sweep.factor.axis
-            + f": {sweep.told_from(findings.sweeps)}" * (times[sweep.factor] > 1),
+            + f": {sweep.distinguishing_text(findings.sweeps)}" * (times[sweep.factor] > 1),
             "axis": sweep.factor.axis,
-            "fixed": sweep.fixed,
+            "fixed": sweep.shared_text,
             "without": describe_missing_levels(sweep),
             "levels": sweep.levels,
             "texts": [format_short(level) for level in sweep.levels],

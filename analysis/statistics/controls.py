@@ -157,7 +157,7 @@ def mean_control_rows(results: pd.DataFrame) -> pd.DataFrame:
     return results[_is_control(results) & means]
 
 
-def tested_control_rows(results: pd.DataFrame) -> pd.DataFrame:
+def control_rows_with_p_value(results: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows with a p-value, the smallest first."""
     rows = results[results["p_control"].notna()]
     is_mean = rows["benchmark"] == ALL  # last: of one benchmark it is the same
@@ -167,13 +167,13 @@ def tested_control_rows(results: pd.DataFrame) -> pd.DataFrame:
 
 def off_control_rows(results: pd.DataFrame) -> pd.DataFrame:
     """The rows by which a control is off, the worst first."""
-    rows = tested_control_rows(results)
+    rows = control_rows_with_p_value(results)
     return rows[rows["p_control"] <= LEVEL]
 
 
-def tested_rows_by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """`tested_control_rows` of the clean models (CLEAN) and of the blind baseline (BLIND)."""
-    rows = tested_control_rows(results)
+def group_by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """`control_rows_with_p_value` of the clean models (CLEAN) and of the blind baseline (BLIND)."""
+    rows = control_rows_with_p_value(results)
     control = rows["method"].map(_control_of_method)
     return {name: rows[control == name] for name in (CLEAN, BLIND) if (control == name).any()}
 
@@ -182,7 +182,7 @@ def control_warning(results: pd.DataFrame) -> str | None:
     """Returns the warning of a figure or report whose control is off, else None."""
     rows_by_control = {
         name: rows
-        for name, rows in tested_rows_by_control(results).items()
+        for name, rows in group_by_control(results).items()
         if len(off_control_rows(rows))
     }
     warnings = []

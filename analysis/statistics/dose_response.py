@@ -66,7 +66,7 @@ class Curves(NamedTuple):
     levels: Scores
     slope: Scores
 
-    def at(self, log_occurrences: float | Scores) -> Scores:
+    def auroc_at(self, log_occurrences: float | Scores) -> Scores:
         """Returns the mean AUROC over benchmarks at one log2(dose) per curve (R)."""
         log_odds = self.levels + (self.slope * log_occurrences)[:, None]
         mean_auroc: Scores = logistic(log_odds).mean(axis=1)
@@ -192,13 +192,13 @@ def log_dose_at_level(curves: Curves, low: float, high: float, level: float) -> 
     Where it doesn't: -inf if it would before `low`, inf if after `high`, by the first curve's
     direction.
     """
-    first, last = (curves.at(end) - level for end in (low, high))
+    first, last = (curves.auroc_at(end) - level for end in (low, high))
     rising = 1.0 if curves.slope[0] >= 0 else -1.0
     outside = np.where((first + last) * rising > 0, -np.inf, np.inf)
     below, above = np.full_like(curves.slope, low), np.full_like(curves.slope, high)
     for _ in range(50):  # halves any range of doses to less than rounding
         middle = (below + above) / 2
-        before = np.sign(curves.at(middle) - level) == np.sign(first)
+        before = np.sign(curves.auroc_at(middle) - level) == np.sign(first)
         below, above = np.where(before, middle, below), np.where(before, above, middle)
     reached = np.sign(first) * np.sign(last) <= 0
     log_doses: Scores = np.where(reached, (below + above) / 2, outside)

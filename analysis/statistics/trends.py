@@ -227,7 +227,7 @@ def _dose_columns(response: DoseResponse, confidence: float) -> dict[str, Any]:
         note = f"{NO_SLOPE}it needs {response.slope.needs}"
         return {**columns, "note": ONE_DOSE if response.slope.needs == VARIED else note}
     curves, x = response.curves, np.log2(doses)
-    fitted = np.array([curves.at(at)[0] for at in x])
+    fitted = np.array([curves.auroc_at(at)[0] for at in x])
     return {**columns, **_slope_columns(curves, (x[0], x[-1]), fitted, confidence)}
 
 

@@ -11,7 +11,11 @@ import pandas as pd
 
 from contamination.analysis.cells import CLEAN, CONTAMINATED
 from contamination.analysis.methods import checkpoint_of, method_label, methods_of
-from contamination.analysis.statistics.controls import LEVEL, mean_control_rows, tested_control_rows
+from contamination.analysis.statistics.controls import (
+    LEVEL,
+    control_rows_with_p_value,
+    mean_control_rows,
+)
 from contamination.analysis.statistics.groups import ANY, occurrences_sort_key
 from contamination.analysis.sweeps import Sweep, format_short
 from contamination.analysis.tables.paper_comparisons import paper_method_tables
@@ -93,7 +97,10 @@ def controls_table(results: pd.DataFrame) -> Table:
     benchmarks = _sorted_benchmarks(clean_rows)
     texts = _estimate_texts(clean_rows)
     p_values = (
-        tested_control_rows(results).groupby(["method", "variant"])["p_control"].min().to_dict()
+        control_rows_with_p_value(results)
+        .groupby(["method", "variant"])["p_control"]
+        .min()
+        .to_dict()
     )
 
     def row_cells(method: str, variant: str) -> list[str]:
@@ -140,12 +147,12 @@ def _sorted_benchmarks(rows: pd.DataFrame) -> list[str]:
 def sweep_table(sweep: Sweep) -> Table:
     """Method × the factor's values on the contaminated model, all members."""
     methods = methods_of(sweep.line_rows)
-    slopes = sweep.slopes
-    levels = sorted({*sweep.levels, *sweep.reasons})
-    none = {at: why.partition(":")[0] for at, why in sweep.reasons.items()}
+    slopes = sweep.trend_by_method
+    levels = sorted({*sweep.levels, *sweep.reason_by_level})
+    none = {at: why.partition(":")[0] for at, why in sweep.reason_by_level.items()}
     lines = []
     for pair in methods:
-        values = sweep.line(*pair).set_index(sweep.factor.column).to_dict("index")
+        values = sweep.method_rows(*pair).set_index(sweep.factor.column).to_dict("index")
         texts = [
             _value_text(values[at]) if at in values else none.get(at, NO_VALUE) for at in levels
         ]
@@ -156,7 +163,7 @@ def sweep_table(sweep: Sweep) -> Table:
         lines.append([method_label(*pair, methods), *texts, *beside])
     title = (
         f"AUROC by {sweep.factor.axis}: contaminated model, all members, mean over benchmarks; "
-        f"slope of its log-odds per doubling ({sweep.fixed})"
+        f"slope of its log-odds per doubling ({sweep.shared_text})"
     )
     level_texts = [format_short(level) for level in levels]
     header = ["method", *level_texts, "slope", "clean model"]

@@ -124,7 +124,7 @@ def test_a_turn_between_the_ends_is_no_trend(sweep, values, turns, verb):
 def test_a_method_that_was_not_measured_everywhere_is_not_compared(sweep):
     first = sweep.rows["condition"] == sweep.conditions[0]
     rows = sweep.rows[~(first & (sweep.rows["method"] != "loss"))]
-    assert replace(sweep, rows=rows).ranking == [("loss", "")]
+    assert replace(sweep, rows=rows).ranked_methods == [("loss", "")]
     none = replace(sweep, rows=rows.assign(default=False))
     assert sweep_headline(none).endswith("no method was measured everywhere.")
 
@@ -162,8 +162,8 @@ def test_swapped_replicates_are_told_apart_and_together():
 
 
 def test_controls_are_one_line_of_all_conditions(one_off):
-    first, second = one_off.conditions
-    sound = one_off.conditions[first]
+    first, second = one_off.rows_by_condition
+    sound = one_off.rows_by_condition[first]
     said = controls_sentence(sound)
     assert said.startswith("Controls: clean model within chance of 0.5 (worst benchmark: ")
     assert "; blind baseline within chance of 0.5 (worst benchmark: " in said
@@ -176,7 +176,7 @@ def test_controls_are_one_line_of_all_conditions(one_off):
 
 @pytest.mark.parametrize("method", ["loss", "blind"])
 def test_a_single_control_is_told_alone(one_off, method):
-    sound = next(iter(one_off.conditions.values()))
+    sound = next(iter(one_off.rows_by_condition.values()))
     said = controls_sentence(sound[sound["method"] == method])
     assert ("clean model" in said, "blind baseline" in said) == (method == "loss", method != "loss")
     assert said.count(";") == 0

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from contamination.analysis.conditions import rows_by_condition
-from contamination.analysis.publish import Picture, Section, render_markdown
+from contamination.analysis.report_files import Picture, Section, render_markdown
 from contamination.analysis.tables.estimates import cell_tables
 
 PICTURE = Picture("charts/chart.png", "AUROC against occurrences", "what it shows")

@@ -10,7 +10,7 @@ from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPat
 from contamination.analysis.headline import headlines
 from contamination.analysis.page.build import render_page
 from contamination.analysis.page.data import page_data
-from contamination.analysis.publish import OVER_CONDITIONS, gather_findings
+from contamination.analysis.report_files import OVER_CONDITIONS, gather_findings
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.sweeps import find_sweeps, format_short
@@ -50,7 +50,7 @@ def findings():
 def test_occurrences_are_a_factor_and_what_has_no_member_is_told_with_the_reason(findings):
     (sweep,) = findings.sweeps
     assert sweep.levels == [2, 8]
-    assert sweep.reasons == {0: "no members: nothing to detect"}
+    assert sweep.reason_by_level == {0: "no members: nothing to detect"}
     assert sweep.trends["slope"].notna().all()
     (said,) = findings.headline
     assert said.startswith("AUROC of ")
@@ -75,12 +75,12 @@ def test_the_table_and_the_chart_are_along_the_occurrences(findings):
 
 def test_a_condition_without_members_is_in_the_results_the_page_and_its_cells(findings):
     name = "tiny_llama-lr0.001-tokens400000-occurrences0"
-    rows = findings.conditions[name]
+    rows = findings.rows_by_condition[name]
     assert set(rows["needs"][rows["metric"] == "auroc"]) == {"members a benchmark"}
     assert rows["value"].isna().all()
     assert rows["n_members"].eq(0).all()
     assert findings.sentences[name][0] == "No members: nothing to detect."
-    assert not list(charts_of_condition(findings.of_condition(name)))
+    assert not list(charts_of_condition(findings.restrict_to_condition(name)))
     assert [facts["occurrences"] for facts in findings.cells] == ["0", "2", "8"]
     text = render_page(findings, {})
     assert f"{name}-seed0</td>" in text
@@ -145,7 +145,7 @@ def test_seeds_that_drew_other_numbers_are_one_condition_of_their_mean():
 
 def test_sweeps_of_a_grid_say_which_they_are_of():
     sweeps, said = told([fixed(n, learning_rate=r) for n in (2, 8) for r in (1e-3, 1e-4)])
-    assert [sweep.fixed for sweep in sweeps] == [
+    assert [sweep.shared_text for sweep in sweeps] == [
         "tiny_llama, 400,000 tokens, mean occurrences 2",
         "tiny_llama, 400,000 tokens, mean occurrences 8",
         "tiny_llama, learning rate 0.0001, 400,000 tokens",
@@ -163,7 +163,7 @@ def test_a_sweep_of_swapped_replicates_says_so():
     ]
     assert "(tiny_llama, 400,000 tokens)" in plain
     assert "(members and non-members swapped)" in swapped  # the rest is said above
-    assert [sweep.told_from(sweeps) for sweep in sweeps] == [
+    assert [sweep.distinguishing_text(sweeps) for sweep in sweeps] == [
         "tiny_llama, 400,000 tokens",  # nothing that the other lacks: all of it
         "members and non-members swapped",
     ]
@@ -174,7 +174,7 @@ def test_a_report_of_before_the_occurrences_were_a_fact_still_shows_its_sweeps()
     made = statistics("trial", 0, cells, QUICK)
     old = made.pooled.drop(columns="mean_occurrences")
     (sweep,) = find_sweeps(old, made.trends, series_settings(cells))
-    assert sweep.fixed == "tiny_llama, 400,000 tokens"
+    assert sweep.shared_text == "tiny_llama, 400,000 tokens"
 
 
 def test_numbers_on_an_axis_are_short():

@@ -127,7 +127,8 @@ def test_a_series_along_the_epochs_for_each_stage_and_scope_and_one_chart_of_all
     made = statistics("trial", 0, cells, QUICK)
     sweeps = find_sweeps(made.pooled, made.trends, series_settings(cells))
     assert [sweep.levels for sweep in sweeps] == [[1, 3]] * 4
-    assert "members in both stages, output scored" in "\n".join(sweep.fixed for sweep in sweeps)
+    shared = "\n".join(sweep.shared_text for sweep in sweeps)
+    assert "members in both stages, output scored" in shared
     assert has_several_panels(made.pooled)
     panels = stage_chart(made.pooled, QUICK).axes
     assert [axes.get_title(loc="left") for axes in panels] == [
@@ -135,7 +136,7 @@ def test_a_series_along_the_epochs_for_each_stage_and_scope_and_one_chart_of_all
         for scope in ("whole", "output") for place in ("pretraining", "both stages")
     ]  # fmt: skip
     assert all(len(axes.get_lines()) > 3 for axes in panels)
-    assert sweeps[1].told_from(sweeps) == "members in both stages, whole scored"
+    assert sweeps[1].distinguishing_text(sweeps) == "members in both stages, whole scored"
     once = made.pooled[made.pooled["epochs"] == 1]
     low, high = stage_chart(once, QUICK).axes[0].get_xlim()
     assert low < 1 < high  # methods stand beside each other, also where nothing was varied

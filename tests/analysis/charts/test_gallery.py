@@ -48,7 +48,7 @@ def test_a_line_runs_over_the_learning_rates(sweep):
 
 
 def test_a_histogram_has_the_contaminated_models_shares(findings):
-    part = findings.of_condition(next(iter(findings.conditions)))
+    part = findings.restrict_to_condition(next(iter(findings.rows_by_condition)))
     bins = part.bins.query("benchmark == 'all' and checkpoint == 'contaminated'")
     panels = [axes for axes in histogram_chart(part.bins, part.pooled).axes if axes.get_visible()]
     assert {axes.get_title("left") for axes in panels} == set(bins["method"])
@@ -87,9 +87,9 @@ def test_conditions_that_differ_in_more_have_no_chart(sweep, caplog):
 
 
 def test_every_chart_says_its_seeds_its_band_and_whether_a_control_is_off(one_off):
-    records = dict.fromkeys(one_off.conditions, next(filter(None, one_off.records.values())))
+    records = dict.fromkeys(one_off.rows_by_condition, next(filter(None, one_off.records.values())))
     one_off = replace(one_off, records=records)
-    parts = [one_off.of_condition(condition) for condition in one_off.conditions]
+    parts = [one_off.restrict_to_condition(condition) for condition in one_off.rows_by_condition]
     first, second = (list(charts_of_condition(part)) for part in parts)
     over = list(charts_over_conditions(one_off))
     for charts, off in ((first, False), (second, True), (over, True)):
@@ -119,7 +119,7 @@ def test_several_processes_write_the_same_files(findings, tmp_path, monkeypatch)
 
 
 def test_a_condition_with_a_slash_is_a_file_of_the_folder(findings, tmp_path):
-    part = findings.of_condition(next(iter(findings.conditions)))
+    part = findings.restrict_to_condition(next(iter(findings.rows_by_condition)))
     names = []
     for name in ("meta-llama/Llama-3", "meta-llama-Llama-3", "../up"):
         pooled, curves, bins = (

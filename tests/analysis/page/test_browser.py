@@ -93,7 +93,7 @@ def test_a_benchmark_filter_changes_the_lines(report, findings):
         "metric == 'auroc' and benchmark == 'imdb' and method == 'loss' and variant == ''"
         " and checkpoint == 'contaminated' and occurrences != 'any'"
     )
-    first = shown[shown["condition"] == next(iter(findings.conditions))]
+    first = shown[shown["condition"] == next(iter(findings.rows_by_condition))]
     assert after[0] == [float(f"{value:.4g}") for value in first["value"]]
     click(report, "benchmarks", "all")
     assert heights(report) == before
@@ -301,7 +301,7 @@ def test_every_point_has_its_interval_as_a_bar_beside_the_others(report, finding
     )
     assert len(set(x)) == len(x) == 3
     assert max(x) - min(x) < 0.5  # of a doubling
-    rows = findings.conditions[next(iter(findings.conditions))].query(
+    rows = findings.rows_by_condition[next(iter(findings.rows_by_condition))].query(
         "metric == 'auroc' and benchmark == 'all' and checkpoint == 'contaminated'"
         " and occurrences == '1'"
     )

@@ -127,7 +127,7 @@ def test_the_data_are_the_frames_row_by_row(findings, text, part, table, renamed
 
 
 def test_the_losses_are_those_of_the_records(findings, record):
-    _, name = findings.conditions
+    _, name = findings.rows_by_condition
     found = data(render_page(replace(findings, records={name: [record]}), {}))
     sides = {"members": "loss_members", "non-members": "loss_nonmembers",
              "validation": "loss_validation"}  # fmt: skip
@@ -143,7 +143,7 @@ def test_the_losses_are_those_of_the_records(findings, record):
 
 def test_a_control_that_is_off_is_said_for_its_condition_alone(one_off):
     text = render_page(one_off, {})
-    first, second = one_off.conditions
+    first, second = one_off.rows_by_condition
     said = (
         "CONTROL OFF: The texts alone tell members from non-members (blind AUROC, "
         "worst benchmark: boolq, 0.66 [0.60, 0.72], corrected p = 0.010): these "
@@ -157,7 +157,7 @@ def test_a_control_that_is_off_is_said_for_its_condition_alone(one_off):
 def test_filters_have_their_choices(findings, text):
     found = data(text)
     assert found["benchmarks"] == ["all", "boolq", "imdb"]
-    assert found["conditions"] == list(findings.conditions)
+    assert found["conditions"] == list(findings.rows_by_condition)
     assert [each["column"] for each in found["factors"]] == ["learning_rate"]
     assert "blind (no model)" not in found["scored"]
 

@@ -20,10 +20,10 @@ from contamination.analysis.statistics.controls import (
     control_aurocs,
     control_warning,
     distances,
+    group_by_control,
     mean_control_aurocs,
     mean_control_rows,
     off_control_rows,
-    tested_rows_by_control,
     with_p_values,
 )
 from contamination.analysis.statistics.relabelling import ids_by_benchmark, induced_permutations
@@ -294,12 +294,12 @@ def test_a_benchmark_without_non_members_does_not_hide_another(make):
 def test_sound_controls_have_no_stamp(sound):
     assert off_control_rows(sound).empty
     assert control_warning(sound) is None
-    assert set(tested_rows_by_control(sound)) == {"clean", "blind"}
+    assert set(group_by_control(sound)) == {"clean", "blind"}
 
 
 def test_nothing_looked_at_has_no_stamp(results):
     unknown = results.assign(p_control=np.nan)
-    assert tested_rows_by_control(unknown) == {}
+    assert group_by_control(unknown) == {}
     assert control_warning(unknown) is None
 
 

@@ -161,8 +161,8 @@ def test_a_benchmark_without_overlap_says_nothing_of_the_slope():
         both = dose_response([sample, far._replace(members=far.members + shift)], 0.95)
         assert both.slope.value == alone.slope.value
         assert (both.levels[:, 1] == level).all()
-        at_one = alone.curves.at(0)[0]
-        assert both.curves.at(0)[0] == pytest.approx((at_one + (shift > 0)) / 2)
+        at_one = alone.curves.auroc_at(0)[0]
+        assert both.curves.auroc_at(0)[0] == pytest.approx((at_one + (shift > 0)) / 2)
 
 
 def test_equal_scores_have_a_slope_of_zero():

@@ -13,7 +13,7 @@ from contamination.analysis.cells import make_cell
 from contamination.analysis.charts.gallery import charts_of_condition, charts_over_conditions
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from contamination.analysis.page.data import page_data
-from contamination.analysis.publish import gather_findings
+from contamination.analysis.report_files import gather_findings
 from contamination.analysis.statistics.curves import histogram_table, roc_table, score_samples
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.analysis.wandb import keys
@@ -161,7 +161,7 @@ def test_a_report_without_all_says_so_and_draws_the_benchmarks_that_it_has():
     words, *controls = next(iter(findings.sentences.values()))
     assert words == "all, the mean over benchmarks: needs non-members in imdb."
     assert all("worst benchmark: boolq, " in said for said in controls)
-    first, second = (findings.of_condition(name) for name in findings.conditions)
+    first, second = (findings.restrict_to_condition(name) for name in findings.rows_by_condition)
     drawn = chain(
         charts_of_condition(first), charts_of_condition(second), charts_over_conditions(findings)
     )

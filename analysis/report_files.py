@@ -19,7 +19,11 @@ from contamination.analysis.methods import glossary, methods_of
 from contamination.analysis.page.build import render_page
 from contamination.analysis.provenance import CellRecord, cell_facts, report_provenance
 from contamination.analysis.report_folder import CHARTS, PAGE, REPORT, TABLES
-from contamination.analysis.statistics.controls import LEVEL, control_warning, tested_control_rows
+from contamination.analysis.statistics.controls import (
+    LEVEL,
+    control_rows_with_p_value,
+    control_warning,
+)
 from contamination.analysis.statistics.curves import histogram_table, roc_table, score_samples
 from contamination.analysis.statistics.seed_pooling import cells_by_condition
 from contamination.analysis.statistics.tidy_tables import Statistics
@@ -134,10 +138,11 @@ def _tables_by_condition(statistics: Statistics, sweeps: Sequence[Sweep]) -> dic
 def _report_sections(
     findings: Findings, pictures: Mapping[str, Sequence[Picture]]
 ) -> list[Section]:
-    sections = [
-        Section(name, rows, findings.tables[name], pictures.get(name, ()), findings.rest(name))
-        for name, rows in findings.conditions.items()
-    ]
+    sections = []
+    for name, rows in findings.rows_by_condition.items():
+        sentences = findings.sentences_beyond_headline(name)
+        tables, charts = findings.tables[name], pictures.get(name, ())
+        sections.append(Section(name, rows, tables, charts, sentences))
     over_conditions = findings.tables.get(OVER_CONDITIONS, ()), pictures.get(OVER_CONDITIONS, ())
     return (
         [Section(OVER_CONDITIONS, None, *over_conditions), *sections]
@@ -173,5 +178,5 @@ def _render_section(section: Section) -> list[str]:
         *([f"> **{warning}**"] if warning else []),
         "\n".join(f"- {sentence}" for sentence in section.sentences),
         *charts_and_tables,
-        *([ON_CONTROLS] if len(tested_control_rows(results)) else []),
+        *([ON_CONTROLS] if len(control_rows_with_p_value(results)) else []),
     ]
