@@ -1,15 +1,8 @@
 """Memorisation of single examples: the score with the example in the corpus and without it.
 
 A cell and its swapped replicate (`injection.swap_members`) share the pool, the seed and all else:
-who is a member in one is a non-member in the other. So each example is its own control, and its
-difference shows what the training did to it, whatever its difficulty.
-
-Columns (`COLUMNS`):
-
-- `occurrences`: copies of the example in the corpus that contains it.
-- `difference`: its score by the model that saw it minus its score by the one that did not, each in
-  standard deviations of its cell's non-members of that benchmark, from their mean: the two models'
-  own levels and scales drop out.
+who is a member in one is a non-member in the other, so that each example is its own control. The
+columns are in docs/report-tables.md.
 """
 
 from __future__ import annotations

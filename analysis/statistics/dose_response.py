@@ -1,24 +1,8 @@
 """The logistic dose-response: P(member scores above a random non-member) = σ(a + b·log2(dose)).
 
-That probability is the AUROC at a dose. The regression is of single members (AUROC regression,
-Dodd and Pepe 2003): a member's placement p is the share of the non-members below it, ties counted
-½, and a and b solve Σ (p_i − σ(a_s + b x_i)) (1, x_i) = 0 over all members, x = log2(dose). Nothing
-is grouped by dose and nothing is added to a dose, so rare doses count for as much as they say.
-Several benchmarks have a level a_s each and one slope b.
-
-- Bias: to first order it is −½ A⁻¹ Σ x̃_i w_i (1 − 2μ_i) v_i, with the fitted μ_i, w = μ(1 − μ), x̃
-  the distance from the mean of x by w, A = Σ w x̃², and v_i the variance of the fitted log-odds
-  (Cordeiro and McCullagh 1991, with the variance below). It is subtracted.
-- Variance: members and non-members are both samples, so each example's influence counts (DeLong,
-  DeLong and Clarke-Pearson 1988). A member's residual is divided by √(1 − leverage) (HC2, MacKinnon
-  and White 1985), and the sum over N non-members is multiplied by N / (N − 1).
-- Interval: Student's, with Satterthwaite's degrees of freedom: the members' are
-  (Σ w x̃²)² / Σ (w x̃²)² − 1, few where a rare dose decides; the non-members' N − 1.
-- Draws: the estimate plus the influence of each example times how often it was drawn beyond once,
-  scaled to the spread of that interval. So they are paired wherever the resamples are.
-
-`python -m perf.slope_coverage` shows bias and coverage (docs/slope.md).
-
+docs/slope.md explains the model and how often its intervals are right. A member's placement p is
+the share of the non-members below it, ties counted ½; a and b solve
+Σ (p_i − σ(a_s + b x_i)) (1, x_i) = 0 over all members (AUROC regression, Dodd and Pepe 2003).
 Shapes: M members and N non-members of a benchmark, S benchmarks, D draws.
 """
 
@@ -291,7 +275,11 @@ def _benchmark_fit(
 
 
 def _without_bias(fit: _Fit, spread: _FitVariances) -> _Fit:
-    """The fit less its bias of first order."""
+    """Returns the fit less its bias of first order (Cordeiro and McCullagh 1991).
+
+    The bias is −½ A⁻¹ Σ x̃_i w_i (1 − 2μ_i) v_i, with the fitted μ_i, w = μ(1 − μ), x̃ the distance
+    from the mean of x by w, A = Σ w x̃², and v_i the variance of the fitted log-odds.
+    """
     slope, levels = fit.slope, []
     for part, *variances in zip(fit.parts, spread.levels, spread.together, strict=True):
         variance = variances[0] + 2 * part.away * variances[1] + part.away**2 * spread.slope
@@ -303,7 +291,13 @@ def _without_bias(fit: _Fit, spread: _FitVariances) -> _Fit:
 
 
 def _curves_with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence: float) -> Curves:
-    """Returns the estimate without its bias, then draws as wide as Student's interval."""
+    """Returns the estimate without its bias, then draws as wide as Student's interval.
+
+    A draw is the estimate plus the influence of each example times how often it was drawn beyond
+    once, scaled to the spread of that interval; so draws are paired wherever the resamples are.
+    Satterthwaite's degrees of freedom: the members' are (Σ w x̃²)² / Σ (w x̃²)² − 1, few where a
+    rare dose decides; the non-members' N − 1.
+    """
     pairs = list(zip(samples, fit.parts, strict=True))
     influence = [_example_influences(sample, part, fit.curvature) for sample, part in pairs]
     members, nonmembers = (
@@ -335,7 +329,12 @@ def _curves_with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence
 def _example_influences(
     sample: BenchmarkScores, part: _BenchmarkFit, curvature: float
 ) -> tuple[Scores, Scores]:
-    """Returns the influence of each member (M×2) and non-member (N×2) on level and slope."""
+    """Returns the influence of each member (M×2) and non-member (N×2) on level and slope.
+
+    Members and non-members are both samples (DeLong, DeLong and Clarke-Pearson 1988). A member's
+    residual is divided by √(1 − leverage) (HC2, MacKinnon and White 1985), and the sum over N
+    non-members is multiplied by N / (N − 1).
+    """
     per_win = np.stack([np.full(len(part.away), 1 / part.weight.sum()), part.away / curvature], 1)
     leverage = part.weight * (per_win[:, 0] + part.away * per_win[:, 1])
     residuals = (part.share - part.fitted) / np.sqrt(np.maximum(1 - leverage, TINY))

@@ -1,15 +1,8 @@
 """AUROC without the flagged examples: those that share text with a corpus apart from their copies.
 
 A flagged non-member may have been seen, and a flagged member more often than its occurrences say
-(`contamination_table`). Columns (`COLUMNS`) are those of `statistics.seed_pooling`, of AUROC
-over all members (occurrences `any`) alone, and:
-
-- `n_members`, `n_nonmembers`: of the examples that are left.
-- `flagged_members`, `flagged_nonmembers`: how many different examples were left out in the cells of
-  the condition. An example that several seeds leave out counts once.
-
-A benchmark that has no members or no non-members left has rows without a value, and so has the mean
-over benchmarks: `needs` lists what is lacking. A condition without a flagged example has no row.
+(`contamination_table`). A benchmark without members or non-members left has rows without a value,
+and so has the mean over benchmarks. A condition without a flagged example has no row.
 """
 
 from __future__ import annotations

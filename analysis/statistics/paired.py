@@ -2,25 +2,8 @@
 
 Both methods score the same examples and their intervals use the same resamples (and the same
 seeds), so the draws of the difference are the difference of the draws. Compared are the methods'
-default variants on the contaminated model over all members, benchmark by benchmark and on average.
-
-Columns (`COLUMNS`), where they need a word:
-
-- `difference`: the metric of `method_a` minus that of `method_b`, with its percentile interval.
-- `p_value`: two-sided: how often a draw lies further from the difference than the difference from
-  zero, (1 + count) / (1 + draws): never 0. Of a rate the difference is that of the values, and the
-  draws' thresholds are smoothed (`core.statistics.metrics`), so a draw also lies off by what the
-  smoothing moves, and the interval, which is of the draws, may disagree with p. In 600 simulated
-  pairs of methods whose scores have one distribution (normals that share half of their noise)
-  p < 0.05 came in 2.7 to 4.5%: TPR at FPR ≤ 0.05 of 100 and 200 non-members, ≤ 0.01 of 500. Of
-  methods with equal rates but unlike scores (members N(·, 2) and N(·, 0.1), 100 + 100 examples) it
-  came in 13% for one benchmark, 4% for the mean of four. Compare methods by AUROC.
-- `p_holm`: Holm's correction over the pairs of one condition, benchmark and metric. With D draws
-  it can't get below pairs / (1 + D): 66 pairs (12 methods) need 1,320 draws to reach 0.05 at all.
-- `p_max_t`: the step-down max-T correction over the same pairs (Westfall and Young 1993; Romano and
-  Wolf 2005). It uses how the differences move together and has no such floor: the one to read.
-
-Both corrections hold the chance of any false claim within their family, not over the whole table.
+default variants on the contaminated model over all members. The columns are in
+docs/report-tables.md.
 """
 
 from __future__ import annotations

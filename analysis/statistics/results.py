@@ -1,33 +1,4 @@
-"""The results table: tidy, one row per estimate.
-
-Columns (`COLUMNS`) that need explanation:
-
-- `checkpoint`: "clean" (the model before the contaminated training: a control) or "contaminated".
-  The blind baseline, a control that reads no checkpoint, is listed under "clean".
-- `benchmark`: a benchmark, or "all": the mean over the cell's benchmarks, whose sizes are added up.
-- `occurrences`: a string: "1", "2", … compares the members with so many realised copies with all
-  non-members of the benchmark, "any" all members with at least one. The clean checkpoint is
-  compared on the same examples.
-- `default`: whether the variant stands for its method where methods are compared
-  (`analysis.methods.default_variants`).
-- `metric`: "auroc", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95", … as configured.
-- `ci_low`, `ci_high`: the bootstrap interval over examples. For AUROC it is Wilson's with the
-  draws' variance. For the rates it is the draws' percentiles, moved to where a noisy threshold has
-  no bias, and at least as wide as Jeffreys' (`core.statistics.estimates`). The blind baseline's
-  draws are from shuffled labels (`detection.baselines.blind`).
-- `needs`: what the examples lack for the metric, such as "≥ 500 non-members"
-  (`core.statistics.metrics`); `value` and its interval are then NaN. Empty elsewhere. "all"
-  has a number where every benchmark of the cell has one; else its `needs` names those
-  without, such as "non-members in imdb".
-- `p_control`: of a control (the clean checkpoint's or the blind baseline's AUROC of all members),
-  how likely chance has one AUROC as far from 0.5 anywhere in the report
-  (`analysis.statistics.controls`); NaN elsewhere.
-- `seed`: the cell's own seed.
-
-A benchmark without members or non-members has no row of its own, nor has a number of occurrences
-without members; this is logged. Of a cell in which no benchmark has both there is "all" alone, and
-its `needs`.
-"""
+"""The results table: tidy, one row per estimate of a cell (columns: docs/report-tables.md)."""
 
 from __future__ import annotations
 

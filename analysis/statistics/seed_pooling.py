@@ -1,25 +1,4 @@
-"""Cells that differ in their seed alone, pooled into one condition.
-
-Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
-
-- `condition`: the cell's name without its seed.
-- `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ). Several
-  seeds allow no lower false-positive rate than one: their non-members are from one pool.
-- `n_seeds`: cells behind the row; the value is their mean.
-- `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
-  within each drawn seed, or once for all seeds with the same examples and occurrences. With
-  one seed it is that cell's own interval.
-- `joint_low`, `joint_high`: of a default variant's AUROC on the contaminated model, an interval
-  that is valid jointly with those of all other methods, so also for the method with the highest
-  AUROC (`core.statistics.estimates.joint_intervals`). NaN elsewhere.
-- `example_max_tokens`, `last_tokens`, `parameters`, `mean_occurrences`, `stage`, `scope`, `epochs`:
-  more facts of the cells (`analysis.cells.Cell`), missing (<NA>) where unknown.
-
-Limits of few seeds: with 2 or 3 the drawn seeds show only part of the spread between
-seeds, while the examples' spread enters twice (through the seeds' values and within them). The two
-errors pull in opposite directions; `python -m perf.coverage` shows where they leave the
-intervals.
-"""
+"""Cells that differ in their seed alone, pooled into one condition (docs/report-tables.md)."""
 
 from __future__ import annotations
 

@@ -1,27 +1,4 @@
-"""Trends of detection over occurrences, and along a series of conditions.
-
-Columns (`COLUMNS`) that need explanation:
-
-- `over`: "occurrences" (within a condition), or the column of a factor that differs between
-  conditions that agree in all else (`analysis.factors`).
-- `condition`: the condition, or the first of the series.
-- `levels`, `lowest`, `highest`: how many values of `over` were measured, and their range.
-- `tau`, `p_value`: over occurrences, Kendall's τ-b between them and the scores of the members
-  that were inserted, and the p-value of its one-sided test that scores rise with them
-  (`analysis.statistics.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
-  the same number, as `note` explains). Along a series, τ between the fact and the AUROC over
-  conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
-- `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds per doubling, and its interval
-  (`analysis.statistics.dose_response`). Over occurrences it is fitted to single members, over "all"
-  benchmarks at once. NaN where the data are too few for it, as `note` explains.
-- `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level,
-  over the levels that were measured (of "all": in every benchmark).
-- `turns`: the levels between which the AUROC clearly moves: where the first clear move starts,
-  where it turns, and where the last one ends, such as "1.0 2.0 8.0"
-  (`analysis.statistics.turning_points`). Empty where no two levels clearly differ.
-- `reaches`, `reaches_low`, `reaches_high`: where the AUROC reaches 0.75, and its interval: NaN
-  where that lies outside the measured range, as `note` explains.
-"""
+"""Trends of detection over occurrences and along series of conditions (docs/report-tables.md)."""
 
 from __future__ import annotations
 
