@@ -159,25 +159,25 @@ def make_cell(
     model_name = str(model.config["model"]["name"])
     learning_rate = float(model.config["training"]["learning_rate"])
     swapped = bool(injection.get(SWAPPED.rpartition(".")[2], False))
-    last = injection.get("last_tokens")
+    last_tokens = injection.get("last_tokens")
     condition = f"{model_name}-lr{learning_rate:g}-tokens{injection['budget_tokens']}"
-    condition += f"-last{last}" * (last is not None) + "-swapped" * swapped
+    condition += f"-last{last_tokens}" * (last_tokens is not None) + "-swapped" * swapped
     stage = None if second is None else second.inserted_stage(model)
     epochs = int(model.config["training"].get("epochs", 1))
     condition += f"-{stage}-epochs{epochs}" * (stage is not None)
     condition += f"-{scope}" * (stage is not None or scope != WHOLE)
     first = second.first if second else model
     start = {**model.config["model"], "start": first.artifact.inputs.get("model")}
-    more: dict[str, Any] = {**second.chosen_nodes, "stage": stage} if second else {}
-    more |= {} if scope == WHOLE else {"scope": scope}
-    configs = corpus.config, {**model.config, "model": start}, more
+    more_nodes: dict[str, Any] = {**second.chosen_nodes, "stage": stage} if second else {}
+    more_nodes |= {} if scope == WHOLE else {"scope": scope}
+    configs = corpus.config, {**model.config, "model": start}, more_nodes
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
-    opened: dict[str, Any] = {"corpus": corpus, "model": model, **tables}
-    opened |= {"first": second.first, "finetuning": second.texts} if second else {}
-    drawn = _with_contamination_flags(corpus.examples, second)
+    artifacts_by_name: dict[str, Any] = {"corpus": corpus, "model": model, **tables}
+    artifacts_by_name |= {"first": second.first, "finetuning": second.texts} if second else {}
+    drawn_examples = _with_contamination_flags(corpus.examples, second)
     if second is not None and stage is not None:
-        drawn = second.with_occurrences(drawn, stage)
-    examples = _ranked_examples(drawn, [clean, contaminated])
+        drawn_examples = second.with_occurrences(drawn_examples, stage)
+    examples = _ranked_examples(drawn_examples, [clean, contaminated])
     return Cell(
         name=f"{condition}-seed{seed}",
         condition=condition,
@@ -185,18 +185,18 @@ def make_cell(
         learning_rate=learning_rate,
         budget_tokens=injection["budget_tokens"],
         example_max_tokens=injection.get("example_max_tokens"),
-        last_tokens=last,
+        last_tokens=last_tokens,
         parameters=model.artifact.counts.get("parameters"),
         swapped=swapped,
-        mean_occurrences=_mean_occurrences(drawn),
+        mean_occurrences=_mean_occurrences(drawn_examples),
         stage=stage,
         scope=scope,
         epochs=epochs,
         seed=seed,
         recipe=recipe_digest(*configs),
         chosen=chosen_fields(*configs),
-        series={f.column: recipe_digest(*configs, without=f.column) for f in FACTORS},
-        digests={name: artefact.artifact.digest for name, artefact in opened.items()},
+        series={f.column: recipe_digest(*configs, without_factor=f.column) for f in FACTORS},
+        digests={name: artefact.artifact.digest for name, artefact in artifacts_by_name.items()},
         examples=examples,
         scores={name: _scores_by_method(table, examples) for name, table in tables.items()},
         defaults=_default_pairs(contaminated.table),
@@ -298,13 +298,13 @@ def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> Non
     """Raise an ArtifactError for scores of another model; a server's model is taken as given."""
     from contamination.detection.models.base import SERVED_SUFFIX
 
-    digest = _scored_model_digest(contaminated)
-    if digest != model.artifact.digest and not digest.endswith(SERVED_SUFFIX):
+    scored_digest = _scored_model_digest(contaminated)
+    if scored_digest != model.artifact.digest and not scored_digest.endswith(SERVED_SUFFIX):
         raise ArtifactError(
             f"cells.contaminated is {contaminated.artifact.path}: these are not scores of the "
             f"model {model.artifact.path}; give the scores of the model in that folder."
         )
-    if _scored_model_digest(clean) in (digest, model.artifact.digest):
+    if _scored_model_digest(clean) in (scored_digest, model.artifact.digest):
         raise ArtifactError(
             f"cells.clean is {clean.artifact.path}: these are scores of the contaminated model "
             "itself; give the scores of the model that it was trained from."
@@ -350,8 +350,8 @@ def _with_contamination_flags(
 
 def _ranked_examples(examples: pd.DataFrame, scores: Sequence[Scores]) -> pd.DataFrame:
     """Returns the examples that all tables rank."""
-    out = {name for s in scores for name in s.table["example_id"][~s.table["ranked"]]}
-    return examples[~examples["example_id"].isin(out)].reset_index(drop=True)
+    unranked_ids = {name for s in scores for name in s.table["example_id"][~s.table["ranked"]]}
+    return examples[~examples["example_id"].isin(unranked_ids)].reset_index(drop=True)
 
 
 def _last_step_rows(table: pd.DataFrame) -> pd.DataFrame:

@@ -43,18 +43,19 @@ Nodes = Mapping[str, Any]
 
 
 def recipe_digest(
-    corpus: Nodes, model: Nodes, more: Nodes | None = None, *, without: str = ""
+    corpus: Nodes, model: Nodes, more_nodes: Nodes | None = None, *, without_factor: str = ""
 ) -> str:
     """A hash of both stages' resolved configs without seeds, paths and how they were run.
 
     Args:
         corpus: the injection stage's config.
         model: the training stage's config.
-        more: what else was chosen, such as a second stage's.
-        without: the column of a factor to leave out: cells that agree are one series along it.
+        more_nodes: what else was chosen, such as a second stage's.
+        without_factor: the column of a factor to leave out; cells that agree are one series along
+            it.
     """
-    left_out = BY_COLUMN[without].fields if without else ()
-    flat = chosen_fields(corpus, model, more)
+    left_out = BY_COLUMN[without_factor].fields if without_factor else ()
+    flat = chosen_fields(corpus, model, more_nodes)
     recipe_fields = {
         k: v for k, v in flat.items() if k.endswith(CLASS) or not k.startswith(left_out)
     }
@@ -63,11 +64,11 @@ def recipe_digest(
     ).hexdigest()
 
 
-def chosen_fields(corpus: Nodes, model: Nodes, more: Nodes | None = None) -> dict[str, Any]:
+def chosen_fields(corpus: Nodes, model: Nodes, more_nodes: Nodes | None = None) -> dict[str, Any]:
     """Returns the fields that make a `recipe_digest`, such as {"training.schedule": "cosine"}."""
     nodes = {node: corpus.get(node) for node in CORPUS_NODES}
     flat = _flatten_nodes(
-        {**nodes, **{node: model.get(node) for node in MODEL_NODES}, **(more or {})}
+        {**nodes, **{node: model.get(node) for node in MODEL_NODES}, **(more_nodes or {})}
     )
     return {
         k: v for k, v in flat.items() if not (k.startswith(SWAPPED) or _changes_no_result(k, v))

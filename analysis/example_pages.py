@@ -88,9 +88,6 @@ def _stage(scored: Artifact, before: Artifact, page_settings: Mapping[str, Any])
 
 def _check_not_a_stream(path: Any) -> None:
     """Raise an ArtifactError if examples would be read from standard input, a pipe or a device."""
-    if path == "-" or (path and Path(path).exists() and not _is_file_or_folder(Path(path))):
+    file = Path(path or ".")
+    if path == "-" or (file.exists() and not (file.is_file() or file.is_dir())):
         raise ArtifactError(f"examples.path is {path!r}: a report reads files and folders only.")
-
-
-def _is_file_or_folder(path: Path) -> bool:
-    return path.is_file() or path.is_dir()

@@ -27,7 +27,7 @@ def headlines(
     Args:
         sweeps: those of the report.
         sentences: `summary.sentences_by_condition`.
-        replicates: `statistics.counterfactual.replicates_table`.
+        replicates: `tidy_tables.replicates_table`.
     """
     outside_sweeps = {
         name: sentences_of_condition

@@ -63,7 +63,10 @@ class CellRecord:
 def open_record(paths: CellPaths) -> CellRecord:
     """Read a cell's record through its artefacts' owners."""
     with naming_folders(paths.corpus, paths.model, paths.contaminated):
-        corpus, model = open_corpus(paths.corpus), open_trained("cells.model", paths.model)
+        corpus, model = (
+            open_corpus(paths.corpus),
+            open_trained("cells.model", paths.model),
+        )
         return CellRecord(
             model=model.artifact.digest,
             evaluations=model.evaluations,

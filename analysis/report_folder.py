@@ -57,7 +57,7 @@ class Report:
 
     @cached_property
     def replicates(self) -> pd.DataFrame:
-        """One row per example and method; the columns are `statistics.counterfactual.COLUMNS`."""
+        """One row per example and method; the columns are `tidy_tables.REPLICATES_COLUMNS`."""
         return self._table("replicates")
 
     @cached_property

@@ -117,7 +117,7 @@ def find_sweeps(pooled: pd.DataFrame, trends: pd.DataFrame, series: Series) -> l
     return [
         Sweep(
             factor,
-            _file_stem(factor, i),
+            f"auroc_by_{factor.column}" + f"-{i + 1}" * (i > 0),
             rows,
             _trends_of_series(trends, factor, rows),
             unmeasured,
@@ -144,10 +144,6 @@ def format_short(value: float) -> str:
         digits, power = f"{value:.3e}".split("e")
         return f"{float(digits):g}e{int(power)}"
     return f"{value:.3g}"
-
-
-def _file_stem(factor: Factor, place: int) -> str:
-    return f"auroc_by_{factor.column}" + f"-{place + 1}" * (place > 0)
 
 
 def _trends_of_series(trends: pd.DataFrame, factor: Factor, rows: pd.DataFrame) -> pd.DataFrame:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, checkpoint_of, method_label, method_style
+from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.curves import MOST_DRAWS
 from contamination.analysis.summary import format_count
 from contamination.core.statistics.metrics import AUROC
@@ -91,19 +92,19 @@ def method_line_rows(rows: pd.DataFrame, method: str, variant: str, x_column: st
     return line.assign(x=line[x_column].astype(float)).sort_values("x")
 
 
-def draw_lines(axes: Axes, rows: pd.DataFrame, column: str, methods: Methods) -> None:
+def draw_lines(axes: Axes, rows: pd.DataFrame, x_column: str, methods: Methods) -> None:
     """Draws each method's values and intervals along a column's numbers, on a log axis.
 
     The intervals are bars, side by side: bands would cover each other. The blind baseline has a
     band.
     """
-    levels = np.unique(rows[column].to_numpy(np.float64))
+    levels = np.unique(rows[x_column].to_numpy(np.float64))
     detectors = [pair for pair in methods if pair[0] != BLIND]
     offset_of_method = dict(
         zip(detectors, _side_by_side_factors(np.log(levels), len(detectors)), strict=True)
     )
     for pair in methods:
-        line, style = method_line_rows(rows, *pair, column), line_style(*pair, methods)
+        line, style = method_line_rows(rows, *pair, x_column), line_style(*pair, methods)
         x, ends = line["x"] * offset_of_method.get(pair, 1.0), (line["ci_low"], line["ci_high"])
         if pair in offset_of_method or len(levels) == 1:  # a band needs two places
             axes.vlines(x, *ends, color=style["color"], linewidth=1.4)
@@ -178,12 +179,12 @@ def write_title_and_caption(
         figure.text(0.98, 1 - 0.22 * inch, "CONTROL OFF: see the report", **STAMP)
 
 
-def draw_side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, right_end: str) -> None:
+def draw_side_legend(axes: Axes, last_rows: pd.DataFrame, methods: Methods, right_end: str) -> None:
     """Draws a legend next to the lines, in order of their last values; those without one are last.
 
     `last` are the rows at the right end, `right_end` is its level in words.
     """
-    top = last[last["checkpoint"] == CONTAMINATED]
+    top = last_rows[last_rows["checkpoint"] == CONTAMINATED]
     value = {(row.method, row.variant): row.value for row in top.itertuples()}
     lines = {line.get_label(): line for line in axes.get_lines()}
     ordered = sorted(methods, key=lambda pair: -float(value.get(pair, 0.0)))
@@ -198,6 +199,12 @@ def draw_side_legend(axes: Axes, last: pd.DataFrame, methods: Methods, right_end
         alignment="left",
         fontsize=10 if len(names) <= 14 else 8.5,
     )
+
+
+def is_any_control_off(rows: pd.DataFrame) -> bool:
+    """Returns whether a control of any condition in the pooled rows is off."""
+    parts = (part for _, part in rows.groupby("condition"))
+    return any(control_warning(part) is not None for part in parts)
 
 
 def describe_seeds(rows: pd.DataFrame) -> str:

@@ -118,7 +118,7 @@ def _rows_of_method(table: pd.DataFrame, method: tuple[str, str], **equal: str) 
 def _draw_panels(
     draw_panel: Callable[[Axes, tuple[str, str]], None],
     rows: pd.DataFrame,
-    labels: tuple[str, str],
+    axis_labels: tuple[str, str],
     texts: tuple[str, str, str],
     stamped: bool,
 ) -> Figure:
@@ -140,7 +140,7 @@ def _draw_panels(
         for index, axes in enumerate(panels):
             axes.set_visible(index < len(methods))
             axes.tick_params(labelbottom=index >= len(methods) - COLUMNS, labelsize=8)
-        figure.text(0.535, bottom - 0.45 / height, labels[0], ha="center")
-        figure.text(0.02, (top + bottom) / 2, labels[1], va="center", rotation=90)
+        figure.text(0.535, bottom - 0.45 / height, axis_labels[0], ha="center")
+        figure.text(0.02, (top + bottom) / 2, axis_labels[1], va="center", rotation=90)
         base.write_title_and_caption(figure, *texts, stamped, 1.0 / height)
     return figure

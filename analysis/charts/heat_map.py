@@ -16,7 +16,7 @@ from contamination.analysis.charts import base
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
 from contamination.analysis.statistics.controls import control_warning
-from contamination.analysis.statistics.groups import ANY
+from contamination.analysis.statistics.groups import ANY, sorted_benchmarks
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC, Metric
 from contamination.detection.baselines.blind import BLIND
@@ -52,7 +52,7 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
     aurocs = rows[(rows["metric"] == AUROC.name) & (rows["occurrences"] == ANY)]
     aurocs = aurocs[(aurocs["checkpoint"] == CONTAMINATED) | (aurocs["method"] == BLIND)]
     methods = methods_of(aurocs)
-    benchmarks = sorted(aurocs["benchmark"].unique(), key=lambda name: (name == ALL, name))
+    benchmarks = sorted_benchmarks(aurocs)
     height = 1.85 + 0.36 * len(methods)
     with base.chart_style():
         figure = Figure(figsize=(9, height), dpi=130)

@@ -114,10 +114,7 @@ def factor_chart(sweep: Sweep, config: AnalysisConfig) -> Figure:
         last = rows[rows[factor.column] == highest]
         base.draw_side_legend(axes, last, methods, format_short(float(highest)))
         caption = factor_caption(sweep, config)
-        is_off = any(
-            control_warning(condition_rows) is not None
-            for _, condition_rows in rows.groupby("condition")
-        )
+        is_off = base.is_any_control_off(rows)
         subtitle = f"{rows['experiment'].iloc[0]}: {sweep.shared_text}"
         base.write_title_and_caption(figure, factor.title, subtitle, caption, is_off)
     return figure

@@ -14,7 +14,6 @@ from contamination.analysis.charts import base
 from contamination.analysis.charts.occurrences import format_range
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
-from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
@@ -81,10 +80,7 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
             left.set_ylabel(AUROC.title)
         panels[-1, len(stages) // 2].set_xlabel("epochs of fine-tuning")
         _draw_legend(panels[0, -1], methods)
-        is_off = any(
-            control_warning(condition_rows) is not None
-            for _, condition_rows in rows.groupby("condition")
-        )
+        is_off = base.is_any_control_off(rows)
         title = "Detection by stage, scope and epochs"
         experiment = f"{rows['experiment'].iloc[0]}{family and f', {family}'}"
         subtitle = f"{experiment}: where the members were, and what was scored"

@@ -89,11 +89,14 @@ def control_aurocs(
     }
 
 
-def mean_control_aurocs(of_cells: Sequence[ControlAurocs]) -> ControlAurocs:
+def mean_control_aurocs(aurocs_of_cells: Sequence[ControlAurocs]) -> ControlAurocs:
     """Returns the mean over the cells of a condition that have the key."""
-    keys = dict.fromkeys(key for of_cell in of_cells for key in of_cell)
+    keys = dict.fromkeys(key for aurocs in aurocs_of_cells for key in aurocs)
     return {
-        key: np.mean([of_cell[key] for of_cell in of_cells if key in of_cell], axis=0)
+        key: np.mean(
+            [aurocs_by_key[key] for aurocs_by_key in aurocs_of_cells if key in aurocs_by_key],
+            axis=0,
+        )
         for key in keys
     }
 
@@ -123,26 +126,34 @@ def distances(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
 
 
 def with_p_values(
-    results: pd.DataFrame, column: str, by_name: Mapping[str, Mapping[str, Distances]]
+    results: pd.DataFrame,
+    name_column: str,
+    distances_by_name: Mapping[str, Mapping[str, Distances]],
 ) -> pd.DataFrame:
     """Returns the results with `p_control`, corrected for all keys; NaN without a test.
 
     Args:
         results: rows of the results of cells or conditions.
-        column: which of its columns has their names.
-        by_name: the distances of each by control.
+        name_column: which of its columns has their names.
+        distances_by_name: the distances of each by control.
     """
     p_values: dict[tuple[str, ...], float] = {}
     for control in (CLEAN, BLIND):
-        family = {name: of_name[control] for name, of_name in by_name.items() if control in of_name}
+        family = {
+            name: named_distances[control]
+            for name, named_distances in distances_by_name.items()
+            if control in named_distances
+        }
         if not family:
             continue
-        largest = np.max([of_name.largest for of_name in family.values()], axis=0)[1:]
-        for name, of_name in family.items():
-            for key, distance in of_name.by_key.items():
+        largest = np.max([named_distances.largest for named_distances in family.values()], axis=0)[
+            1:
+        ]
+        for name, named_distances in family.items():
+            for key, distance in named_distances.by_key.items():
                 reaching = int((largest >= distance - TINY).sum())
                 p_values[name, *key] = (1 + reaching) / (1 + len(largest))
-    row_names = results[[column, *ControlKey._fields]].itertuples(index=False, name=None)
+    row_names = results[[name_column, *ControlKey._fields]].itertuples(index=False, name=None)
     p_control = pd.Series([p_values.get(name, np.nan) for name in row_names], results.index, float)
     tested = _is_control(results) & (results["needs"] == "")
     return results.assign(p_control=p_control.where(tested))
@@ -275,12 +286,14 @@ def _relabelled_aurocs(scores: Scores, roles: Iterator[Roles]) -> Scores:
     )
 
 
-def _aurocs_of_method(ordered: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
+def _aurocs_of_method(ordered_scores: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
     """Of one method's scores, in ascending order: the share of pairs that an inserted one wins."""
     inserted, nonmember = (role[order] for role in roles)
     lower = np.zeros((len(order) + 1, nonmember.shape[1]), np.int64)
     np.cumsum(nonmember, axis=0, out=lower[1:])
-    below, not_above = (np.searchsorted(ordered, ordered, side) for side in ("left", "right"))
+    below, not_above = (
+        np.searchsorted(ordered_scores, ordered_scores, side) for side in ("left", "right")
+    )
     twice_won = np.einsum("nd,nd->d", inserted, lower[below] + lower[not_above])
     pairs = inserted.sum(axis=0) * nonmember.sum(axis=0)
     return np.asarray(twice_won / (2 * pairs), np.float64)

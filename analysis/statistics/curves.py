@@ -75,7 +75,7 @@ def score_samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[Score
     It has those of a benchmark that lacks members or non-members too; `measurable_samples` leaves
     them out.
     """
-    by_key: dict[CurveKey, list[ScoreSample]] = defaultdict(list)
+    samples_by_key: dict[CurveKey, list[ScoreSample]] = defaultdict(list)
     for cell in cells:
         all_groups = [
             *measurable_groups(cell.examples),
@@ -87,13 +87,13 @@ def score_samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[Score
                 scores = table[method, variant].to_numpy(np.float64)
                 for group in compared:
                     key = CurveKey(cell.condition, checkpoint, group.benchmark, method, variant)
-                    drawn = derive(seed, "curves", cell.examples_digest, group.benchmark)
+                    draw_seed = derive(seed, "curves", cell.examples_digest, group.benchmark)
                     sides = scores[group.members], scores[group.nonmembers]
-                    by_key[key].append(ScoreSample(*sides, drawn))
-    return by_key
+                    samples_by_key[key].append(ScoreSample(*sides, draw_seed))
+    return samples_by_key
 
 
-def roc_table(by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
+def roc_table(samples_by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
     """Returns one row per point: the curve's key, fpr, tpr, ci_low, ci_high.
 
     The band resamples seeds (where there are several), then examples within. Rates that the
@@ -103,9 +103,9 @@ def roc_table(by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.Dat
     pool_seed = derive(seed, "curves")
     curves = {
         key: _roc_estimates(cells, draws, pool_seed)
-        for key, cells in measurable_samples(by_key).items()
+        for key, cells in measurable_samples(samples_by_key).items()
     }
-    for key, parts in _parts_of_mean_curves(curves, by_key).items():
+    for key, parts in _parts_of_mean_curves(curves, samples_by_key).items():
         curves[key] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
     for key, line in curves.items():
@@ -116,17 +116,17 @@ def roc_table(by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.Dat
     return pd.DataFrame(rows, columns=[*CurveKey._fields, "fpr", "tpr", "ci_low", "ci_high"])
 
 
-def _roc_estimates(cells: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
+def _roc_estimates(samples: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
     """TPR at each of `RATES`, the mean over seeds."""
     metrics, by_cell = [tpr_at_fpr(float(fpr)) for fpr in RATES], []
-    for cell in cells:
-        drawn = bootstrap.resample(len(cell.members), len(cell.nonmembers), draws, cell.seed)
-        by_cell.append(estimate(cell.members, cell.nonmembers, drawn, metrics).values())
-    examples = [cell.seed for cell in cells]
+    for sample in samples:
+        drawn = bootstrap.resample(len(sample.members), len(sample.nonmembers), draws, sample.seed)
+        by_cell.append(estimate(sample.members, sample.nonmembers, drawn, metrics).values())
+    examples = [sample.seed for sample in samples]
     return [pooled_estimate(of_rate, seed, examples) for of_rate in zip(*by_cell, strict=True)]
 
 
-def histogram_table(by_key: ScoreSamples) -> pd.DataFrame:
+def histogram_table(samples_by_key: ScoreSamples) -> pd.DataFrame:
     """Returns one row per bin and side: the curve's key, side, centre, share, ci_low, ci_high.
 
     Scores are standardised by the mean and deviation of the benchmark's non-members, so that
@@ -134,19 +134,20 @@ def histogram_table(by_key: ScoreSamples) -> pd.DataFrame:
     benchmarks' shares.
     """
     counts = {
-        key: [sum(map(_bin_counts, cells))] for key, cells in measurable_samples(by_key).items()
+        key: [sum(map(_bin_counts, cells))]
+        for key, cells in measurable_samples(samples_by_key).items()
     }
-    for key, parts in _parts_of_mean_curves(counts, by_key).items():
+    for key, parts in _parts_of_mean_curves(counts, samples_by_key).items():
         counts[key] = [benchmark_counts for (benchmark_counts,) in parts]
     rows = [row for key, parts in counts.items() for row in _histogram_rows(key, np.stack(parts))]
     names = [*CurveKey._fields, "side", "centre", "share", "ci_low", "ci_high"]
     return pd.DataFrame(rows, columns=names)
 
 
-def _bin_counts(cell: ScoreSample) -> Floats:
+def _bin_counts(sample: ScoreSample) -> Floats:
     """Returns the numbers of members and of non-members per bin (2 × bins)."""
-    centre, spread = cell.nonmembers.mean(), cell.nonmembers.std() or 1.0
-    sides = [(scores - centre) / spread for scores in (cell.members, cell.nonmembers)]
+    centre, spread = sample.nonmembers.mean(), sample.nonmembers.std() or 1.0
+    sides = [(scores - centre) / spread for scores in (sample.members, sample.nonmembers)]
     inside = [np.clip(scores, EDGES[0], EDGES[-1]) for scores in sides]
     return np.array([np.histogram(scores, EDGES)[0] for scores in inside], np.float64)
 
@@ -169,20 +170,22 @@ def _histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...
             yield (*key, side, *map(float, numbers))
 
 
-def measurable_samples(by_key: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
+def measurable_samples(samples_by_key: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
     """Returns the samples with members and non-members."""
-    measurable = {key: [cell for cell in cells if cell.measurable] for key, cells in by_key.items()}
+    measurable = {
+        key: [cell for cell in cells if cell.measurable] for key, cells in samples_by_key.items()
+    }
     return {key: cells for key, cells in measurable.items() if cells}
 
 
 def _parts_of_mean_curves(
-    parts: Mapping[CurveKey, T], by_key: ScoreSamples
+    parts: Mapping[CurveKey, T], samples_by_key: ScoreSamples
 ) -> dict[CurveKey, list[T]]:
     """The parts of "all", those of every benchmark; none where a benchmark was not measured."""
     means: dict[CurveKey, list[T]] = defaultdict(list)
     for key, part in parts.items():
         means[key._replace(benchmark=ALL)].append(part)
-    for key, cells in by_key.items():
+    for key, cells in samples_by_key.items():
         if not all(cell.measurable for cell in cells):
             means.pop(key._replace(benchmark=ALL), None)
     return means

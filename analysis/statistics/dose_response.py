@@ -274,15 +274,17 @@ def _benchmark_fit(
     )
 
 
-def _without_bias(fit: _Fit, spread: _FitVariances) -> _Fit:
+def _without_bias(fit: _Fit, variances: _FitVariances) -> _Fit:
     """Returns the fit less its bias of first order (Cordeiro and McCullagh 1991).
 
     The bias is −½ A⁻¹ Σ x̃_i w_i (1 − 2μ_i) v_i, with the fitted μ_i, w = μ(1 − μ), x̃ the distance
     from the mean of x by w, A = Σ w x̃², and v_i the variance of the fitted log-odds.
     """
     slope, levels = fit.slope, []
-    for part, *variances in zip(fit.parts, spread.levels, spread.together, strict=True):
-        variance = variances[0] + 2 * part.away * variances[1] + part.away**2 * spread.slope
+    for part, level_variance, covariance in zip(
+        fit.parts, variances.levels, variances.together, strict=True
+    ):
+        variance = level_variance + 2 * part.away * covariance + part.away**2 * variances.slope
         bias = -part.weight * (1 - 2 * part.fitted) * variance / 2
         slope -= float(bias @ part.away) / fit.curvature
         levels.append(part.level - float(bias.sum() / part.weight.sum()))

@@ -62,9 +62,9 @@ def dose_tests(cells: Sequence[Cell]) -> Mapping[Detector, tuple[float, float]]:
             dose = cell.examples["occurrences"].to_numpy()[rows]
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)[rows]
-                of_stratum = stratum(examples, dose, scores)
-                strata[Detector(benchmark, method, variant)].append(of_stratum)
-                strata[Detector(ALL, method, variant)].append(of_stratum)
+                trend_of_stratum = stratum(examples, dose, scores)
+                strata[Detector(benchmark, method, variant)].append(trend_of_stratum)
+                strata[Detector(ALL, method, variant)].append(trend_of_stratum)
     return {detector: joint_test(parts) for detector, parts in strata.items()}
 
 

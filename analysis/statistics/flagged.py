@@ -19,11 +19,10 @@ from contamination.analysis.methods import method_label, methods_of
 from contamination.analysis.statistics import results, seed_pooling
 from contamination.analysis.statistics.groups import (
     ANY,
-    ComparedGroup,
     groups_of_lacking_benchmarks,
 )
 from contamination.analysis.statistics.results import Estimates
-from contamination.core.statistics.estimates import ALL, Estimate, estimate_without_value
+from contamination.core.statistics.estimates import ALL, estimate_without_value
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.flags import describe_flags
 from contamination.injection.contamination_table import (
@@ -46,27 +45,31 @@ def unflagged_rows(
         [_without_flagged(cell) for cell in cells],
         replace(config, fpr=[], tpr=[]),
     )
-    of_cells = [results.cell_estimates(cell, None, only_auroc, seed) for cell in without_flagged]
-    pairs = zip(without_flagged, of_cells, strict=True)
-    of_cells = [
+    cell_estimates = [
+        results.cell_estimates(cell, None, only_auroc, seed) for cell in without_flagged
+    ]
+    pairs = zip(without_flagged, cell_estimates, strict=True)
+    cell_estimates = [
         _with_lacking_benchmarks(cell, estimates, config.draws) for cell, estimates in pairs
     ]
-    joint = seed_pooling.pool_estimates(
-        of_cells, [cell.examples_digest for cell in without_flagged], seed
+    pooled = seed_pooling.pool_estimates(
+        cell_estimates, [cell.examples_digest for cell in without_flagged], seed
     )
     counts = _flagged_counts_by_benchmark(cells)
-    for row in seed_pooling.condition_rows(without_flagged, of_cells, joint, config.confidence):
+    for row in seed_pooling.condition_rows(
+        without_flagged, cell_estimates, pooled, config.confidence
+    ):
         if row["occurrences"] == ANY:
             yield {**row, **dict(zip(COUNTS, counts.get(row["benchmark"], (0, 0)), strict=True))}
 
 
 def unflagged_sentences(
-    with_all: pd.DataFrame, unflagged: pd.DataFrame, condition: str
+    pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: str
 ) -> Sequence[str]:
     """How many examples are flagged, and the best method's AUROC with and without them.
 
     Args:
-        with_all: the pooled rows of all examples.
+        pooled: the pooled rows of all examples.
         unflagged: a table of COLUMNS.
         condition: which one; without flagged examples there is no sentence.
     """
@@ -80,7 +83,7 @@ def unflagged_sentences(
     }
     flagged = describe_flagged_counts(counts)
     head = f"Examples that share text with a corpus beside their copies: {flagged}."
-    all_examples = _default_auroc_rows(with_all, condition)
+    all_examples = _default_auroc_rows(pooled, condition)
     if all_examples.empty:
         return [f"{head} No AUROC is known with or without them."]
     best = all_examples.sort_values("value", ascending=False, kind="stable").iloc[0]
@@ -137,13 +140,12 @@ def _with_lacking_benchmarks(cell: Cell, estimates: Estimates, draws: int) -> Es
     ]
     return {
         measure: {**by_benchmark}
-        | {group.benchmark: _auroc_without_value(group, draws) for group in short}
+        | {
+            group.benchmark: estimate_without_value(group.sizes, draws, AUROC.needs(*group.sizes))
+            for group in short
+        }
         for measure, by_benchmark in estimates.items()
     }
-
-
-def _auroc_without_value(group: ComparedGroup, draws: int) -> Estimate:
-    return estimate_without_value(group.sizes, draws, AUROC.needs(*group.sizes))
 
 
 def _flagged_counts_by_benchmark(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from contamination.core.statistics.estimates import ALL
+
 ANY = "any"
 """Stands for all members, however often they were inserted."""
 
@@ -46,12 +48,13 @@ def measurable_groups(examples: pd.DataFrame) -> list[ComparedGroup]:
 
 def describe_unmeasurable_groups(examples: pd.DataFrame) -> str:
     """The rest in words, such as "boolq (occurrences 2, 10), imdb (occurrences 7)"."""
-    numbers: dict[str, list[str]] = defaultdict(list)
+    occurrences_by_benchmark: dict[str, list[str]] = defaultdict(list)
     for group in _all_groups(examples):
         if not group.measurable:
-            numbers[group.benchmark].append(group.occurrences)
+            occurrences_by_benchmark[group.benchmark].append(group.occurrences)
     return ", ".join(
-        f"{name} (occurrences {', '.join(of_benchmark)})" for name, of_benchmark in numbers.items()
+        f"{name} (occurrences {', '.join(occurrences)})"
+        for name, occurrences in occurrences_by_benchmark.items()
     )
 
 
@@ -78,3 +81,8 @@ def _all_groups(examples: pd.DataFrame) -> Iterator[ComparedGroup]:
 def occurrences_sort_key(occurrences: str) -> float:
     """Sort key of the column `occurrences`: by number, `any` last."""
     return float("inf") if occurrences == ANY else float(occurrences)
+
+
+def sorted_benchmarks(rows: pd.DataFrame) -> list[str]:
+    """Returns the benchmarks of a table's rows by name; `ALL`, their mean, is last."""
+    return sorted(rows["benchmark"].unique(), key=lambda name: (name == ALL, name))

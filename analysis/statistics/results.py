@@ -30,7 +30,6 @@ from contamination.analysis.statistics.relabelling import (
 from contamination.core.errors import DataError
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import (
-    Counts,
     Resample,
     Scores,
     draw_named_counts,
@@ -55,6 +54,7 @@ from contamination.detection.baselines.blind import (
 )
 
 log = logging.getLogger(__name__)
+_cached_draw_counts = lru_cache(maxsize=64)(draw_named_counts)
 
 
 COLUMNS = (
@@ -179,10 +179,12 @@ def cell_estimates(
     }
     metrics = chosen_metrics(config.fpr, config.tpr)
     estimates_by_measure: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
-    for benchmark, of_benchmark in groupby(
+    for benchmark, benchmark_groups in groupby(
         measurable_groups(cell.examples), key=lambda group: group.benchmark
     ):
-        drawn = [(group, resample_group(group, cell, config.draws, seed)) for group in of_benchmark]
+        drawn = [
+            (group, resample_group(group, cell, config.draws, seed)) for group in benchmark_groups
+        ]
         by_occurrences = {
             key: _estimates_by_occurrences(scores, drawn, metrics)
             for key, scores in columns.items()
@@ -190,8 +192,8 @@ def cell_estimates(
         if blind is not None:
             blind_rows = _blind_estimates_by_occurrences(blind, drawn, metrics, config.draws)
             by_occurrences[CLEAN, BLIND, ""] = blind_rows
-        for (checkpoint, method, variant), estimated in by_occurrences.items():
-            for occurrences, values in estimated:
+        for (checkpoint, method, variant), estimates_of_method in by_occurrences.items():
+            for occurrences, values in estimates_of_method:
                 for metric, value in values.items():
                     measure = Measure(checkpoint, method, variant, occurrences, metric)
                     estimates_by_measure[measure][benchmark] = value
@@ -250,13 +252,8 @@ def resample_group(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> R
     return Resample(*(_cached_draw_counts(side, draws, draw_seed) for side in sides))
 
 
-@lru_cache(maxsize=64)
-def _cached_draw_counts(names: tuple[str, ...], draws: int, seed: int) -> Counts:
-    return draw_named_counts(names, draws, seed)
-
-
 def _with_means_over_benchmarks(
-    estimated: Mapping[Measure, dict[str, Estimate]],
+    estimates: Mapping[Measure, dict[str, Estimate]],
     short: Sequence[ComparedGroup],
     wanted: Sequence[Metric],
     draws: int,
@@ -266,9 +263,9 @@ def _with_means_over_benchmarks(
     It has no number where some benchmark is `short` of members or non-members, and no row where
     only a number of occurrences, or the blind baseline, is missing in one.
     """
-    benchmarks = {name for by_benchmark in estimated.values() for name in by_benchmark}
+    benchmarks = {name for by_benchmark in estimates.values() for name in by_benchmark}
     metrics = {metric.name: metric for metric in wanted}
-    for measure, by_benchmark in estimated.items():
+    for measure, by_benchmark in estimates.items():
         if benchmarks == by_benchmark.keys():
             metric = metrics[measure.metric]
             lacking_groups = [group for group in short if group.occurrences == measure.occurrences]
@@ -277,7 +274,7 @@ def _with_means_over_benchmarks(
                 for g in lacking_groups
             }
             by_benchmark[ALL] = mean_over({**by_benchmark, **missing})
-    return estimated
+    return estimates
 
 
 def why_without_number(row: Mapping[str, Any] | pd.Series[Any]) -> str:
@@ -289,17 +286,17 @@ def why_without_number(row: Mapping[str, Any] | pd.Series[Any]) -> str:
     return f"needs {row['needs']}"
 
 
-def cell_rows(cell: Cell, estimated: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
+def cell_rows(cell: Cell, estimates: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
     """Returns one row per estimate of one cell."""
     facts = {"cell": cell.name, **{name: getattr(cell, name) for name in COLUMNS[-4:]}}
-    return ({**facts, **row} for row in estimate_rows([cell], estimated, confidence))
+    return ({**facts, **row} for row in estimate_rows([cell], estimates, confidence))
 
 
 def estimate_rows(
-    cells: Sequence[Cell], estimated: Estimates, confidence: float
+    cells: Sequence[Cell], estimates: Estimates, confidence: float
 ) -> Iterator[dict[str, Any]]:
     """Yields one row per estimate: what was measured, on how many examples, value and interval."""
-    flat = [(m, name, value) for m, by_name in estimated.items() for name, value in by_name.items()]
+    flat = [(m, name, value) for m, by_name in estimates.items() for name, value in by_name.items()]
     if not flat:
         return
     low, high = intervals([value for _, _, value in flat], confidence)

@@ -48,26 +48,28 @@ def cells_by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
     return grouped_cells
 
 
-def pool_estimates(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> Estimates:
+def pool_estimates(
+    cell_estimates: Sequence[Estimates], example_digests: Sequence[str], seed: int
+) -> Estimates:
     """The mean over cells, measure by measure, with hierarchical draws.
 
     Args:
-        of_cells: the estimates of each cell of a condition, in order of their seeds.
-        examples: each cell's `examples_digest`.
+        cell_estimates: the estimates of each cell of a condition, in order of their seeds.
+        example_digests: each cell's `examples_digest`.
         seed: draws which cells make up a draw: the same for every measure and every condition, so
             that their differences stay paired.
     """
-    if len(of_cells) == 1:
-        return of_cells[0]
+    if len(cell_estimates) == 1:
+        return cell_estimates[0]
     gathered: dict[Measure, dict[str, dict[int, Estimate]]] = defaultdict(lambda: defaultdict(dict))
-    for index, estimates in enumerate(of_cells):
+    for index, estimates in enumerate(cell_estimates):
         for measure, by_benchmark in estimates.items():
             for benchmark, value in by_benchmark.items():
                 gathered[measure][benchmark][index] = value
     return {
         measure: {
             name: pooled_estimate(
-                list(by_cell.values()), seed, [examples[index] for index in by_cell]
+                list(by_cell.values()), seed, [example_digests[index] for index in by_cell]
             )
             for name, by_cell in by_benchmark.items()
         }
@@ -110,9 +112,9 @@ def hierarchical(draws: Scores, seed: int, examples: Sequence[object] = ()) -> S
     return mean
 
 
-def _first_cells_with_same_examples(examples: Sequence[object], cells: int) -> tuple[int, ...]:
+def _first_cells_with_same_examples(example_keys: Sequence[object], cells: int) -> tuple[int, ...]:
     """Returns for each cell the first one with the same examples."""
-    labels = examples or range(cells)
+    labels = example_keys or range(cells)
     return tuple(labels.index(label) for label in labels)
 
 
@@ -132,13 +134,16 @@ def _resampling_plan(
 
 
 def condition_rows(
-    cells: Sequence[Cell], of_cells: Sequence[Estimates], pooled: Estimates, confidence: float
+    cells: Sequence[Cell],
+    cell_estimates: Sequence[Estimates],
+    pooled: Estimates,
+    confidence: float,
 ) -> Iterator[dict[str, Any]]:
     """Yields one row per estimate of one condition.
 
     Args:
         cells: its cells.
-        of_cells: their estimates, to count who has measured what.
+        cell_estimates: their estimates, to count who has measured what.
         pooled: `pool_estimates` of these.
         confidence: coverage of the intervals.
     """
@@ -147,7 +152,7 @@ def condition_rows(
     joint = _joint_intervals(pooled, default_variants(cells), confidence)
     for row in estimate_rows(cells, pooled, confidence):
         measure = Measure(*(row[name] for name in Measure._fields))
-        seeds = sum(row["benchmark"] in estimates.get(measure, {}) for estimates in of_cells)
+        seeds = sum(row["benchmark"] in estimates.get(measure, {}) for estimates in cell_estimates)
         low, high = joint.get((measure, row["benchmark"]), (np.nan, np.nan))
         yield {**facts, "n_seeds": seeds, **row, "joint_low": low, "joint_high": high}
 

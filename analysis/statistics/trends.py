@@ -82,7 +82,7 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
 
 
 def pool_dose_responses(
-    of_cells: Sequence[DoseResponses], examples: Sequence[str], seed: int
+    responses_of_cells: Sequence[DoseResponses], example_digests: Sequence[str], seed: int
 ) -> DoseResponses:
     """The mean over cells that differ in their seed alone, with hierarchical draws.
 
@@ -90,12 +90,12 @@ def pool_dose_responses(
     each of the cells that measured it.
     """
     gathered: dict[Detector, dict[int, DoseResponse]] = defaultdict(dict)
-    for index, responses in enumerate(of_cells):
+    for index, responses in enumerate(responses_of_cells):
         for detector, response in responses.items():
             gathered[detector][index] = response
     return {
         detector: mean_response(
-            list(by_cell.values()), [examples[index] for index in by_cell], seed
+            list(by_cell.values()), [example_digests[index] for index in by_cell], seed
         )
         for detector, by_cell in gathered.items()
     }

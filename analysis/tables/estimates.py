@@ -16,7 +16,11 @@ from contamination.analysis.statistics.controls import (
     control_rows_with_p_value,
     mean_control_rows,
 )
-from contamination.analysis.statistics.groups import ANY, occurrences_sort_key
+from contamination.analysis.statistics.groups import (
+    ANY,
+    occurrences_sort_key,
+    sorted_benchmarks,
+)
 from contamination.analysis.sweeps import Sweep, format_short
 from contamination.analysis.tables.paper_comparisons import paper_method_tables
 from contamination.core.report.tables import (
@@ -75,7 +79,7 @@ def benchmark_table(results: pd.DataFrame, metric: str) -> Table:
     over_all_members = over_all_members[
         (over_all_members["checkpoint"] == CONTAMINATED) | (over_all_members["method"] == BLIND)
     ]
-    benchmarks = _sorted_benchmarks(over_all_members)
+    benchmarks = sorted_benchmarks(over_all_members)
     texts = _estimate_texts(over_all_members)
 
     def row_cells(method: str, variant: str) -> list[str]:
@@ -94,14 +98,10 @@ def controls_table(results: pd.DataFrame) -> Table:
     """AUROC of the clean model and the blind baseline, with the verdict of `controls_table`."""
     clean_rows = results[(results["metric"] == AUROC.name) & (results["occurrences"] == ANY)]
     clean_rows = clean_rows[clean_rows["checkpoint"] == CLEAN]
-    benchmarks = _sorted_benchmarks(clean_rows)
+    benchmarks = sorted_benchmarks(clean_rows)
     texts = _estimate_texts(clean_rows)
-    p_values = (
-        control_rows_with_p_value(results)
-        .groupby(["method", "variant"])["p_control"]
-        .min()
-        .to_dict()
-    )
+    tested_rows = control_rows_with_p_value(results)
+    p_values = tested_rows.groupby(["method", "variant"])["p_control"].min().to_dict()
 
     def row_cells(method: str, variant: str) -> list[str]:
         values = [texts[CLEAN, method, variant, benchmark, ANY] for benchmark in benchmarks]
@@ -137,11 +137,6 @@ def _method_lines(
         [method_label(method, variant, methods), *row_cells(method, variant)]
         for method, variant in methods
     ]
-
-
-def _sorted_benchmarks(rows: pd.DataFrame) -> list[str]:
-    """The benchmarks by name, their mean last."""
-    return sorted(rows["benchmark"].unique(), key=lambda name: (name == ALL, name))
 
 
 def sweep_table(sweep: Sweep) -> Table:

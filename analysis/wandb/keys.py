@@ -46,19 +46,19 @@ def method_by_label(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
 def summary_values(results: pd.DataFrame) -> Values:
     """The keys of one cell's results over all members, and by number of occurrences."""
     contaminated = results[(results["checkpoint"] == CONTAMINATED) & (results["needs"] == "")]
-    pairs = methods_of(results)
+    methods = methods_of(results)
     by_occurrences = {
-        f"{BY_OCCURRENCES}{row.occurrences}/{_estimate_key(row, pairs)}": float(row.value)
+        f"{BY_OCCURRENCES}{row.occurrences}/{_estimate_key(row, methods)}": float(row.value)
         for row in contaminated[contaminated["occurrences"] != ANY].itertuples()
     }
-    return {**_values_by_key(results[results["occurrences"] == ANY], pairs), **by_occurrences}
+    return {**_values_by_key(results[results["occurrences"] == ANY], methods), **by_occurrences}
 
 
 def history_rows(results: pd.DataFrame) -> list[Values]:
     """Returns one row per number of occurrences, in order, with the keys at that number."""
-    rows, pairs = [], methods_of(results)
+    rows, methods = [], methods_of(results)
     for number in sorted(set(results["occurrences"]) - {ANY}, key=occurrences_sort_key):
-        values = _values_by_key(results[results["occurrences"] == number], pairs)
+        values = _values_by_key(results[results["occurrences"] == number], methods)
         rows.append(
             {OCCURRENCES: int(number), **{BY_OCCURRENCES + k: v for k, v in values.items()}}
         )
@@ -66,7 +66,7 @@ def history_rows(results: pd.DataFrame) -> list[Values]:
 
 
 def parse_result_rows(
-    summary: Mapping[str, Any], history: Iterable[Mapping[str, Any]], cell: Mapping[str, Any]
+    summary: Mapping[str, Any], history: Iterable[Mapping[str, Any]], cell_config: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Returns the rows of the results table from a run's keys.
 
@@ -80,13 +80,13 @@ def parse_result_rows(
             by_number.setdefault(str(int(line[OCCURRENCES])), {}).update(values)
     by_number[ANY] = {k: v for k, v in summary.items() if not k.startswith(BY_OCCURRENCES)}
     numbers = [ANY, *sorted(by_number.keys() - {ANY}, key=occurrences_sort_key)]
-    return [row for number in numbers for row in _iter_rows(by_number[number], number, cell)]
+    return [row for number in numbers for row in _iter_rows(by_number[number], number, cell_config)]
 
 
-def _values_by_key(rows: pd.DataFrame, pairs: Methods) -> Values:
+def _values_by_key(rows: pd.DataFrame, methods: Methods) -> Values:
     values: Values = {}
     for row in rows.itertuples():
-        key = _estimate_key(row, pairs)
+        key = _estimate_key(row, methods)
         key = key if row.checkpoint == CONTAMINATED else f"{row.checkpoint}/{key}"
         if row.needs:
             values[f"{NEEDS}/{key}"] = row.needs
@@ -99,12 +99,12 @@ def _values_by_key(rows: pd.DataFrame, pairs: Methods) -> Values:
     return values
 
 
-def _estimate_key(row: Any, pairs: Methods) -> str:
-    return f"{row.metric}/{method_label(row.method, row.variant, pairs)}/{row.benchmark}"
+def _estimate_key(row: Any, methods: Methods) -> str:
+    return f"{row.metric}/{method_label(row.method, row.variant, methods)}/{row.benchmark}"
 
 
 def _iter_rows(
-    values: Mapping[str, Any], occurrences: str, cell: Mapping[str, Any]
+    values: Mapping[str, Any], occurrences: str, cell_config: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Yields one row per key of an estimate; other keys (the training's, media) are skipped."""
     for logged, value in values.items():
@@ -112,13 +112,13 @@ def _iter_rows(
         needs = value if key != logged else ""
         parts = key.split("/")
         checkpoint = parts.pop(0) if parts[0] == CLEAN else CONTAMINATED
-        if len(parts) != 3 or parts[1] not in cell["methods"]:
+        if len(parts) != 3 or parts[1] not in cell_config["methods"]:
             continue
         metric, name, benchmark = parts
         yield {
-            **{column: cell.get(column) for column in COLUMNS},
+            **{column: cell_config.get(column) for column in COLUMNS},
             **{"checkpoint": checkpoint, "benchmark": benchmark, "occurrences": occurrences},
-            **cell["methods"][name],
+            **cell_config["methods"][name],
             **{"metric": metric, "value": float("nan" if needs else value), "needs": needs},
             **{end: float(values.get(f"{end}/{key}", "nan")) for end in (*ENDS, P_VALUE)},
             **{size: values.get(f"{size}/{benchmark}") for size in SIZES},

@@ -56,12 +56,12 @@ def mirror_to_wandb(stage: AnalysisStage, cells: Sequence[Cell], report: Report)
     trained = _training_runs(stage, cells)
     try:
         for cell in cells:
-            named = {
+            chart_names = {
                 name
                 for cell_or_other in cells
                 for name in (cell_or_other.name, cell_or_other.condition)
             }
-            names_of_others = named - {
+            names_of_others = chart_names - {
                 cell.name,
                 cell.condition,
             }  # how the others' charts' names end

@@ -31,6 +31,6 @@ def test_a_series_along_a_factor_ignores_its_fields(monkeypatch):
     monkeypatch.setitem(factors.BY_COLUMN, "decay", DECAY)
     models = [{"training": {"weight_decay": decay, "steps": 3}} for decay in (0.0, 0.1)]
     assert recipe_digest({}, models[0]) != recipe_digest({}, models[1])
-    assert recipe_digest({}, models[0], without="decay") == recipe_digest(
-        {}, models[1], without="decay"
+    assert recipe_digest({}, models[0], without_factor="decay") == recipe_digest(
+        {}, models[1], without_factor="decay"
     )

@@ -8,8 +8,7 @@ from contamination.analysis.cells import make_cell, name_apart, series_settings
 from contamination.analysis.charts.gallery import charts_of_condition, charts_over_conditions
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from contamination.analysis.headline import headlines
-from contamination.analysis.page.build import render_page
-from contamination.analysis.page.data import page_data
+from contamination.analysis.page.build import page_data, render_page
 from contamination.analysis.report_files import OVER_CONDITIONS, gather_findings
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.analysis.summary import sentences_by_condition

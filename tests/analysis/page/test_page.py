@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.analysis.page.build import render_page
-from contamination.analysis.page.data import page_data
+from contamination.analysis.page.build import page_data, render_page
 from contamination.detection.methods.loss import Loss
 
 LOADS = {"src", "href", "data", "action", "poster", "srcset"}

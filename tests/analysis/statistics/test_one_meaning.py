@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from contamination.analysis.cells import make_cell
 from contamination.analysis.charts.gallery import charts_of_condition, charts_over_conditions
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from contamination.analysis.page.data import page_data
+from contamination.analysis.page.build import page_data
 from contamination.analysis.report_files import gather_findings
 from contamination.analysis.statistics.curves import histogram_table, roc_table, score_samples
 from contamination.analysis.statistics.tidy_tables import statistics

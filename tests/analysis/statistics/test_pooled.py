@@ -12,7 +12,6 @@ from contamination.analysis.cells import name_apart
 from contamination.analysis.conditions import chosen_fields, distinguishing_suffixes, recipe_digest
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics import seed_pooling as module
-from contamination.analysis.statistics.counterfactual import replicates_table
 from contamination.analysis.statistics.flagged import flags_table
 from contamination.analysis.statistics.results import Measure
 from contamination.analysis.statistics.seed_pooling import (
@@ -23,7 +22,7 @@ from contamination.analysis.statistics.seed_pooling import (
     pool_estimates,
     pooled_estimate,
 )
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import replicates_table, statistics
 from contamination.core.statistics.estimates import Estimate, interval
 from tests.analysis.conftest import results_table
 
