@@ -210,7 +210,7 @@ def test_a_recipe_leaves_out_seeds_paths_and_how_it_ran():
     hotter = {**model, "training": {"learning_rate": 0.2}}
     assert recipe_digest(corpus, model) != recipe_digest(corpus, hotter)
     along = "learning_rate"
-    assert recipe_digest(corpus, model, without=along) == recipe_digest(
-        corpus, hotter, without=along
+    assert recipe_digest(corpus, model, without_factor=along) == recipe_digest(
+        corpus, hotter, without_factor=along
     )
     assert recipe_digest(corpus, model) != recipe_digest({"injection": {"members": 6}}, model)
