@@ -152,7 +152,7 @@ def make_cell(
         ArtifactError: scores of another model than the one they should be of.
         DataError: an example without a finite score.
     """
-    _check_models(model, clean, contaminated)
+    _check_scored_models(model, clean, contaminated)
     if second is not None:
         second.check_provenance(model, corpus.examples)
     injection, seed = corpus.config["injection"], int(corpus.config["seed"])
@@ -199,7 +199,7 @@ def make_cell(
         digests={name: artefact.artifact.digest for name, artefact in artifacts_by_name.items()},
         examples=examples,
         scores={name: _scores_by_method(table, examples) for name, table in tables.items()},
-        defaults=_default_pairs(contaminated.table),
+        defaults=_default_method_variants(contaminated.table),
         flags={name: count_flags(_last_step_rows(table.table)) for name, table in tables.items()},
     )
 
@@ -294,7 +294,7 @@ def _digest_suffix(cell: Cell) -> str:
     return f"-{cell.digests[CONTAMINATED][:6]}"
 
 
-def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:
+def _check_scored_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:
     """Raise an ArtifactError for scores of another model; a server's model is taken as given."""
     from contamination.detection.models.base import SERVED_SUFFIX
 
@@ -384,7 +384,7 @@ def _scores_by_method(scores: Scores, examples: pd.DataFrame) -> pd.DataFrame:
     return wide
 
 
-def _default_pairs(table: pd.DataFrame) -> frozenset[tuple[str, str]]:
+def _default_method_variants(table: pd.DataFrame) -> frozenset[tuple[str, str]]:
     default_pairs = table.loc[table["default"], ["method", "variant"]].drop_duplicates()
     return frozenset(default_pairs.itertuples(index=False, name=None))
 

@@ -76,7 +76,9 @@ def control_aurocs(
         if clean is not None and clean.shape[1]:
             rows = np.flatnonzero(cell.examples["benchmark"] == group.benchmark)
             label_seed = derive(seed, "relabelings", group.benchmark)
-            roles = _relabelled_roles(cell.examples.iloc[rows], ids[group.benchmark], label_seed)
+            roles = _iter_relabelled_roles(
+                cell.examples.iloc[rows], ids[group.benchmark], label_seed
+            )
             aurocs = _relabelled_aurocs(clean.to_numpy(np.float64)[rows], roles)
             for (method, variant), aurocs_of_method in zip(clean.columns, aurocs, strict=True):
                 aurocs_by_key[ControlKey(method, variant, group.benchmark)] = aurocs_of_method
@@ -258,7 +260,7 @@ class Roles(NamedTuple):
     nonmember: NDArray[np.bool_]
 
 
-def _relabelled_roles(examples: pd.DataFrame, ids: ExampleIds, seed: int) -> Iterator[Roles]:
+def _iter_relabelled_roles(examples: pd.DataFrame, ids: ExampleIds, seed: int) -> Iterator[Roles]:
     """The roles of one benchmark's examples, in chunks: first as they are, then permuted.
 
     Args:

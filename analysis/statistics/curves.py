@@ -60,7 +60,7 @@ class ScoreSample(NamedTuple):
     """Draws the resamples; equal where cells have the same examples."""
 
     @property
-    def measurable(self) -> bool:
+    def is_measurable(self) -> bool:
         """Whether there are members and non-members."""
         return len(self.members) > 0 and len(self.nonmembers) > 0
 
@@ -139,7 +139,9 @@ def histogram_table(samples_by_key: ScoreSamples) -> pd.DataFrame:
     }
     for key, parts in _parts_of_mean_curves(counts, samples_by_key).items():
         counts[key] = [benchmark_counts for (benchmark_counts,) in parts]
-    rows = [row for key, parts in counts.items() for row in _histogram_rows(key, np.stack(parts))]
+    rows = [
+        row for key, parts in counts.items() for row in _iter_histogram_rows(key, np.stack(parts))
+    ]
     names = [*CurveKey._fields, "side", "centre", "share", "ci_low", "ci_high"]
     return pd.DataFrame(rows, columns=names)
 
@@ -152,7 +154,7 @@ def _bin_counts(sample: ScoreSample) -> Floats:
     return np.array([np.histogram(scores, EDGES)[0] for scores in inside], np.float64)
 
 
-def _histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...]]:
+def _iter_histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...]]:
     """Yields the rows of one curve from its counts (benchmarks × 2 × bins), weighted equally.
 
     The mean of K shares of n_k scores is at least as certain as one of K² / Σ 1/n_k scores: equal
@@ -173,7 +175,7 @@ def _histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...
 def measurable_samples(samples_by_key: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
     """Returns the samples with members and non-members."""
     measurable = {
-        key: [cell for cell in cells if cell.measurable] for key, cells in samples_by_key.items()
+        key: [cell for cell in cells if cell.is_measurable] for key, cells in samples_by_key.items()
     }
     return {key: cells for key, cells in measurable.items() if cells}
 
@@ -186,6 +188,6 @@ def _parts_of_mean_curves(
     for key, part in parts.items():
         means[key._replace(benchmark=ALL)].append(part)
     for key, cells in samples_by_key.items():
-        if not all(cell.measurable for cell in cells):
+        if not all(cell.is_measurable for cell in cells):
             means.pop(key._replace(benchmark=ALL), None)
     return means

@@ -33,7 +33,7 @@ class ComparedGroup:
         return len(self.members), len(self.nonmembers)
 
     @property
-    def measurable(self) -> bool:
+    def is_measurable(self) -> bool:
         """Whether there are examples on both sides."""
         return all(self.sizes)
 
@@ -43,14 +43,14 @@ def measurable_groups(examples: pd.DataFrame) -> list[ComparedGroup]:
 
     A member that was never inserted (0 occurrences) is on neither side.
     """
-    return [group for group in _all_groups(examples) if group.measurable]
+    return [group for group in _iter_groups(examples) if group.is_measurable]
 
 
 def describe_unmeasurable_groups(examples: pd.DataFrame) -> str:
     """The rest in words, such as "boolq (occurrences 2, 10), imdb (occurrences 7)"."""
     occurrences_by_benchmark: dict[str, list[str]] = defaultdict(list)
-    for group in _all_groups(examples):
-        if not group.measurable:
+    for group in _iter_groups(examples):
+        if not group.is_measurable:
             occurrences_by_benchmark[group.benchmark].append(group.occurrences)
     return ", ".join(
         f"{name} (occurrences {', '.join(occurrences)})"
@@ -60,12 +60,12 @@ def describe_unmeasurable_groups(examples: pd.DataFrame) -> str:
 
 def groups_of_lacking_benchmarks(examples: pd.DataFrame) -> list[ComparedGroup]:
     """The groups of the benchmarks that lack members or non-members altogether."""
-    all_groups = list(_all_groups(examples))
-    short = {g.benchmark for g in all_groups if g.occurrences == ANY and not g.measurable}
+    all_groups = list(_iter_groups(examples))
+    short = {g.benchmark for g in all_groups if g.occurrences == ANY and not g.is_measurable}
     return [group for group in all_groups if group.benchmark in short]
 
 
-def _all_groups(examples: pd.DataFrame) -> Iterator[ComparedGroup]:
+def _iter_groups(examples: pd.DataFrame) -> Iterator[ComparedGroup]:
     """Every benchmark × occurrences."""
     benchmark = examples["benchmark"].to_numpy()
     member = examples["member"].to_numpy(bool)

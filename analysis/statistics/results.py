@@ -101,11 +101,11 @@ class BlindBaselines:
         key = cell.membership_digest
         if key not in self._by_members:
             fold_seed = derive(self._seed, BLIND, key)
-            shuffles = self._shuffles(cell) if self._ids else None
+            shuffles = self._shared_shuffles(cell) if self._ids else None
             self._by_members[key] = blind_of(cell.examples, self._folds, fold_seed, shuffles)
         return self._by_members[key]
 
-    def _shuffles(self, cell: Cell) -> dict[str, Permutations]:
+    def _shared_shuffles(self, cell: Cell) -> dict[str, Permutations]:
         assert self._ids is not None
         return {
             str(benchmark): shared_permutations(

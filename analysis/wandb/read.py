@@ -65,7 +65,7 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
 
 def read_runs(stage: WandbReport) -> list[CellRun]:
     """The runs with a cell's results, one an id, in order of the cells' names."""
-    every_run = offline_runs(Path(stage.local)) if stage.local else _online_runs(stage)
+    every_run = offline_runs(Path(stage.local)) if stage.local else _iter_online_runs(stage)
     newest_by_id = {run.id: run for run in every_run}
     wanted = [r for r in newest_by_id.values() if stage.experiment in (None, r.cell["experiment"])]
     return sorted(wanted, key=lambda run: (run.cell["cell"], run.id))
@@ -102,7 +102,7 @@ def _inspect(path: Path, *more: str) -> list[dict[str, Any]]:
     return [json.loads(done.stdout)] if more else list(map(json.loads, done.stdout.splitlines()))
 
 
-def _online_runs(stage: WandbReport) -> Iterable[CellRun]:
+def _iter_online_runs(stage: WandbReport) -> Iterable[CellRun]:
     """The project's runs by the public API, the oldest first."""
     import wandb
 
@@ -132,11 +132,14 @@ def write_wandb_report(stage: WandbReport) -> Artifact:
     name = f"wandb-{stage.experiment or stage.project or 'local'}"
     folder = run_folder(Path(stage.runs), KIND, name, stage, {"results": digest})
     return build(
-        folder, stage, {"results": digest}, lambda folder: _write_report(folder, name, results)
+        folder,
+        stage,
+        {"results": digest},
+        lambda folder: _write_report_folder(folder, name, results),
     )
 
 
-def _write_report(folder: Path, name: str, results: pd.DataFrame) -> Built:
+def _write_report_folder(folder: Path, name: str, results: pd.DataFrame) -> Built:
     results.to_parquet(folder / RESULTS, index=False)
     parts = {str(cell): rows for cell, rows in results.groupby("cell", sort=False)}
     tables = {cell: cell_tables(rows) for cell, rows in parts.items()}

@@ -15,8 +15,8 @@ from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.controls import (
     RELABELINGS,
     ControlKey,
+    _iter_relabelled_roles,
     _relabelled_aurocs,
-    _relabelled_roles,
     control_aurocs,
     control_warning,
     distances,
@@ -179,9 +179,9 @@ def test_relabelled_aurocs_are_those_of_permuted_roles(make):
     examples = cell.examples.iloc[rows]
     scores = np.random.default_rng(0).normal(size=(len(rows), 2)).round(1)
     ids = ids_by_benchmark([cell])["imdb"]
-    aurocs = _relabelled_aurocs(scores, _relabelled_roles(examples, ids, 0))
+    aurocs = _relabelled_aurocs(scores, _iter_relabelled_roles(examples, ids, 0))
     inserted, nonmember = (
-        np.hstack(side) for side in zip(*_relabelled_roles(examples, ids, 0), strict=True)
+        np.hstack(side) for side in zip(*_iter_relabelled_roles(examples, ids, 0), strict=True)
     )
     assert inserted.shape == (len(rows), 1 + RELABELINGS)
     assert len(set(inserted.sum(axis=0))) == len(set(nonmember.sum(axis=0))) == 1
