@@ -97,7 +97,7 @@ class Cell:
     """Checkpoint → `detection.flags.count_flags` of its scores."""
 
     @property
-    def input_digests(self) -> dict[str, str]:
+    def inputs(self) -> dict[str, str]:
         """The artefacts' digests by name, after which a report's folder is named."""
         return {f"{self.name}/{artefact}": digest for artefact, digest in self.digests.items()}
 

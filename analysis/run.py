@@ -54,7 +54,7 @@ def write_report(
     Without their `records` there are no losses over training and no ledger in the report.
     """
     cells = name_apart(cells)
-    inputs = {name: digest for cell in cells for name, digest in cell.input_digests.items()}
+    inputs = {name: digest for cell in cells for name, digest in cell.inputs.items()}
     inputs["statistics"] = REVISION
     runs = Path(stage.runs)
     folder = run_folder(runs, KIND, stage.name, stage, inputs)

@@ -14,8 +14,8 @@ from contamination.core.errors import ArtifactError, ConfigError, DataError
 
 def test_a_cell_is_named_after_what_varies(cell):
     assert cell.name == "tiny_llama-lr0.001-tokens400000-seed0"
-    assert cell.input_digests["tiny_llama-lr0.001-tokens400000-seed0/model"] == "model0.001"
-    assert len(cell.input_digests) == 4
+    assert cell.inputs["tiny_llama-lr0.001-tokens400000-seed0/model"] == "model0.001"
+    assert len(cell.inputs) == 4
 
 
 def test_scores_are_in_the_order_of_the_examples(make_parts):

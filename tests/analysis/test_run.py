@@ -38,7 +38,7 @@ def test_the_folder_holds_what_its_manifest_lists(written, cell):
     assert "report.html" in report.artifact.records  # it says when it was written
     charts = ("auroc_by_occurrences", "auroc_by_benchmark", "roc", "scores")
     assert {f"charts/{chart}-{cell.condition}.svg" for chart in charts} < files
-    assert report.artifact.inputs == {**cell.input_digests, "statistics": REVISION}
+    assert report.artifact.inputs == {**cell.inputs, "statistics": REVISION}
     assert report.artifact.counts == {"cells": 1, "estimates": len(report.results)}
     assert report.config["analysis"]["draws"] == 50
 
