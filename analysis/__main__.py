@@ -22,23 +22,23 @@ def main(config: DictConfig) -> None:
     run(convert(config, AnalysisStage))
 
 
-def wandb(config: DictConfig) -> None:
+def report_from_wandb(config: DictConfig) -> None:
     """Pull the results back from Weights & Biases, or from a local record of it."""
     from contamination.analysis.wandb.read import write_wandb_report
 
-    report = write_wandb_report(convert(_named(config), WandbReport))
+    report = write_wandb_report(convert(_with_experiment_name(config), WandbReport))
     counts = report.counts
     print(f"wrote {report.path}: {counts['cells']} cells, {counts['estimates']} estimates")
 
 
-def view(config: DictConfig) -> None:
+def create_wandb_view(config: DictConfig) -> None:
     """Save a view of a project in Weights & Biases, and print its address."""
     from contamination.analysis.wandb.view import WandbViewConfig, save_view
 
-    print(save_view(convert(_named(config), WandbViewConfig)))
+    print(save_view(convert(_with_experiment_name(config), WandbViewConfig)))
 
 
-def _named(config: DictConfig) -> DictConfig:
+def _with_experiment_name(config: DictConfig) -> DictConfig:
     """The config with the experiment's name where the dataclasses have it."""
     with open_dict(config):
         config.experiment = config.pop(ITS_NAME)
@@ -46,7 +46,7 @@ def _named(config: DictConfig) -> DictConfig:
 
 
 if __name__ == "__main__":
-    tools = {"wandb": wandb, "wandb-view": view}
+    tools = {"wandb": report_from_wandb, "wandb-view": create_wandb_view}
     name, run = "analysis", main
     if sys.argv[1:2] and sys.argv[1] in tools:
         name = sys.argv.pop(1)

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from contamination.analysis.conditions import SWAPPED, TwoStageTraining, chosen, differences, recipe
+from contamination.analysis.conditions import (
+    SWAPPED,
+    TwoStageTraining,
+    chosen_fields,
+    distinguishing_suffixes,
+    recipe_digest,
+)
 from contamination.analysis.config import CellPaths
 from contamination.analysis.factors import FACTORS
 from contamination.core.errors import ArtifactError, ConfigError, DataError
@@ -34,7 +40,7 @@ class SharedSettings(NamedTuple):
     """What the conditions of a series share."""
 
     recipe: str
-    """`conditions.recipe` without the factor."""
+    """`conditions.recipe_digest` without the factor."""
     swapped: bool
 
 
@@ -75,9 +81,9 @@ class Cell:
     """How often the last training went through its corpus."""
     seed: int
     recipe: str
-    """`conditions.recipe`: all that was chosen, except seeds and `swapped`."""
+    """`conditions.recipe_digest`: all that was chosen, except seeds and `swapped`."""
     chosen: Mapping[str, Any]
-    """`conditions.chosen`: the same as fields."""
+    """`conditions.chosen_fields`: the same as fields."""
     series: Mapping[str, str]
     """For the column of each of `factors.FACTORS` the recipe without it."""
     digests: Mapping[str, str]
@@ -98,14 +104,14 @@ class Cell:
     @cached_property
     def examples_digest(self) -> str:
         """A hash of the examples, members and occurrences: equal where cells share them."""
-        return self._digest("example_id", "text", "member", "occurrences")
+        return self._columns_digest("example_id", "text", "member", "occurrences")
 
     @cached_property
     def membership_digest(self) -> str:
         """`examples_digest` without the occurrences: equal where cells share their members."""
-        return self._digest("example_id", "text", "member")
+        return self._columns_digest("example_id", "text", "member")
 
-    def _digest(self, *names: str) -> str:
+    def _columns_digest(self, *names: str) -> str:
         columns = [self.examples[name].tolist() for name in names]
         return hashlib.sha256(json.dumps(list(zip(*columns, strict=True))).encode()).hexdigest()
 
@@ -118,7 +124,7 @@ def open_cell(paths: CellPaths) -> Cell:
             first = open_trained("cells.first", paths.first)
             second = TwoStageTraining(first, open_corpus(paths.finetuning))
         scores = open_scores(paths.clean), open_scores(paths.contaminated)
-        scope = _scope(*scores)
+        scope = _common_scope(*scores)
         model = open_trained("cells.model", paths.model)
         return make_cell(open_corpus(paths.corpus), model, *scores, second=second, scope=scope)
 
@@ -146,32 +152,32 @@ def make_cell(
         ArtifactError: scores of another model than the one they should be of.
         DataError: an example without a finite score.
     """
-    _check_models(model, clean, contaminated)
+    _check_scored_models(model, clean, contaminated)
     if second is not None:
-        second.check(model, corpus.examples)
+        second.check_provenance(model, corpus.examples)
     injection, seed = corpus.config["injection"], int(corpus.config["seed"])
     model_name = str(model.config["model"]["name"])
     learning_rate = float(model.config["training"]["learning_rate"])
     swapped = bool(injection.get(SWAPPED.rpartition(".")[2], False))
-    last = injection.get("last_tokens")
+    last_tokens = injection.get("last_tokens")
     condition = f"{model_name}-lr{learning_rate:g}-tokens{injection['budget_tokens']}"
-    condition += f"-last{last}" * (last is not None) + "-swapped" * swapped
-    stage = None if second is None else second.stage(model)
+    condition += f"-last{last_tokens}" * (last_tokens is not None) + "-swapped" * swapped
+    stage = None if second is None else second.inserted_stage(model)
     epochs = int(model.config["training"].get("epochs", 1))
     condition += f"-{stage}-epochs{epochs}" * (stage is not None)
     condition += f"-{scope}" * (stage is not None or scope != WHOLE)
     first = second.first if second else model
     start = {**model.config["model"], "start": first.artifact.inputs.get("model")}
-    more: dict[str, Any] = {**second.chosen, "stage": stage} if second else {}
-    more |= {} if scope == WHOLE else {"scope": scope}
-    configs = corpus.config, {**model.config, "model": start}, more
+    more_nodes: dict[str, Any] = {**second.chosen_nodes, "stage": stage} if second else {}
+    more_nodes |= {} if scope == WHOLE else {"scope": scope}
+    configs = corpus.config, {**model.config, "model": start}, more_nodes
     tables = {CLEAN: clean, CONTAMINATED: contaminated}
-    opened: dict[str, Any] = {"corpus": corpus, "model": model, **tables}
-    opened |= {"first": second.first, "finetuning": second.texts} if second else {}
-    drawn = _with_flags(corpus.examples, second)
+    artifacts_by_name: dict[str, Any] = {"corpus": corpus, "model": model, **tables}
+    artifacts_by_name |= {"first": second.first, "finetuning": second.texts} if second else {}
+    drawn_examples = _with_contamination_flags(corpus.examples, second)
     if second is not None and stage is not None:
-        drawn = second.occurrences(drawn, stage)
-    examples = _ranked(drawn, [clean, contaminated])
+        drawn_examples = second.with_occurrences(drawn_examples, stage)
+    examples = _ranked_examples(drawn_examples, [clean, contaminated])
     return Cell(
         name=f"{condition}-seed{seed}",
         condition=condition,
@@ -179,22 +185,22 @@ def make_cell(
         learning_rate=learning_rate,
         budget_tokens=injection["budget_tokens"],
         example_max_tokens=injection.get("example_max_tokens"),
-        last_tokens=last,
+        last_tokens=last_tokens,
         parameters=model.artifact.counts.get("parameters"),
         swapped=swapped,
-        mean_occurrences=_mean_occurrences(drawn),
+        mean_occurrences=_mean_occurrences(drawn_examples),
         stage=stage,
         scope=scope,
         epochs=epochs,
         seed=seed,
-        recipe=recipe(*configs),
-        chosen=chosen(*configs),
-        series={f.column: recipe(*configs, without=f.column) for f in FACTORS},
-        digests={name: artefact.artifact.digest for name, artefact in opened.items()},
+        recipe=recipe_digest(*configs),
+        chosen=chosen_fields(*configs),
+        series={f.column: recipe_digest(*configs, without_factor=f.column) for f in FACTORS},
+        digests={name: artefact.artifact.digest for name, artefact in artifacts_by_name.items()},
         examples=examples,
         scores={name: _scores_by_method(table, examples) for name, table in tables.items()},
-        defaults=_default_pairs(contaminated.table),
-        flags={name: count_flags(_last_step(table.table)) for name, table in tables.items()},
+        defaults=_default_method_variants(contaminated.table),
+        flags={name: count_flags(_last_step_rows(table.table)) for name, table in tables.items()},
     )
 
 
@@ -202,21 +208,22 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
     """Returns the cells in order; cells with the same name get a part of their scores' digest.
 
     A condition's name gets its mean occurrences where it differs from others of that name in them
-    alone, and where they differ in something else the fields that do (`conditions.differences`).
+    alone, and where they differ in something else the fields that do
+    (`conditions.distinguishing_suffixes`).
 
     Raises:
         ConfigError: a cell is there twice.
     """
-    cells = _conditions_apart(_with_mean_of_recipe(cells))
+    cells = _with_distinct_conditions(_with_mean_occurrences_of_recipe(cells))
     taken = Counter(cell.name for cell in cells)
     named = [replace(c, name=c.name + _digest_suffix(c) * (taken[c.name] > 1)) for c in cells]
     commonest, times = Counter(cell.name for cell in named).most_common(1)[0]
     if times > 1:
         raise ConfigError(f"cells contains {commonest} {times} times: give each cell once.")
-    return sorted(named, key=in_order)
+    return sorted(named, key=cell_sort_key)
 
 
-def in_order(cell: Cell) -> tuple[Any, ...]:
+def cell_sort_key(cell: Cell) -> tuple[Any, ...]:
     """Sort key of cells: by what varies, as numbers; the seed last."""
     longest = cell.example_max_tokens or 0
     numbers = (cell.learning_rate, cell.last_tokens or 0, cell.budget_tokens, longest)
@@ -225,7 +232,7 @@ def in_order(cell: Cell) -> tuple[Any, ...]:
     return cell.model, *numbers, *drawn, *stage, cell.condition, cell.seed, cell.name
 
 
-def series_of(cells: Sequence[Cell]) -> Series:
+def series_settings(cells: Sequence[Cell]) -> Series:
     """Returns which conditions form a series along each factor: they agree in all else."""
     return {
         (cell.condition, column): SharedSettings(recipe, cell.swapped)
@@ -234,15 +241,13 @@ def series_of(cells: Sequence[Cell]) -> Series:
     }
 
 
-def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
+def _with_distinct_conditions(cells: Sequence[Cell]) -> list[Cell]:
     """Returns the cells in conditions that have one recipe and each seed once, for pooling."""
     by_name: dict[str, list[Cell]] = {}
     for cell in cells:
         by_name.setdefault(cell.condition, []).append(cell)
-    suffixes = {
-        name: _distinguishing_suffixes(cells_of_name) for name, cells_of_name in by_name.items()
-    }
-    named = [_renamed(c, c.condition + suffixes[c.condition][c.recipe]) for c in cells]
+    suffixes = {name: _suffix_by_recipe(cells_of_name) for name, cells_of_name in by_name.items()}
+    named = [_with_condition_name(c, c.condition + suffixes[c.condition][c.recipe]) for c in cells]
     seeds = Counter((cell.condition, cell.seed) for cell in named)
     twice = {condition for (condition, _), times in seeds.items() if times > 1}
     return [
@@ -251,12 +256,12 @@ def _conditions_apart(cells: Sequence[Cell]) -> list[Cell]:
     ]
 
 
-def _renamed(cell: Cell, condition: str) -> Cell:
+def _with_condition_name(cell: Cell, condition: str) -> Cell:
     """Returns the cell under another condition's name."""
     return replace(cell, condition=condition, name=f"{condition}-seed{cell.seed}")
 
 
-def _distinguishing_suffixes(cells: Sequence[Cell]) -> dict[str, str]:
+def _suffix_by_recipe(cells: Sequence[Cell]) -> dict[str, str]:
     """Returns recipe → a suffix that distinguishes it from the others with the same name."""
     recipes = {cell.recipe: cell for cell in cells}
     if len(recipes) == 1:
@@ -266,10 +271,10 @@ def _distinguishing_suffixes(cells: Sequence[Cell]) -> dict[str, str]:
     in_them_alone = len({cell.series["mean_occurrences"] for cell in cells}) == 1
     if in_them_alone and len(set(numbers.values())) == len(recipes):
         return numbers
-    return differences({recipe: cell.chosen for recipe, cell in recipes.items()})
+    return distinguishing_suffixes({recipe: cell.chosen for recipe, cell in recipes.items()})
 
 
-def _with_mean_of_recipe(cells: Sequence[Cell]) -> list[Cell]:
+def _with_mean_occurrences_of_recipe(cells: Sequence[Cell]) -> list[Cell]:
     """Returns the cells with the mean occurrences over cells that differ only in their seeds."""
     occurrences: dict[tuple[str, bool], list[float]] = {}
     for cell in cells:
@@ -289,24 +294,24 @@ def _digest_suffix(cell: Cell) -> str:
     return f"-{cell.digests[CONTAMINATED][:6]}"
 
 
-def _check_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:
+def _check_scored_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:
     """Raise an ArtifactError for scores of another model; a server's model is taken as given."""
     from contamination.detection.models.base import SERVED_SUFFIX
 
-    digest = _scored_model(contaminated)
-    if digest != model.artifact.digest and not digest.endswith(SERVED_SUFFIX):
+    scored_digest = _scored_model_digest(contaminated)
+    if scored_digest != model.artifact.digest and not scored_digest.endswith(SERVED_SUFFIX):
         raise ArtifactError(
             f"cells.contaminated is {contaminated.artifact.path}: these are not scores of the "
             f"model {model.artifact.path}; give the scores of the model in that folder."
         )
-    if _scored_model(clean) in (digest, model.artifact.digest):
+    if _scored_model_digest(clean) in (scored_digest, model.artifact.digest):
         raise ArtifactError(
             f"cells.clean is {clean.artifact.path}: these are scores of the contaminated model "
             "itself; give the scores of the model that it was trained from."
         )
 
 
-def _scope(clean: Scores, contaminated: Scores) -> str:
+def _common_scope(clean: Scores, contaminated: Scores) -> str:
     """Returns which part of the examples was scored.
 
     Raises:
@@ -324,14 +329,16 @@ def _scope(clean: Scores, contaminated: Scores) -> str:
     return clean_scope
 
 
-def _scored_model(scores: Scores) -> str:
+def _scored_model_digest(scores: Scores) -> str:
     """Returns the digest of the scored model, whether or not it ran code of its own."""
     from contamination.detection.models.hf_model import CODE
 
     return scores.artifact.inputs["target"].removesuffix(CODE)
 
 
-def _with_flags(examples: pd.DataFrame, second: TwoStageTraining | None) -> pd.DataFrame:
+def _with_contamination_flags(
+    examples: pd.DataFrame, second: TwoStageTraining | None
+) -> pd.DataFrame:
     """The corpus's examples; of two stages with the flags of the fine-tuning set, too."""
     flags = examples.get(CONTAMINATION_COLUMN, pd.Series("", examples.index)).tolist()
     if second is not None and CONTAMINATION_COLUMN in second.texts.examples:
@@ -341,32 +348,33 @@ def _with_flags(examples: pd.DataFrame, second: TwoStageTraining | None) -> pd.D
     return examples.assign(**{CONTAMINATION_COLUMN: flags})
 
 
-def _ranked(examples: pd.DataFrame, scores: Sequence[Scores]) -> pd.DataFrame:
+def _ranked_examples(examples: pd.DataFrame, scores: Sequence[Scores]) -> pd.DataFrame:
     """Returns the examples that all tables rank."""
-    out = {name for s in scores for name in s.table["example_id"][~s.table["ranked"]]}
-    return examples[~examples["example_id"].isin(out)].reset_index(drop=True)
+    unranked_ids = {name for s in scores for name in s.table["example_id"][~s.table["ranked"]]}
+    return examples[~examples["example_id"].isin(unranked_ids)].reset_index(drop=True)
 
 
-def _last_step(table: pd.DataFrame) -> pd.DataFrame:
+def _last_step_rows(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["checkpoint_step"] == table["checkpoint_step"].max()]
 
 
 def _scores_by_method(scores: Scores, examples: pd.DataFrame) -> pd.DataFrame:
     """Examples × (method, variant), of the last training step that was scored."""
     folder = scores.artifact.path
-    table = _last_step(scores.table)
+    table = _last_step_rows(scores.table)
     key = ["example_id", "method", "variant"]
     twice = table[table.duplicated(key)]
     if len(twice):
         raise DataError(
-            f"{folder}: {_example_and_method(twice.iloc[0])} was scored twice: score it again."
+            f"{folder}: {_describe_example_and_method(twice.iloc[0])} was scored twice: score it "
+            "again."
         )
     pivoted = table.pivot(index="example_id", columns=["method", "variant"], values="score")
     wide: pd.DataFrame = pivoted.reindex(examples["example_id"]).sort_index(axis=1)
     missing = np.argwhere(~np.isfinite(wide.to_numpy(np.float64)))
     if len(missing):
         row, column = missing[0]
-        place = _example_and_method(
+        place = _describe_example_and_method(
             {"example_id": wide.index[row], "method": wide.columns[column][0]}
         )
         raise DataError(
@@ -376,10 +384,10 @@ def _scores_by_method(scores: Scores, examples: pd.DataFrame) -> pd.DataFrame:
     return wide
 
 
-def _default_pairs(table: pd.DataFrame) -> frozenset[tuple[str, str]]:
+def _default_method_variants(table: pd.DataFrame) -> frozenset[tuple[str, str]]:
     default_pairs = table.loc[table["default"], ["method", "variant"]].drop_duplicates()
     return frozenset(default_pairs.itertuples(index=False, name=None))
 
 
-def _example_and_method(row: Mapping[str, Any] | pd.Series[Any]) -> str:
+def _describe_example_and_method(row: Mapping[str, Any] | pd.Series[Any]) -> str:
     return f"example {row['example_id']}, method {row['method']},"

@@ -42,39 +42,44 @@ SWAPPED = "injection.swap_members"
 Nodes = Mapping[str, Any]
 
 
-def recipe(corpus: Nodes, model: Nodes, more: Nodes | None = None, *, without: str = "") -> str:
+def recipe_digest(
+    corpus: Nodes, model: Nodes, more_nodes: Nodes | None = None, *, without_factor: str = ""
+) -> str:
     """A hash of both stages' resolved configs without seeds, paths and how they were run.
 
     Args:
         corpus: the injection stage's config.
         model: the training stage's config.
-        more: what else was chosen, such as a second stage's.
-        without: the column of a factor to leave out: cells that agree are one series along it.
+        more_nodes: what else was chosen, such as a second stage's.
+        without_factor: the column of a factor to leave out; cells that agree are one series along
+            it.
     """
-    left_out = BY_COLUMN[without].fields if without else ()
-    flat = chosen(corpus, model, more)
-    chosen_fields = {
+    left_out = BY_COLUMN[without_factor].fields if without_factor else ()
+    flat = chosen_fields(corpus, model, more_nodes)
+    recipe_fields = {
         k: v for k, v in flat.items() if k.endswith(CLASS) or not k.startswith(left_out)
     }
     return hashlib.sha256(
-        json.dumps(chosen_fields, sort_keys=True, default=str).encode()
+        json.dumps(recipe_fields, sort_keys=True, default=str).encode()
     ).hexdigest()
 
 
-def chosen(corpus: Nodes, model: Nodes, more: Nodes | None = None) -> dict[str, Any]:
-    """The fields of all configs that make a `recipe`, such as {"training.schedule": "cosine"}."""
+def chosen_fields(corpus: Nodes, model: Nodes, more_nodes: Nodes | None = None) -> dict[str, Any]:
+    """Returns the fields that make a `recipe_digest`, such as {"training.schedule": "cosine"}."""
     nodes = {node: corpus.get(node) for node in CORPUS_NODES}
-    flat = _flattened({**nodes, **{node: model.get(node) for node in MODEL_NODES}, **(more or {})})
+    flat = _flatten_nodes(
+        {**nodes, **{node: model.get(node) for node in MODEL_NODES}, **(more_nodes or {})}
+    )
     return {
         k: v for k, v in flat.items() if not (k.startswith(SWAPPED) or _changes_no_result(k, v))
     }
 
 
-def differences(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def distinguishing_suffixes(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Returns what distinguishes recipes, for names: "-schedule_cosine" or "-Poisson".
 
     Args:
-        recipes: a recipe's hash → its `chosen` fields; two or more.
+        recipes: a recipe's hash → its `chosen_fields` fields; two or more.
 
     Returns:
         For each the fields that all of them have and not all alike; a piece of the hash where
@@ -86,7 +91,7 @@ def differences(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         name for name in shared if any(flat[name] != first[name] for flat in others_recipes)
     ]
     name_of_recipe = {
-        key: "".join(_part_of_name(name, flat[name]) for name in differing)
+        key: "".join(_name_suffix(name, flat[name]) for name in differing)
         for key, flat in recipes.items()
     }
     if (
@@ -97,7 +102,7 @@ def differences(recipes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return name_of_recipe
 
 
-def _part_of_name(name: str, value: Any) -> str:
+def _name_suffix(name: str, value: Any) -> str:
     """A field in a name of files: its last word and its value, or a class's own name."""
     if name.endswith(CLASS):
         return f"-{str(value).rpartition('.')[2]}"
@@ -107,17 +112,17 @@ def _part_of_name(name: str, value: Any) -> str:
     return f"-{field_name}_{re.sub(r'[^0-9A-Za-z_.]+', '_', str(value)).strip('_')}"
 
 
-def parts_of(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
+def rows_by_condition(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
     """The pooled rows of each condition, in their order."""
     return {str(name): rows for name, rows in pooled.groupby("condition", sort=False)}
 
 
-def _flattened(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten_nodes(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """{"a": {"b": 1}} → {"a.b": 1}; lists are values. Null means the same as a missing field."""
     flat: dict[str, Any] = {}
     for key, value in node.items():
         if isinstance(value, Mapping):
-            flat |= _flattened(value, f"{prefix}{key}.")
+            flat |= _flatten_nodes(value, f"{prefix}{key}.")
         elif value is not None:
             flat[f"{prefix}{key}"] = value
     return flat
@@ -130,12 +135,12 @@ def _changes_no_result(key: str, value: Any) -> bool:
     """
     if key.endswith(("_seed", ".path")):
         return True
-    field = _fields().get(key.removeprefix("first."))
+    field = _config_field_by_name().get(key.removeprefix("first."))
     return field is not None and not names(field, value)
 
 
 @cache
-def _fields() -> Mapping[str, Field[Any]]:
+def _config_field_by_name() -> Mapping[str, Field[Any]]:
     schemas = {"injection": InjectionConfig, "model": ModelConfig, "training": TrainingConfig}
     return {
         f"{node}.{field.name}": field
@@ -160,7 +165,7 @@ class TwoStageTraining:
     first: Checkpoint
     texts: PackedCorpus
 
-    def stage(self, model: Checkpoint) -> str:
+    def inserted_stage(self, model: Checkpoint) -> str:
         """Where the members were inserted.
 
         Raises:
@@ -175,7 +180,7 @@ class TwoStageTraining:
             )
         return STAGES[seen]
 
-    def check(self, model: Checkpoint, examples: pd.DataFrame) -> None:
+    def check_provenance(self, model: Checkpoint, examples: pd.DataFrame) -> None:
         """Raise an ArtifactError where the model is not of this start and this set.
 
         Nor may the set contain copies of an example that is no member in the corpus (`examples`):
@@ -202,7 +207,7 @@ class TwoStageTraining:
             )
 
     @property
-    def chosen(self) -> Mapping[str, Any]:
+    def chosen_nodes(self) -> Mapping[str, Any]:
         """What was chosen about the first training and about the set, by node."""
         first, texts = self.first.config, self.texts.config
         return {
@@ -212,7 +217,7 @@ class TwoStageTraining:
             "copies": texts.get("occurrences"),
         }
 
-    def occurrences(self, examples: pd.DataFrame, stage: str) -> pd.DataFrame:
+    def with_occurrences(self, examples: pd.DataFrame, stage: str) -> pd.DataFrame:
         """The corpus's examples; of members in fine-tuning alone with their copies in its set."""
         if stage != FINETUNING:
             return examples

@@ -30,7 +30,7 @@ MOST_VALUES = 10_000
 log = logging.getLogger(__name__)
 
 
-def write_examples(folder: Path, cells: Iterable[CellPaths], count: int) -> list[Path]:
+def write_example_pages(folder: Path, cells: Iterable[CellPaths], count: int) -> list[Path]:
     """Write a page per cell: `count` members and non-members, scored before and after training.
 
     The pages read stored passes; a cell whose passes or texts are gone has none, as the log
@@ -69,7 +69,7 @@ def _stage(scored: Artifact, before: Artifact, page_settings: Mapping[str, Any])
                 f"{field} was scored behind a server, which a report does not ask. The page comes "
                 "from python -m detection view model.url=… instead."
             )
-    _check_readable(config["examples"].get("path"))
+    _check_not_a_stream(config["examples"].get("path"))
     methods = {
         name: node
         for name, node in config["method"].items()
@@ -86,11 +86,8 @@ def _stage(scored: Artifact, before: Artifact, page_settings: Mapping[str, Any])
     return convert(OmegaConf.create({**nodes, **page_settings}), ViewStage)
 
 
-def _check_readable(path: Any) -> None:
+def _check_not_a_stream(path: Any) -> None:
     """Raise an ArtifactError if examples would be read from standard input, a pipe or a device."""
-    if path == "-" or (path and Path(path).exists() and not _is_stored(Path(path))):
+    file = Path(path or ".")
+    if path == "-" or (file.exists() and not (file.is_file() or file.is_dir())):
         raise ArtifactError(f"examples.path is {path!r}: a report reads files and folders only.")
-
-
-def _is_stored(path: Path) -> bool:
-    return path.is_file() or path.is_dir()

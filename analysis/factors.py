@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from contamination.analysis.cells import Cell
+
+class CellSettings(Protocol):
+    """What a factor reads of a cell, besides attributes named after its column."""
+
+    @property
+    def chosen(self) -> Mapping[str, Any]:
+        """The config's fields, such as {"training.schedule": "cosine"}."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Factor:
     bound: tuple[str, ...] = ()
     """Other columns that change with it."""
 
-    def value(self, cell: Cell) -> float | None:
+    def value(self, cell: CellSettings) -> float | None:
         """Returns the cell's value: its attribute of that name, else its first config field's.
 
         None: unknown.
@@ -91,6 +96,6 @@ FACTORS = (
 BY_COLUMN: Mapping[str, Factor] = {factor.column: factor for factor in FACTORS}
 
 
-def factor_values(cell: Cell) -> dict[str, Any]:
+def factor_values(cell: CellSettings) -> dict[str, Any]:
     """Returns the cell's value of every factor, by column."""
     return {factor.column: factor.value(cell) for factor in FACTORS}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from contamination.analysis.conditions import parts_of
+from contamination.analysis.conditions import rows_by_condition
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import GlossaryEntry
 from contamination.analysis.provenance import CellRecord, Facts
@@ -29,7 +29,7 @@ class Findings:
     headline: Sequence[str]
     """`headline.headlines`: the answer, before anything else."""
     controls: str
-    """`headline.controls_line`."""
+    """`headline.controls_sentence`."""
     records: Mapping[str, Sequence[CellRecord]]
     tables: Mapping[str, Sequence[Table]]
     sentences: Mapping[str, Sequence[str]]
@@ -42,19 +42,19 @@ class Findings:
     config: AnalysisConfig
 
     @property
-    def conditions(self) -> dict[str, pd.DataFrame]:
+    def rows_by_condition(self) -> dict[str, pd.DataFrame]:
         """The pooled rows of each condition, in their order."""
-        return dict(parts_of(self.pooled))
+        return dict(rows_by_condition(self.pooled))
 
-    def rest(self, condition: str) -> list[str]:
+    def sentences_beyond_headline(self, condition: str) -> list[str]:
         """Returns the sentences on a condition beyond the headline."""
         return [sentence for sentence in self.sentences[condition] if sentence not in self.headline]
 
-    def of_condition(self, condition: str) -> Findings:
+    def restrict_to_condition(self, condition: str) -> Findings:
         """What there is of one condition."""
         return replace(
             self,
-            pooled=self.conditions[condition],
+            pooled=self.rows_by_condition[condition],
             curves=self.curves[self.curves["condition"] == condition],
             bins=self.bins[self.bins["condition"] == condition],
             records={condition: self.records.get(condition, ())},

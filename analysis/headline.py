@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from contamination.analysis.cells import CLEAN
-from contamination.analysis.methods import label
-from contamination.analysis.statistics.controls import by_control, verdict
-from contamination.analysis.summary import many, trend_clause, with_joint_intervals
-from contamination.analysis.sweeps import Sweep, short, swept
-from contamination.analysis.tables.statistical import in_against_out
+from contamination.analysis.methods import method_label
+from contamination.analysis.statistics.controls import describe_verdict, group_by_control
+from contamination.analysis.summary import format_count, trend_clause, with_joint_intervals
+from contamination.analysis.sweeps import Sweep, conditions_in_sweeps, format_short
+from contamination.analysis.tables.statistical import summarise_replicates
 from contamination.detection.baselines.blind import BLIND
 
 MAIN = 2
@@ -27,12 +27,12 @@ def headlines(
     Args:
         sweeps: those of the report.
         sentences: `summary.sentences_by_condition`.
-        replicates: `statistics.counterfactual.replicates_table`.
+        replicates: `tidy_tables.replicates_table`.
     """
     outside_sweeps = {
         name: sentences_of_condition
         for name, sentences_of_condition in sentences.items()
-        if name not in swept(sweeps)
+        if name not in conditions_in_sweeps(sweeps)
     }
     if len(sentences) == 1:
         return [
@@ -45,80 +45,85 @@ def headlines(
         for name, sentences_of_condition in outside_sweeps.items()
         if sentences_of_condition
     ]
-    pairs = [_swapped_pair(str(name), rows) for name, rows in replicates.groupby("condition")]
-    return [*(headline(sweep, sweeps) for sweep in sweeps), *single, *pairs]
+    pairs = [
+        _swapped_pair_sentence(str(name), rows) for name, rows in replicates.groupby("condition")
+    ]
+    return [*(sweep_headline(sweep, sweeps) for sweep in sweeps), *single, *pairs]
 
 
-def headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
+def sweep_headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
     """Returns how the AUROC of the best and of the median method changes along the sweep.
 
     Both are by the mean AUROC over the sweep, of the methods' default variants. What all
     sweeps of its factor share is stated only with the first of them.
     """
-    ranking = sweep.ranking
-    low, high = (short(level) for level in (sweep.levels[0], sweep.levels[-1]))
+    methods = sweep.ranked_methods
+    low, high = (format_short(level) for level in (sweep.levels[0], sweep.levels[-1]))
     first = next((other for other in sweeps if other.factor == sweep.factor), sweep)
-    fixed = sweep.fixed if first is sweep else sweep.told_from(sweeps)
-    along = f"{sweep.factor.axis} from {low} to {high} ({fixed})"
-    if not ranking:
-        return f"Along {along} no method was measured everywhere{_levels_without_number(sweep)}."
-    best_method, median_method = ranking[0], ranking[len(ranking) // 2]
-    name = label(*best_method, ranking)
-    if len(ranking) > 1:
+    fixed = sweep.shared_text if first is sweep else sweep.distinguishing_text(sweeps)
+    axis_range = f"{sweep.factor.axis} from {low} to {high} ({fixed})"
+    if not methods:
+        return (
+            f"Along {axis_range} no method was measured everywhere{_missing_levels_clause(sweep)}."
+        )
+    best_method, median_method = methods[0], methods[len(methods) // 2]
+    name = method_label(*best_method, methods)
+    if len(methods) > 1:
         corrected = "(AUROC's intervals corrected for the choice, the slope's not)"
-        name += f", the best of {len(ranking)} methods on average {corrected},"
-    text = _movement(sweep, best_method, name, along)
+        name += f", the best of {len(methods)} methods on average {corrected},"
+    text = _movement_clause(sweep, best_method, name, axis_range)
     if median_method != best_method:
-        median_name = f"{label(*median_method, ranking)}, the median one,"
-        text += f". {_movement(sweep, median_method, median_name, sweep.factor.axis)}"
-    return f"{text}{_count_of_slopes(sweep)}{_levels_without_number(sweep)}."
+        median_name = f"{method_label(*median_method, methods)}, the median one,"
+        text += f". {_movement_clause(sweep, median_method, median_name, sweep.factor.axis)}"
+    return f"{text}{_slope_count_clause(sweep)}{_missing_levels_clause(sweep)}."
 
 
-def _swapped_pair(condition: str, replicates: pd.DataFrame) -> str:
+def _swapped_pair_sentence(condition: str, replicates: pd.DataFrame) -> str:
     """Returns the result of two swapped replicates: each example is its own control."""
-    by_method = in_against_out(replicates, ["method", "variant"])
+    by_method = summarise_replicates(replicates, ["method", "variant"])
     row = by_method.sort_values("share_above_0", kind="stable").iloc[-1]
     note = f", the most of {len(by_method)} methods (no correction for this choice)"
     note *= len(by_method) > 1
     method, variant = row.name
-    examples = many(int(row["examples"]), "example")
+    examples = format_count(int(row["examples"]), "example")
     return (
         f"{condition} and its swapped replicate together: of {examples} "
         f"{row['share_above_0']:.0%} score higher by the model that saw them than by the other, "
-        f"with {label(method, variant, by_method.index)}{note}; the difference is "
+        f"with {method_label(method, variant, by_method.index)}{note}; the difference is "
         f"{row['mean']:.2f} (standard error {row['standard_error']:.2f}) standard deviations of "
         "the non-members."
     )
 
 
-def controls_line(pooled: pd.DataFrame) -> str:
+def controls_sentence(pooled: pd.DataFrame) -> str:
     """Returns whether the controls of any condition are off, and where each is worst."""
-    rows_by_control = by_control(pooled)
+    rows_by_control = group_by_control(pooled)
     if not rows_by_control:
         return "Controls: not measured."
     names = {CLEAN: "clean model", BLIND: "blind baseline"}
     several_conditions = pooled["condition"].nunique() > 1
     verdicts = [
-        f"{names[control]} {verdict(rows)}"
+        f"{names[control]} {describe_verdict(rows)}"
         + f" in {rows['condition'].iloc[0]}" * several_conditions
         for control, rows in rows_by_control.items()
     ]
     return f"Controls: {'; '.join(verdicts)}."
 
 
-def _movement(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) -> str:
+def _movement_clause(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) -> str:
     """How the AUROC of a method moves along the sweep."""
-    line = with_joint_intervals(sweep.line(*pair))
+    line = with_joint_intervals(sweep.method_rows(*pair))
     untested = {"slope": math.nan, "turns": "", "note": "it was not tested"}
-    trend = sweep.slopes.get(pair, untested)
+    trend = sweep.trend_by_method.get(pair, untested)
     levels = line[sweep.factor.column]
-    values = line.assign(at=levels.map(short), level=levels.astype(float))
+    values = line.assign(at=levels.map(format_short), level=levels.astype(float))
     return trend_clause(name, axis, trend, values, None)
 
 
-def _count_of_slopes(sweep: Sweep) -> str:
+def _slope_count_clause(sweep: Sweep) -> str:
     """For how many methods the slope's interval excludes 0; nothing where there is one."""
-    rows = [sweep.slopes[pair] for pair in sweep.ranking if pair in sweep.slopes]
+    trends = sweep.trend_by_method
+    rows = [trends[pair] for pair in sweep.ranked_methods if pair in trends]
     rows = [row for row in rows if not math.isnan(row["slope"])]
     rising, falling = sum(r["slope_low"] > 0 for r in rows), sum(r["slope_high"] < 0 for r in rows)
     falls = f", below 0 for {falling}" * (falling > 0)
@@ -126,6 +131,7 @@ def _count_of_slopes(sweep: Sweep) -> str:
     return text * (len(rows) > 1)
 
 
-def _levels_without_number(sweep: Sweep) -> str:
+def _missing_levels_clause(sweep: Sweep) -> str:
     """The factor's values without a number, each with the reason."""
-    return "".join(f"; no value at {short(at)} ({why})" for at, why in sweep.reasons.items())
+    reasons = sweep.reason_by_level.items()
+    return "".join(f"; no value at {format_short(level)} ({reason})" for level, reason in reasons)

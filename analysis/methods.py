@@ -55,21 +55,21 @@ MARKERS: Sequence[tuple[str | tuple[int, int, int], str]] = (
 """matplotlib's and plotly's names: no chart relies on colour alone."""
 
 
-def method_style(method: str, among: Methods) -> MethodStyle:
+def method_style(method: str, methods: Methods) -> MethodStyle:
     """The method's colour and marker in a chart of the methods `among`.
 
     A method of `ORDER` has its own everywhere; others take what these leave, in order of names.
     """
     if method == BLIND:
         return MethodStyle("#7F7F7F", "d", "diamond-tall")
-    slot = _colour_indices(among)[method]
+    slot = _colour_index_by_method(methods)[method]
     turn = slot // len(COLOURS)  # beyond the last colour each comes again, with another marker
     return MethodStyle(COLOURS[slot % len(COLOURS)], *MARKERS[(slot + turn) % len(MARKERS)])
 
 
-def _colour_indices(among: Methods) -> dict[str, int]:
+def _colour_index_by_method(methods: Methods) -> dict[str, int]:
     """Method → its place in `COLOURS`."""
-    detectors = {method for method, _ in among} - {BLIND}
+    detectors = {method for method, _ in methods} - {BLIND}
     fixed_indices = {name: ORDER.index(name) for name in detectors if name in ORDER}
     free_indices = (slot for slot in count() if slot not in fixed_indices.values())
     return {
@@ -78,20 +78,20 @@ def _colour_indices(among: Methods) -> dict[str, int]:
     }
 
 
-def in_order(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def sort_methods(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Distinct (method, variant): known ones as in `ORDER`, then others by name, blind last."""
 
-    def place(pair: tuple[str, str]) -> tuple[int, str, str]:
+    def sort_key(pair: tuple[str, str]) -> tuple[int, str, str]:
         method, variant = pair
         position = ORDER.index(method) if method in ORDER else len(ORDER)
         return (position + (method == BLIND), method, variant)
 
-    return sorted(set(methods), key=place)
+    return sorted(set(methods), key=sort_key)
 
 
 def methods_of(rows: pd.DataFrame) -> list[tuple[str, str]]:
     """The (method, variant) of a table's rows, in order."""
-    return in_order(rows[["method", "variant"]].itertuples(index=False, name=None))
+    return sort_methods(rows[["method", "variant"]].itertuples(index=False, name=None))
 
 
 def checkpoint_of(method: str) -> str:
@@ -99,9 +99,9 @@ def checkpoint_of(method: str) -> str:
     return CLEAN if method == BLIND else CONTAMINATED
 
 
-def label(method: str, variant: str, among: Iterable[tuple[str, str]]) -> str:
+def method_label(method: str, variant: str, methods: Iterable[tuple[str, str]]) -> str:
     """Returns the method's name, with its variant if `among` contains several of them."""
-    variants = {v for m, v in among if m == method}
+    variants = {v for m, v in methods if m == method}
     return f"{method} ({variant})" if len(variants) > 1 else method
 
 

@@ -63,7 +63,10 @@ class CellRecord:
 def open_record(paths: CellPaths) -> CellRecord:
     """Read a cell's record through its artefacts' owners."""
     with naming_folders(paths.corpus, paths.model, paths.contaminated):
-        corpus, model = open_corpus(paths.corpus), open_trained("cells.model", paths.model)
+        corpus, model = (
+            open_corpus(paths.corpus),
+            open_trained("cells.model", paths.model),
+        )
         return CellRecord(
             model=model.artifact.digest,
             evaluations=model.evaluations,
@@ -86,7 +89,7 @@ def training_facts(model: Checkpoint) -> dict[str, str]:
     return {
         "steps": f"{len(metrics):,}",
         "time in steps": duration(float((tokens / metrics["tokens_per_second"]).sum())),
-        "trained": utc((folder / MANIFEST).stat().st_mtime),
+        "trained": format_utc((folder / MANIFEST).stat().st_mtime),
         "code": str(read_manifest(folder).get("revision", "–")),
     }
 
@@ -109,7 +112,7 @@ def ledger_counts(ledger: pd.DataFrame, counts: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def utc(seconds: float) -> str:
+def format_utc(seconds: float) -> str:
     """Seconds of the epoch as a date and a time."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
@@ -166,7 +169,7 @@ def cell_facts(cell: Cell, record: CellRecord | None) -> Facts:
     }
 
 
-def provenance() -> Facts:
+def report_provenance() -> Facts:
     """Returns the command, code and machine that write the report, and the time."""
     command = [Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]
     versions = [f"{name} {metadata.version(name)}" for name in PACKAGES]
@@ -174,7 +177,7 @@ def provenance() -> Facts:
     return {
         "command": shlex.join(command),
         "code": code_revision(),
-        "written": utc(datetime.now(UTC).timestamp()),
+        "written": format_utc(datetime.now(UTC).timestamp()),
         "machine": f"{host}, {os.cpu_count()} CPU cores",
         "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
     }

@@ -1,24 +1,4 @@
-"""The analysis stage's artefact, as others open it.
-
-::
-
-    runs/report/
-    ├── latest.json             {"folder": "<slug>-<hash>"}: the newest report
-    └── <slug>-<hash>/
-        ├── config.yaml         the resolved config
-        ├── results.parquet     tidy, one row per estimate of a cell (statistics/results.py)
-        ├── pooled.parquet      the same over the seeds of each condition (seed_pooling.py)
-        ├── comparisons.parquet every two methods, with p-values (statistics/paired.py)
-        ├── trends.parquet      over occurrences and along conditions (statistics/trends.py)
-        ├── replicates.parquet  each example in against out (statistics/counterfactual.py)
-        ├── flags.parquet       scores that are out of the ordinary (statistics/flagged.py)
-        ├── unflagged.parquet   without examples that a corpus contains (statistics/flagged.py)
-        ├── tables/*.md *.csv
-        ├── charts/*.png *.svg
-        ├── report.md
-        ├── report.html         one self-contained page with interactive charts
-        └── manifest.json
-"""
+"""A report's folder, as others open it (docs/run-folders.md, docs/report-tables.md)."""
 
 from __future__ import annotations
 
@@ -77,7 +57,7 @@ class Report:
 
     @cached_property
     def replicates(self) -> pd.DataFrame:
-        """One row per example and method; the columns are `statistics.counterfactual.COLUMNS`."""
+        """One row per example and method; the columns are `tidy_tables.REPLICATES_COLUMNS`."""
         return self._table("replicates")
 
     @cached_property

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from contamination.analysis.cells import Cell, name_apart, open_cell, series_of
+from contamination.analysis.cells import Cell, name_apart, open_cell, series_settings
 from contamination.analysis.config import AnalysisStage
-from contamination.analysis.example_pages import write_examples
-from contamination.analysis.headline import controls_line, headlines
+from contamination.analysis.example_pages import write_example_pages
+from contamination.analysis.headline import controls_sentence, headlines
 from contamination.analysis.provenance import CellRecord, open_record
 from contamination.analysis.report_folder import (
     KIND,
@@ -22,12 +22,12 @@ from contamination.analysis.report_folder import (
     Report,
     open_report,
 )
-from contamination.analysis.statistics.flagged import notes, unflagged_sentence
+from contamination.analysis.statistics.flagged import flag_notes, unflagged_sentences
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.analysis.summary import sentences_by_condition
-from contamination.analysis.sweeps import sweeps_of
+from contamination.analysis.sweeps import find_sweeps
 from contamination.analysis.tables.estimates import cell_tables, sweep_table
-from contamination.analysis.wandb.runs import mirror
+from contamination.analysis.wandb.runs import mirror_to_wandb
 from contamination.core.artifacts import Artifact, Built, build, is_complete, run_folder
 from contamination.core.disk import writable
 from contamination.core.files import write_text
@@ -59,27 +59,31 @@ def write_report(
     runs = Path(stage.runs)
     folder = run_folder(runs, KIND, stage.name, stage, inputs)
     new = not is_complete(folder)
-    artifact = build(folder, stage, inputs, lambda folder: _make(folder, stage, cells, records))
+    artifact = build(
+        folder, stage, inputs, lambda folder: _write_report_folder(folder, stage, cells, records)
+    )
     if writable(runs / KIND):  # a read-only runs folder serves what is finished
         write_text(runs / KIND / LATEST, json.dumps({"folder": folder.name}) + "\n")
     _log_answer(open_report(artifact.path), cells, stage.analysis.confidence)
     if new:
-        mirror(stage, cells, open_report(artifact.path))
+        mirror_to_wandb(stage, cells, open_report(artifact.path))
     return artifact
 
 
-def _make(
+def _write_report_folder(
     folder: Path, stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[CellRecord]
 ) -> Built:
-    from contamination.analysis.publish import gather, write_report_files
+    from contamination.analysis.report_files import gather_findings, write_report_files
 
     tables = statistics(stage.name, stage.seed, cells, stage.analysis)
     tidy = [folder / f"{name}.parquet" for name in STATISTICS]
     for path in tidy:
         getattr(tables, path.stem).to_parquet(path, index=False)
-    views = write_examples(folder, stage.cells, stage.analysis.examples)
+    views = write_example_pages(folder, stage.cells, stage.analysis.examples)
     pages = [str(path.relative_to(folder)) for path in views]
-    written = write_report_files(folder, stage, gather(stage, cells, tables, records, pages))
+    written = write_report_files(
+        folder, stage, gather_findings(stage, cells, tables, records, pages)
+    )
     content = [str(path.relative_to(folder)) for path in [*tidy, *written]]
     counts = {"cells": len(cells), "estimates": len(tables.results)}
     return Built(content, counts, [PAGE, *pages])
@@ -87,7 +91,7 @@ def _make(
 
 def _log_answer(report: Report, cells: Sequence[Cell], confidence: float) -> None:
     """The answer for whoever watches the terminal; the rest is in the report."""
-    sweeps = sweeps_of(report.pooled, report.trends, series_of(cells))
+    sweeps = find_sweeps(report.pooled, report.trends, series_settings(cells))
     sentences = sentences_by_condition(report, confidence)
     tables = [sweep_table(sweep) for sweep in sweeps]
     tables = tables or [cell_tables(part)[0] for part in [report.pooled] if len(sentences) == 1]
@@ -95,16 +99,16 @@ def _log_answer(report: Report, cells: Sequence[Cell], confidence: float) -> Non
         log.info("\n%s", wrapped(sentence))
     for table in tables[:MOST_TABLES]:
         log.info("\n%s\n\n%s", wrapped(table.title), table.terminal_text())
-    log.info("\n%s", wrapped(controls_line(report.pooled)))
+    log.info("\n%s", wrapped(controls_sentence(report.pooled)))
     if tables[MOST_TABLES:]:
         log.info("\nTables in the report alone: %d.", len(tables) - MOST_TABLES)
     flagged = {
-        name: unflagged_sentence(report.pooled, report.unflagged, name) for name in sentences
+        name: unflagged_sentences(report.pooled, report.unflagged, name) for name in sentences
     }
     notes_on_scores = [
         f"{name}: {note}"
         for name in sentences
-        for note in (*flagged[name], *notes(report.flags, name))
+        for note in (*flagged[name], *flag_notes(report.flags, name))
     ]
     for note in notes_on_scores[:MOST_NOTES]:
         log.info("%s", wrapped(note))

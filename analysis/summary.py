@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from contamination.analysis.cells import CLEAN, CONTAMINATED
-from contamination.analysis.conditions import parts_of
+from contamination.analysis.conditions import rows_by_condition
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.methods import Methods, label, methods_of
+from contamination.analysis.methods import Methods, method_label, methods_of
 from contamination.analysis.report_folder import Report
-from contamination.analysis.statistics.controls import by_control, verdict
-from contamination.analysis.statistics.flagged import notes, unflagged_sentence
-from contamination.analysis.statistics.groups import ANY, occurrences_order
-from contamination.analysis.statistics.results import lacks
+from contamination.analysis.statistics.controls import describe_verdict, group_by_control
+from contamination.analysis.statistics.flagged import flag_notes, unflagged_sentences
+from contamination.analysis.statistics.groups import ANY, occurrences_sort_key
+from contamination.analysis.statistics.results import why_without_number
 from contamination.analysis.statistics.tidy_tables import Statistics
 from contamination.analysis.statistics.trends import NO_SLOPE, OCCURRENCES, ONE_DOSE
-from contamination.analysis.statistics.turning_points import rows_of_levels
+from contamination.analysis.statistics.turning_points import parse_level_indices
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import ALARMS, AUROC
 from contamination.detection.baselines.blind import BLIND
@@ -55,7 +55,7 @@ def direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> D
         alpha: the level at which τ's own one-sided test must agree (over occurrences). None: τ is
             descriptive, and its sign must agree.
     """
-    moves = _clear_moves(trend, values)
+    moves = _clear_move_signs(trend, values)
     if len(moves) > 1:
         turning = Direction.PEAKS if moves[0] > 0 else Direction.DIPS
         return turning if len(moves) == 2 else Direction.ZIGZAGS
@@ -66,7 +66,7 @@ def direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> D
     rises, falls = trend["slope_low"] > 0, trend["slope_high"] < 0
     if not rises and not falls:
         return Direction.FLAT
-    if _contradiction(trend, values, alpha):
+    if _describe_contradiction(trend, values, alpha):
         return Direction.DISPUTED
     return Direction.RISES if rises else Direction.FALLS
 
@@ -82,40 +82,40 @@ def trend_clause(
     start = f"AUROC of {name} {which.value} with {axis}"
     if which is Direction.UNKNOWN:
         why = str(trend["note"]).removeprefix(NO_SLOPE)
-        return f"{start}: {why}{_from_first_to_last(values, '; it goes')}"
+        return f"{start}: {why}{_describe_first_and_last(values, '; it goes')}"
     if math.isnan(trend["slope"]) and which in (Direction.RISES, Direction.FALLS):
         why = str(trend["note"]).removeprefix(NO_SLOPE)
-        ends = _from_first_to_last(values.iloc[_turning_rows(trend, values)], "")
+        ends = _describe_first_and_last(values.iloc[_turning_row_indices(trend, values)], "")
         return f"{start}{ends}; no slope can be estimated: {why}"
     if which is Direction.ZIGZAGS:
-        return f"{start}, in no steady direction: {_every_value(values)}"
+        return f"{start}, in no steady direction: {_describe_every_value(values)}"
     if which in (Direction.PEAKS, Direction.DIPS):
-        return f"{start}: {_every_value(values.iloc[_turning_rows(trend, values)])}"
-    ends = _from_first_to_last(values, ",")
-    sentence = f"{start}{ends}: its log-odds {_slope_in_words(trend)} per doubling"
+        return f"{start}: {_describe_every_value(values.iloc[_turning_row_indices(trend, values)])}"
+    ends = _describe_first_and_last(values, ",")
+    sentence = f"{start}{ends}: its log-odds {_describe_slope(trend)} per doubling"
     if which is Direction.DISPUTED:
-        sentence += f"; but {_contradiction(trend, values, alpha)}"
+        sentence += f"; but {_describe_contradiction(trend, values, alpha)}"
     return sentence
 
 
-def in_words(row: Row | pd.Series[Any]) -> str:
+def describe_estimate(row: Row | pd.Series[Any]) -> str:
     """An estimate: 0.91 [0.88, 0.93]."""
     return f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
 
 
-def _contradiction(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
+def _describe_contradiction(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
     """Returns what contradicts the sign of the slope, in words; empty if nothing does."""
     sign = 1 if trend["slope"] > 0 else -1
-    if not _confirmed_by_tau(trend, sign, alpha):
-        return f"Kendall's τ does not confirm it ({_tau_in_words(trend, alpha)})"
+    if not _is_confirmed_by_tau(trend, sign, alpha):
+        return f"Kendall's τ does not confirm it ({_describe_tau(trend, alpha)})"
     if len(values) and sign * (values["value"].iloc[-1] - values["value"].iloc[0]) < 0:
         return f"the last AUROC is {'below' if sign > 0 else 'above'} the first"
-    if -sign in _clear_moves(trend, values):
+    if -sign in _clear_move_signs(trend, values):
         return f"AUROC clearly {'falls' if sign > 0 else 'rises'} between some levels"
     return ""
 
 
-def _confirmed_by_tau(trend: Row, sign: int, alpha: float | None) -> bool:
+def _is_confirmed_by_tau(trend: Row, sign: int, alpha: float | None) -> bool:
     """Returns whether τ confirms the sign; it does not where it could not be computed."""
     if not sign * trend["tau"] > 0:
         return False
@@ -125,17 +125,19 @@ def _confirmed_by_tau(trend: Row, sign: int, alpha: float | None) -> bool:
     return bool(p_value < alpha)
 
 
-def _clear_moves(trend: Row, values: pd.DataFrame) -> list[int]:
+def _clear_move_signs(trend: Row, values: pd.DataFrame) -> list[int]:
     """The clear moves between turning points, in order: 1 is up, -1 is down."""
     column = values["value"].to_numpy()
-    return [1 if column[b] > column[a] else -1 for a, b in pairwise(_turning_rows(trend, values))]
+    return [
+        1 if column[b] > column[a] else -1 for a, b in pairwise(_turning_row_indices(trend, values))
+    ]
 
 
-def _turning_rows(trend: Row, values: pd.DataFrame) -> list[int]:
-    return rows_of_levels(trend["turns"], values["level"].tolist()) if len(values) else []
+def _turning_row_indices(trend: Row, values: pd.DataFrame) -> list[int]:
+    return parse_level_indices(trend["turns"], values["level"].tolist()) if len(values) else []
 
 
-def _slope_in_words(trend: Row) -> str:
+def _describe_slope(trend: Row) -> str:
     """Such as "increase by 0.71 [0.60, 0.82]"; a fall is written as a positive decrease."""
     numbers: Sequence[float] = [trend[name] for name in ("slope", "slope_low", "slope_high")]
     verb = "change"
@@ -146,19 +148,22 @@ def _slope_in_words(trend: Row) -> str:
     return f"{verb} by {numbers[0]:.2f} [{numbers[1]:.2f}, {numbers[2]:.2f}]"
 
 
-def _from_first_to_last(values: pd.DataFrame, lead: str) -> str:
+def _describe_first_and_last(values: pd.DataFrame, lead: str) -> str:
     """Such as ", from 0.55 [0.50, 0.60] at 1 to 0.94 [0.90, 0.97] at 8"; empty without values."""
     if len(values) < 2:
         return ""
     first, last = values.iloc[0], values.iloc[-1]
-    return f"{lead} from {in_words(first)} at {first['at']} to {in_words(last)} at {last['at']}"
+    ends = (f"{describe_estimate(row)} at {row['at']}" for row in (first, last))
+    return f"{lead} from {' to '.join(ends)}"
 
 
-def _every_value(values: pd.DataFrame) -> str:
-    return ", ".join(f"{in_words(row)} at {row['at']}" for row in values.to_dict("records"))
+def _describe_every_value(values: pd.DataFrame) -> str:
+    return ", ".join(
+        f"{describe_estimate(row)} at {row['at']}" for row in values.to_dict("records")
+    )
 
 
-def _tau_in_words(trend: Row, alpha: float | None) -> str:
+def _describe_tau(trend: Row, alpha: float | None) -> str:
     """τ, with the p-value of its test where there is one."""
     if math.isnan(trend["tau"]):
         return "it could not be computed"
@@ -185,7 +190,7 @@ def reading_guide(config: AnalysisConfig) -> str:
     )
 
 
-def sentences(
+def condition_sentences(
     pooled: pd.DataFrame, comparisons: pd.DataFrame, trends: pd.DataFrame, confidence: float
 ) -> list[str]:
     """Returns sentences on a condition's best method, its occurrences and its two controls.
@@ -197,17 +202,19 @@ def sentences(
     detectors = mean_aurocs[(mean_aurocs["checkpoint"] == CONTAMINATED) & mean_aurocs["default"]]
     over_all = detectors[detectors["occurrences"] == ANY]
     best = over_all.sort_values("value", ascending=False, kind="stable").iloc[0]
-    name = label(
+    name = method_label(
         best["method"], best["variant"], methods_of(mean_aurocs[mean_aurocs["method"] != BLIND])
     )
-    rows_by_control = by_control(pooled)
+    rows_by_control = group_by_control(pooled)
     if best["needs"]:
-        main_sentences = [_why_unmeasured(best)]
+        main_sentences = [_unmeasured_sentence(best)]
     else:
-        best_sentence = _best_method(name, best, methods_of(detectors), comparisons, confidence)
+        best_sentence = _best_method_sentence(
+            name, best, methods_of(detectors), comparisons, confidence
+        )
         main_sentences = [
             best_sentence,
-            _over_occurrences(name, best, detectors, trends, confidence),
+            _occurrences_sentence(name, best, detectors, trends, confidence),
         ]
     return [
         *main_sentences,
@@ -223,41 +230,42 @@ def sentences(
 def sentences_by_condition(tables: Statistics | Report, confidence: float) -> dict[str, list[str]]:
     """The sentences on each condition, in their order; flags on its scores are last."""
     by_condition = {}
-    for condition, rows in parts_of(tables.pooled).items():
+    for condition, rows in rows_by_condition(tables.pooled).items():
         comparisons, trends = (
             table[table["condition"] == condition] for table in (tables.comparisons, tables.trends)
         )
         notes_on_scores = [
-            *unflagged_sentence(tables.pooled, tables.unflagged, condition),
-            *notes(tables.flags, condition),
+            *unflagged_sentences(tables.pooled, tables.unflagged, condition),
+            *flag_notes(tables.flags, condition),
         ]
         by_condition[condition] = [
-            *sentences(rows, comparisons, trends, confidence),
+            *condition_sentences(rows, comparisons, trends, confidence),
             *notes_on_scores,
         ]
     return by_condition
 
 
-def _why_unmeasured(row: pd.Series[Any]) -> str:
+def _unmeasured_sentence(row: pd.Series[Any]) -> str:
     """Why a condition has no number over its benchmarks."""
-    why = lacks(row)
+    why = why_without_number(row)
     if row["n_members"] and row["n_nonmembers"]:
         return f"{ALL}, the mean over benchmarks: {why}."
     return f"{why[0].upper()}{why[1:]}."
 
 
-def _best_method(
+def _best_method_sentence(
     name: str, best: pd.Series[Any], methods: Methods, comparisons: pd.DataFrame, confidence: float
 ) -> str:
     members, nonmembers = best["n_members"], best["n_nonmembers"]
+    sizes = f"{format_count(members, 'member')} and {format_count(nonmembers, 'non-member')}"
     measured = (
-        f"AUROC {in_words(with_joint_intervals(best))} over {'all ' if members > 1 else ''}"
-        f"{many(members, 'member')} and {many(nonmembers, 'non-member')}, mean over benchmarks"
+        f"AUROC {describe_estimate(with_joint_intervals(best))} over "
+        f"{'all ' if members > 1 else ''}{sizes}, mean over benchmarks"
     )
     if len(methods) == 1:
         return f"The only method: {name}, {measured}."
     measured += f" (interval corrected for the choice among {len(methods)} methods)"
-    not_beaten = _not_beaten(str(best["method"]), comparisons, confidence)
+    not_beaten = _indistinguishable_methods(str(best["method"]), comparisons, confidence)
     rivals = ", ".join(method for method, _ in methods if method in not_beaten)
     if not not_beaten:
         level = f"p < {1 - confidence:.2g}"
@@ -271,7 +279,7 @@ def _best_method(
     )
 
 
-def _not_beaten(best: str, comparisons: pd.DataFrame, confidence: float) -> set[str]:
+def _indistinguishable_methods(best: str, comparisons: pd.DataFrame, confidence: float) -> set[str]:
     """Returns the methods from which the test cannot distinguish the best one."""
     rows = comparisons[(comparisons["metric"] == AUROC.name) & (comparisons["benchmark"] == ALL)]
     unsure = rows[~(rows["p_max_t"] < 1 - confidence)]
@@ -279,7 +287,7 @@ def _not_beaten(best: str, comparisons: pd.DataFrame, confidence: float) -> set[
     return {method for pair in pairs if best in pair for method in pair if method != best}
 
 
-def _over_occurrences(
+def _occurrences_sentence(
     name: str,
     best: pd.Series[Any],
     detectors: pd.DataFrame,
@@ -295,7 +303,7 @@ def _over_occurrences(
     if row["note"] == ONE_DOSE:
         return "Occurrences: no slope, since all members of a benchmark have the same number."
     values = detectors[detectors["method"].eq(best["method"]) & detectors["occurrences"].ne(ANY)]
-    values = values.sort_values("occurrences", key=lambda column: column.map(occurrences_order))
+    values = values.sort_values("occurrences", key=lambda column: column.map(occurrences_sort_key))
     values = with_joint_intervals(values).assign(
         at=values["occurrences"], level=values["occurrences"].astype(float)
     )
@@ -304,13 +312,13 @@ def _over_occurrences(
     if measured.empty:
         return f"{sentence}."
     rising = int((measured["slope_low"] > 0).sum())
-    methods = many(len(measured), "method")
-    return f"{sentence}. The slope's interval is above 0 for {rising} of {methods}."
+    n_methods_text = format_count(len(measured), "method")
+    return f"{sentence}. The slope's interval is above 0 for {rising} of {n_methods_text}."
 
 
 def _control_sentence(name: str, rows: pd.DataFrame | None) -> str:
-    """Whether a control is off, by the rows of `by_control`."""
-    return f"{name}: {'not measured' if rows is None else verdict(rows)}."
+    """Whether a control is off, by the rows of `group_by_control`."""
+    return f"{name}: {'not measured' if rows is None else describe_verdict(rows)}."
 
 
 def with_joint_intervals(estimates: Estimates) -> Estimates:
@@ -320,6 +328,6 @@ def with_joint_intervals(estimates: Estimates) -> Estimates:
     return corrected
 
 
-def many(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """1 → "1 seed", 2,000 → "2,000 seeds"."""
     return f"{number:,} {noun if number == 1 else f'{noun}s'}"

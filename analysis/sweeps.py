@@ -11,9 +11,9 @@ import pandas as pd
 
 from contamination.analysis.cells import Series, SharedSettings
 from contamination.analysis.factors import FACTORS, Factor
-from contamination.analysis.methods import Methods, checkpoint_of, in_order
+from contamination.analysis.methods import Methods, checkpoint_of, sort_methods
 from contamination.analysis.statistics.groups import ANY
-from contamination.analysis.statistics.results import lacks
+from contamination.analysis.statistics.results import why_without_number
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND
@@ -35,7 +35,7 @@ class Sweep:
     """The rows of `statistics.trends` along it: mean over benchmarks, one row per method."""
     unmeasured: pd.DataFrame = field(default_factory=pd.DataFrame)
     """One row per condition of the series without a number, for example without members."""
-    apart: Sequence[str] = ()
+    further_phrases: Sequence[str] = ()
     """What its conditions share, unlike those of other series, in words."""
 
     @property
@@ -44,10 +44,10 @@ class Sweep:
         return list(self.rows.sort_values(self.factor.column)["condition"].unique())
 
     @property
-    def reasons(self) -> dict[float, str]:
+    def reason_by_level(self) -> dict[float, str]:
         """The factor's values that have no number, ascending, with the reason."""
         rows = self.unmeasured.to_dict("records")
-        reason_by_level = {float(row[self.factor.column]): lacks(row) for row in rows}
+        reason_by_level = {float(row[self.factor.column]): why_without_number(row) for row in rows}
         return dict(sorted(reason_by_level.items()))
 
     @property
@@ -56,12 +56,12 @@ class Sweep:
         return sorted(float(value) for value in self.rows[self.factor.column].unique())
 
     @property
-    def fixed(self) -> str:
+    def shared_text(self) -> str:
         """What the conditions share, in words: "tiny_llama, 600,000 tokens"."""
-        return ", ".join(self.shared)
+        return ", ".join(self.shared_phrases)
 
     @property
-    def shared(self) -> list[str]:
+    def shared_phrases(self) -> list[str]:
         """The same as separate phrases."""
         first = self.rows.iloc[0]
         words = {"model": str(first["model"])}
@@ -75,66 +75,67 @@ class Sweep:
             words["last_tokens"] = f"copies in the last {first['last_tokens']:,} tokens"
         for varies in (self.factor.column, *self.factor.bound):
             words.pop(varies, None)
-        return [*words.values(), *self.apart]
+        return [*words.values(), *self.further_phrases]
 
-    def told_from(self, sweeps: Iterable[Sweep]) -> str:
-        """Returns the part of `fixed` that not all series of the factor share, or all of it."""
-        shared_words = [set(other.shared) for other in sweeps if other.factor == self.factor]
+    def distinguishing_text(self, sweeps: Iterable[Sweep]) -> str:
+        """Returns what of `shared_text` not all series of the factor share, or all of it."""
+        of_factor = (sweep for sweep in sweeps if sweep.factor == self.factor)
+        shared_words = [set(sweep.shared_phrases) for sweep in of_factor]
         distinguishing = (
-            word for word in self.shared if not all(word in words for words in shared_words)
+            word for word in self.shared_phrases if not all(word in words for words in shared_words)
         )
-        return ", ".join(distinguishing) or self.fixed
+        return ", ".join(distinguishing) or self.shared_text
 
     @property
     def line_rows(self) -> pd.DataFrame:
         """The rows that make up the methods' lines: the contaminated models', and blind."""
         return self.rows[self.rows["checkpoint"] == self.rows["method"].map(checkpoint_of)]
 
-    def line(self, method: str, variant: str) -> pd.DataFrame:
+    def method_rows(self, method: str, variant: str) -> pd.DataFrame:
         """A method's rows in the factor's order."""
         rows = self.line_rows
         of_method = rows[(rows["method"] == method) & (rows["variant"] == variant)]
         return of_method.sort_values(self.factor.column)
 
     @property
-    def slopes(self) -> dict[Any, dict[Any, Any]]:
+    def trend_by_method(self) -> dict[Any, dict[Any, Any]]:
         """(method, variant) → its row of the trends."""
         rows = self.trends.to_dict("records")
         return {(row["method"], row["variant"]): row for row in rows}
 
     @property
-    def ranking(self) -> Methods:
+    def ranked_methods(self) -> Methods:
         """The default variants that were measured everywhere, by their mean AUROC, best first."""
         rows = self.line_rows[self.line_rows["default"] & (self.line_rows["method"] != BLIND)]
         means = rows.groupby(["method", "variant"])["value"].agg(["mean", "size"])
         means = means[means["size"] == len(self.levels)]["mean"]
-        return sorted(in_order(means.index), key=lambda pair: -float(means[pair]))
+        return sorted(sort_methods(means.index), key=lambda pair: -float(means[pair]))
 
 
-def sweeps_of(pooled: pd.DataFrame, trends: pd.DataFrame, series: Series) -> list[Sweep]:
+def find_sweeps(pooled: pd.DataFrame, trends: pd.DataFrame, series: Series) -> list[Sweep]:
     """Every series of at least two conditions, factor by factor."""
     return [
         Sweep(
             factor,
-            _file_stem(factor, i),
+            f"auroc_by_{factor.column}" + f"-{i + 1}" * (i > 0),
             rows,
             _trends_of_series(trends, factor, rows),
             unmeasured,
-            tuple(apart),
+            tuple(phrases),
         )
         for factor in FACTORS
-        for i, (shared, rows, unmeasured) in enumerate(_series(pooled, factor, series))
-        for apart in [_distinguishing_words(shared, rows, pooled)]
+        for i, (shared, rows, unmeasured) in enumerate(_iter_series(pooled, factor, series))
+        for phrases in [_iter_distinguishing_phrases(shared, rows, pooled)]
     ]
 
 
-def swept(sweeps: Iterable[Sweep]) -> set[str]:
+def conditions_in_sweeps(sweeps: Iterable[Sweep]) -> set[str]:
     """The conditions that are in some sweep, measured or not."""
     tables = [rows for sweep in sweeps for rows in (sweep.rows, sweep.unmeasured) if len(rows)]
     return {condition for rows in tables for condition in rows["condition"]}
 
 
-def short(value: float) -> str:
+def format_short(value: float) -> str:
     """A number on an axis: 0.0001 → 1e-4, 600000 → 600k, 2000000 → 2M."""
     for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if value >= size:
@@ -145,28 +146,24 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _file_stem(factor: Factor, place: int) -> str:
-    return f"auroc_by_{factor.column}" + f"-{place + 1}" * (place > 0)
-
-
 def _trends_of_series(trends: pd.DataFrame, factor: Factor, rows: pd.DataFrame) -> pd.DataFrame:
     """The trends of the series with these rows: it is named by one of its conditions."""
     along = (trends["over"] == factor.column) & (trends["benchmark"] == ALL)
     return trends[along & trends["condition"].isin(rows["condition"])]
 
 
-def _distinguishing_words(
+def _iter_distinguishing_phrases(
     shared: SharedSettings, rows: pd.DataFrame, pooled: pd.DataFrame
 ) -> Iterator[str]:
-    """Yields what distinguishes the series from others of its factor, beyond `Sweep.shared`."""
+    """Yields what distinguishes the series from others, beyond `Sweep.shared_phrases`."""
     if shared.swapped:
         yield "members and non-members swapped"
     level = "mean_occurrences"
     if level in pooled and pooled[level].nunique() > 1 and rows[level].nunique() == 1:
-        yield f"mean occurrences {short(float(rows[level].iloc[0]))}"
+        yield f"mean occurrences {format_short(float(rows[level].iloc[0]))}"
 
 
-def _series(
+def _iter_series(
     pooled: pd.DataFrame, factor: Factor, series: Series
 ) -> Iterator[tuple[SharedSettings, pd.DataFrame, pd.DataFrame]]:
     """Conditions that differ in the factor alone, where several of its values were measured.

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from contamination.core.statistics.clusters import Clusters
+from contamination.core.statistics.samples import Clusters, number_clusters
 
 COLUMNS = pa.schema(
     [
@@ -185,24 +185,3 @@ def clusters_of(texts: Sequence[Text]) -> Clusters | None:
     A text without a cluster is a cluster of its own. Texts of two benchmarks share no cluster.
     """
     return number_clusters([(text.benchmark, text.cluster) for text in texts])
-
-
-def number_clusters(benchmark_cluster_pairs: Sequence[tuple[str, str]]) -> Clusters | None:
-    """As `clusters_of`, for pairs of the names of a benchmark and a cluster."""
-    if not any(cluster for _, cluster in benchmark_cluster_pairs):
-        return None
-    numbers: dict[object, int] = {}
-    keys = (key if key[1] else index for index, key in enumerate(benchmark_cluster_pairs))
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
-
-
-def clusters_by_side(clusters: Clusters, is_member: NDArray[np.bool_]) -> tuple[Clusters, Clusters]:
-    """Return the members' and the non-members' clusters, each numbered from 0.
-
-    A cluster with both is a cluster on each side. This makes intervals too wide rather than too
-    narrow, since what both sides have in common moves them together.
-    """
-    members, nonmembers = (
-        np.unique(clusters[side], return_inverse=True)[1] for side in (is_member, ~is_member)
-    )
-    return members, nonmembers

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,18 +16,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from contamination.core.seeds import derive
-from contamination.core.statistics.bootstrap import Resample, Scores, resample
-from contamination.core.statistics.clusters import ClusterBootstrap, Clusters
+from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import (
     ALL,
     Estimate,
-    estimate,
     interval,
     mean_over,
     needs_over,
 )
 from contamination.core.statistics.metrics import AUROC, Metric, auroc_trials, chosen_metrics
-from contamination.data.texts import Text, Texts, clusters_by_side, clusters_of
+from contamination.core.statistics.samples import LabelledSample
+from contamination.data.texts import Text, Texts, clusters_of
 from contamination.detection.baselines.blind import (
     BLIND,
     Baseline,
@@ -203,96 +201,47 @@ def estimate_group(
             them by chance in 5% of the cases (Bonferroni).
     """
     texts, member = _texts_and_labels(examples)
-    draws = _Resamples(member, clusters_of([e for e in examples if e.label is not None]), name)
-    reason = blind_obstacle(texts, member, draws.cluster)
+    cluster = clusters_of([e for e in examples if e.label is not None])
+    sample = LabelledSample.of(member, cluster, DRAWS, derive(SEED, name))
+    reason = blind_obstacle(texts, member, cluster)
     blind_row = None
     if blind and not reason:
-        blind_row = baseline(texts, member, derive(SEED, BLIND, name), group=draws.cluster)
+        blind_row = baseline(texts, member, derive(SEED, BLIND, name), group=cluster)
     estimates: Estimates = {}
     for method, scores in scores_of:
-        members, nonmembers = split_scores(scores, examples)
-        if len(members) and len(nonmembers):
-            estimates[method] = draws.estimate_metrics(members, nonmembers, metrics)
+        sides = split_scores(scores, examples)
+        if all(map(len, sides)):
+            estimates[method] = sample.estimate(*sides, metrics)
             if match:
-                estimates[method] |= draws.estimate_matched_auroc(
-                    blind_row, members, nonmembers, estimates[method]
+                auroc = estimates[method][AUROC.name]
+                estimates[method][MATCHED.name] = _matched_auroc(
+                    sample, member, blind_row, sides, auroc
                 )
     if blind_row and estimates:
         rows = np.flatnonzero(member), np.flatnonzero(~member)
         estimates[BLIND, ""] = blind_row.estimates(*rows, metrics, DRAWS)
         if match and blind_row.style:
-            sizes = len(rows[0]), len(rows[1])
-            estimates[BLIND, ""][MATCHED.name] = leftover(blind_row.style, sizes, DRAWS)
-    counts = int(member.sum()), int((~member).sum())
-    return BenchmarkEstimates(
-        name, *counts, estimates, "", _blind_notes(estimates, reason, comparisons), draws.clusters
-    )
+            estimates[BLIND, ""][MATCHED.name] = leftover(blind_row.style, sample.sizes, DRAWS)
+    notes = _blind_notes(estimates, reason, comparisons)
+    return BenchmarkEstimates(name, *sample.sizes, estimates, "", notes, sample.cluster_counts)
 
 
-@dataclass(frozen=True)
-class _Resamples:
-    """Resamples of a group's texts, or of their clusters if they have any.
+def _matched_auroc(
+    sample: LabelledSample,
+    member: NDArray[np.bool_],
+    blind_row: BlindBaseline | None,
+    sides: tuple[Scores, Scores],
+    auroc: Estimate,
+) -> Estimate:
+    """Returns the matched AUROC of a method's scores.
 
-    Attributes:
-        member: which texts are members.
-        cluster: each text's cluster, or None.
-        name: seeds the resamples.
+    Clusters reduce its effective number of trials by the same factor as those of `auroc`.
     """
-
-    member: NDArray[np.bool_]
-    cluster: Clusters | None
-    name: str
-
-    @cached_property
-    def _cluster_bootstrap(self) -> ClusterBootstrap | None:
-        if self.cluster is None or self.member.all() or not self.member.any():
-            return None
-        both_sides = clusters_by_side(self.cluster, self.member)
-        return ClusterBootstrap.of(*both_sides, DRAWS, derive(SEED, self.name))
-
-    @property
-    def clusters(self) -> tuple[int, int] | None:
-        """The number of clusters of members and of non-members, or None."""
-        clustered = self._cluster_bootstrap
-        return (clustered.members, clustered.nonmembers) if clustered else None
-
-    def estimate_metrics(
-        self, members: Scores, nonmembers: Scores, metrics: Sequence[Metric]
-    ) -> dict[str, Estimate]:
-        """Returns the estimate of every metric, by name, of a method's scores."""
-        if self._cluster_bootstrap:
-            return self._cluster_bootstrap.estimate(members, nonmembers, metrics)
-        return estimate(members, nonmembers, self._resample_texts(members, nonmembers), metrics)
-
-    def estimate_matched_auroc(
-        self,
-        blind_row: BlindBaseline | None,
-        members: Scores,
-        nonmembers: Scores,
-        plain: Mapping[str, Estimate],
-    ) -> dict[str, Estimate]:
-        """Returns the matched AUROC of a method's scores, by its name.
-
-        Clusters reduce its effective number of trials by the same factor as the AUROC's in `plain`.
-        """
-        clustered = self._cluster_bootstrap
-        resample_of_group = (
-            clustered.whole if clustered else self._resample_texts(members, nonmembers)
-        )
-        matched_auroc = matched_by(blind_row, self.member, members, nonmembers, resample_of_group)
-        if (
-            clustered
-            and matched_auroc.trials is not None
-            and (trials := plain[AUROC.name].trials) is not None
-        ):
-            share = trials / auroc_trials(len(members), len(nonmembers))
-            matched_auroc = clustered.widen(
-                replace(matched_auroc, trials=matched_auroc.trials * share)
-            )
-        return {MATCHED.name: matched_auroc}
-
-    def _resample_texts(self, members: Scores, nonmembers: Scores) -> Resample:
-        return resample(len(members), len(nonmembers), DRAWS, derive(SEED, self.name))
+    matched_auroc = matched_by(blind_row, member, *sides, sample.drawn)
+    if not sample.clusters or matched_auroc.trials is None or auroc.trials is None:
+        return matched_auroc
+    share = auroc.trials / auroc_trials(*sample.sizes)
+    return sample.widen(replace(matched_auroc, trials=matched_auroc.trials * share))
 
 
 def _blind_notes(estimates: Estimates, reason: str | None, comparisons: int) -> list[str]:

@@ -14,12 +14,16 @@ import pandas as pd
 
 from contamination.core.errors import DataError, require
 from contamination.core.seeds import derive, unit_hash
-from contamination.core.statistics.bootstrap import Resample, Scores, resample
-from contamination.core.statistics.clusters import FEWEST_CLUSTERS, ClusterBootstrap, Clusters
-from contamination.core.statistics.estimates import estimate, interval
+from contamination.core.statistics.bootstrap import Scores
+from contamination.core.statistics.estimates import interval
 from contamination.core.statistics.metrics import AUROC, most_false_alarms
+from contamination.core.statistics.samples import (
+    FEWEST_CLUSTERS,
+    LabelledSample,
+    clusters_by_side,
+)
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
-from contamination.data.texts import Text, clusters_by_side, clusters_of
+from contamination.data.texts import Text, clusters_of
 from contamination.detection.evaluation import CONFIDENCE, DRAWS, split_scores
 
 Sides = tuple[Scores, Scores]
@@ -120,9 +124,9 @@ def calibrate(
                 "more labelled texts, or another share or seed."
             )
     table = table[table["ranked"]]
-    resamples = _resamples(evaluation, seed)
+    sample = _evaluation_sample(evaluation, seed)
     return [
-        _calibrate(key, scores, (calibration, evaluation), resamples, rule, fpr, seed)
+        _calibrate(key, scores, (calibration, evaluation), sample, rule, fpr, seed)
         for key, scores in table.groupby(["method", "variant"], sort=False)
     ]
 
@@ -182,7 +186,7 @@ def _calibrate(
     key: tuple[str, str],
     scores: pd.DataFrame,
     texts: tuple[Sequence[Text], Sequence[Text]],
-    resamples: Resample | ClusterBootstrap,
+    sample: LabelledSample,
     rule: str,
     fpr: float,
     seed: int,
@@ -190,42 +194,33 @@ def _calibrate(
     calibration, evaluation = (split_scores(scores, side_texts) for side_texts in texts)
     value = choose_threshold(*calibration, rule, fpr)
     stability = _stability(calibration, rule, fpr, seed)
-    order, clusters = np.argsort(calibration[1], kind="stable"), _sides(texts[0])
-    null_clusters = [] if clusters is None else clusters[1][order].tolist()
-    rates, auroc = _rates(value, *evaluation), _auroc(evaluation, resamples)
-    null = calibration[1][order].tolist()
-    return Threshold(*key, rule, value, *rates, *stability, *auroc, null, null_clusters)
+    order, clusters = np.argsort(calibration[1], kind="stable"), clusters_of(texts[0])
+    null, null_clusters = calibration[1][order].tolist(), []
+    if clusters is not None:
+        member = np.array([e.label for e in texts[0]], bool)
+        null_clusters = clusters_by_side(clusters, member)[1][order].tolist()
+    auroc = sample.estimate(*evaluation, [AUROC])[AUROC.name]
+    aurocs = auroc.value, *interval(auroc, CONFIDENCE)
+    rates = _rates(value, *evaluation)
+    return Threshold(*key, rule, value, *rates, *stability, *aurocs, null, null_clusters)
 
 
-def _sides(texts: Sequence[Text]) -> tuple[Clusters, Clusters] | None:
-    """Returns the clusters of the members and of the non-members, or None if there are none."""
-    clusters = clusters_of(texts)
-    return (
-        None
-        if clusters is None
-        else clusters_by_side(clusters, np.array([e.label for e in texts], bool))
-    )
-
-
-def _resamples(evaluation: Sequence[Text], seed: int) -> Resample | ClusterBootstrap:
-    """Resamples the evaluation split.
+def _evaluation_sample(evaluation: Sequence[Text], seed: int) -> LabelledSample:
+    """Returns the evaluation split's members and non-members with their draws.
 
     Raises:
         DataError: the members or the non-members belong to too few clusters.
     """
-    clusters, seed = _sides(evaluation), derive(seed, "threshold AUROC")
-    if clusters is None:
-        members = sum(e.label is True for e in evaluation)
-        return resample(members, len(evaluation) - members, DRAWS, seed)
-    clustered = ClusterBootstrap.of(*clusters, DRAWS, seed)
-    if min(clustered.members, clustered.nonmembers) < FEWEST_CLUSTERS:
+    member, seed = np.array([e.label for e in evaluation], bool), derive(seed, "threshold AUROC")
+    sample = LabelledSample.of(member, clusters_of(evaluation), DRAWS, seed)
+    counts = sample.cluster_counts
+    if counts and min(counts) < FEWEST_CLUSTERS:
         raise DataError(
-            f"the evaluation split has {clustered.members} clusters of members and "
-            f"{clustered.nonmembers} of non-members, and at least {FEWEST_CLUSTERS} of each are "
-            "needed to "
-            "estimate how much they differ: give texts of more clusters, or another share or seed."
+            f"the evaluation split has {counts[0]} clusters of members and {counts[1]} of "
+            f"non-members, and at least {FEWEST_CLUSTERS} of each are needed to estimate how much "
+            "they differ: give texts of more clusters, or another share or seed."
         )
-    return clustered
+    return sample
 
 
 def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, float, float, float]:
@@ -233,15 +228,6 @@ def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, fl
     tpr, fpr = (float((scores >= value).mean()) for scores in (members, nonmembers))
     f1 = float(_f1(np.array(tpr), np.array(fpr), len(members), len(nonmembers)))
     return (tpr + 1 - fpr) / 2, f1, tpr, fpr
-
-
-def _auroc(evaluation: Sides, resamples: Resample | ClusterBootstrap) -> tuple[float, float, float]:
-    """Returns the AUROC on the evaluation split and the ends of its interval."""
-    if isinstance(resamples, ClusterBootstrap):
-        auroc = resamples.estimate(*evaluation, [AUROC])[AUROC.name]
-    else:
-        auroc = estimate(*evaluation, resamples, [AUROC])[AUROC.name]
-    return auroc.value, *interval(auroc, CONFIDENCE)
 
 
 def _stability(calibration: Sides, rule: str, fpr: float, seed: int) -> tuple[float, float]:

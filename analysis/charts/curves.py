@@ -17,7 +17,7 @@ from contamination.analysis.methods import method_style, methods_of
 from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.curves import EDGES
 from contamination.analysis.statistics.groups import ANY
-from contamination.analysis.summary import many
+from contamination.analysis.summary import format_count
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import ALARMS
 
@@ -34,7 +34,7 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
     steps = (0.001, 0.01, 0.1, 1) if lowest_fpr < 0.02 else (0.02, 0.05, 0.1, 0.2, 0.5, 1)
     ticks = [step for step in steps if step >= lowest_fpr]
 
-    def draw(axes: Axes, method: tuple[str, str]) -> None:
+    def draw_panel(axes: Axes, method: tuple[str, str]) -> None:
         axes.plot(
             [lowest_fpr, 1], [lowest_fpr, 1], color=base.GREY, linewidth=0.8, linestyle=(0, (2, 2))
         )
@@ -50,17 +50,17 @@ def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) 
         axes.minorticks_off()
 
     labels = "false-positive rate", "true-positive rate"
-    words = "ROC on log axes", base.subtitle(rows), roc_caption(rows, config)
-    return _panels(draw, mean_curves, labels, words, control_warning(rows) is not None)
+    words = "ROC on log axes", base.condition_subtitle(rows), roc_caption(rows, config)
+    return _draw_panels(draw_panel, mean_curves, labels, words, control_warning(rows) is not None)
 
 
 def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
     return (
         f"Mean over benchmarks of the true-positive rate at each false-positive rate; "
-        f"{_sizes(rows)}. Colour: contaminated model; grey: the model before that training; "
-        f"dashed: a guess. Curves start where each benchmark expects {ALARMS} false alarms. "
-        f"Bands: {base.band_of_curves(rows, config)}."
+        f"{_describe_sizes(rows)}. Colour: contaminated model; grey: the model before that "
+        "training; dashed: a guess. Curves start where each benchmark expects "
+        f"{ALARMS} false alarms. Bands: {base.describe_curve_intervals(rows, config)}."
     )
 
 
@@ -68,7 +68,7 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
     """Scores of members and non-members on the contaminated model."""
     mean_bins = bins[(bins["benchmark"] == ALL) & (bins["checkpoint"] == CONTAMINATED)]
 
-    def draw(axes: Axes, method: tuple[str, str]) -> None:
+    def draw_panel(axes: Axes, method: tuple[str, str]) -> None:
         for side, colour in SIDES.items():
             line = _rows_of_method(mean_bins, method, side=side)
             low, high = (line[name].where(line["share"] > 0) for name in POINTS[2:])
@@ -81,27 +81,31 @@ def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
         axes.set(xlim=(EDGES[0], EDGES[-1]), ylim=(0, None))
 
     labels = "score, in standard deviations of the non-members", "share"
-    texts = "Scores of members and non-members", base.subtitle(rows), histogram_caption(rows)
-    return _panels(draw, mean_bins, labels, texts, control_warning(rows) is not None)
+    texts = (
+        "Scores of members and non-members",
+        base.condition_subtitle(rows),
+        histogram_caption(rows),
+    )
+    return _draw_panels(draw_panel, mean_bins, labels, texts, control_warning(rows) is not None)
 
 
 def histogram_caption(rows: pd.DataFrame) -> str:
     """What the chart shows: sizes, seeds, and what the bands are."""
     return (
-        f"Orange: members; blue, dashed: non-members; {_sizes(rows)}. Mean over benchmarks of "
-        "the share in each bin; seeds put together. Scores are standardised within each benchmark "
-        "and seed; the outermost bins include all scores beyond. "
+        f"Orange: members; blue, dashed: non-members; {_describe_sizes(rows)}. Mean over "
+        "benchmarks of the share in each bin; seeds put together. Scores are standardised within "
+        "each benchmark and seed; the outermost bins include all scores beyond. "
         "Bands: 95% Wilson intervals of a bin's share. Higher scores indicate members."
     )
 
 
-def _sizes(rows: pd.DataFrame) -> str:
+def _describe_sizes(rows: pd.DataFrame) -> str:
     over_all = rows[(rows["benchmark"] == ALL) & (rows["occurrences"] == ANY)].iloc[0]
     members, nonmembers = (
-        many(over_all["n_members"], "member"),
-        many(over_all["n_nonmembers"], "non-member"),
+        format_count(over_all["n_members"], "member"),
+        format_count(over_all["n_nonmembers"], "non-member"),
     )
-    return f"{members} and {nonmembers} of all benchmarks, {base.seeds(rows).lower()}"
+    return f"{members} and {nonmembers} of all benchmarks, {base.describe_seeds(rows).lower()}"
 
 
 def _rows_of_method(table: pd.DataFrame, method: tuple[str, str], **equal: str) -> pd.DataFrame:
@@ -111,10 +115,10 @@ def _rows_of_method(table: pd.DataFrame, method: tuple[str, str], **equal: str) 
     return table
 
 
-def _panels(
-    draw: Callable[[Axes, tuple[str, str]], None],
+def _draw_panels(
+    draw_panel: Callable[[Axes, tuple[str, str]], None],
     rows: pd.DataFrame,
-    labels: tuple[str, str],
+    axis_labels: tuple[str, str],
     texts: tuple[str, str, str],
     stamped: bool,
 ) -> Figure:
@@ -122,21 +126,21 @@ def _panels(
     methods = methods_of(rows)
     lines = ceil(len(methods) / COLUMNS)
     height = 2.4 + 1.9 * lines
-    with base.style():
+    with base.chart_style():
         figure = Figure(figsize=(9, height), dpi=130)
         grid: Any = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True)
         bottom, top = 1.3 / height, 1 - 1.05 / height
         figure.subplots_adjust(0.09, bottom, 0.98, top, wspace=0.3, hspace=0.42)
         panels = list(grid.flat)
         for axes, method in zip(panels, methods, strict=False):
-            draw(axes, method)
-            name = base.name(*method, methods)
+            draw_panel(axes, method)
+            name = base.legend_name(*method, methods)
             size, colour = 9 if len(name) < 24 else 7, method_style(method[0], methods).colour
             axes.set_title(name, size=size, color=colour, loc="left")
         for index, axes in enumerate(panels):
             axes.set_visible(index < len(methods))
             axes.tick_params(labelbottom=index >= len(methods) - COLUMNS, labelsize=8)
-        figure.text(0.535, bottom - 0.45 / height, labels[0], ha="center")
-        figure.text(0.02, (top + bottom) / 2, labels[1], va="center", rotation=90)
-        base.write_words(figure, *texts, stamped, 1.0 / height)
+        figure.text(0.535, bottom - 0.45 / height, axis_labels[0], ha="center")
+        figure.text(0.02, (top + bottom) / 2, axis_labels[1], va="center", rotation=90)
+        base.write_title_and_caption(figure, *texts, stamped, 1.0 / height)
     return figure

@@ -14,7 +14,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from contamination.analysis.charts import occurrences as by_occurrences
-from contamination.analysis.charts.base import save
+from contamination.analysis.charts.base import save_figure
 from contamination.analysis.charts.curves import (
     histogram_caption,
     histogram_chart,
@@ -25,8 +25,8 @@ from contamination.analysis.charts.heat_map import heat_caption, heat_map
 from contamination.analysis.charts.losses import loss_caption, loss_chart
 from contamination.analysis.charts.occurrences import factor_caption, factor_chart
 from contamination.analysis.charts.stages import (
-    condition_families,
-    has_stages,
+    has_several_panels,
+    rows_by_condition_family,
     stage_caption,
     stage_chart,
 )
@@ -62,31 +62,36 @@ class DrawnChart:
 
     def save(self, folder: Path) -> SavedChart:
         """Write its PNG and SVG."""
-        paths = save(self.figure, folder, self.name)
+        paths = save_figure(self.figure, folder, self.name)
         return SavedChart(paths, self.condition, self.title, self.caption)
 
 
 def save_charts(findings: Findings, folder: Path) -> list[SavedChart]:
     """Draw and write every chart, the conditions side by side on this machine's cores."""
-    by_condition = [findings.of_condition(condition) for condition in findings.conditions]
-    over_conditions = [chart.save(folder) for chart in charts_over(findings)]
+    by_condition = [*map(findings.restrict_to_condition, findings.rows_by_condition)]
+    over_conditions = [chart.save(folder) for chart in charts_over_conditions(findings)]
     workers = min(len(os.sched_getaffinity(0)), len(by_condition))
     if len(by_condition) <= FEW or workers == 1:
-        drawn = [_save_condition(condition_findings, folder) for condition_findings in by_condition]
+        drawn = [
+            _save_condition_charts(condition_findings, folder)
+            for condition_findings in by_condition
+        ]
     else:
         fresh = get_context("spawn")  # a fork would copy the locks of this process's threads
         with ProcessPoolExecutor(workers, fresh) as pool:
-            drawn = list(pool.map(_save_condition, by_condition, [folder] * len(by_condition)))
+            drawn = list(
+                pool.map(_save_condition_charts, by_condition, [folder] * len(by_condition))
+            )
     return [*(saved for charts in drawn for saved in charts), *over_conditions]
 
 
-def _save_condition(findings: Findings, folder: Path) -> list[SavedChart]:
+def _save_condition_charts(findings: Findings, folder: Path) -> list[SavedChart]:
     return [chart.save(folder) for chart in charts_of_condition(findings)]
 
 
-def charts_over(findings: Findings) -> Iterator[DrawnChart]:
+def charts_over_conditions(findings: Findings) -> Iterator[DrawnChart]:
     """The charts that span conditions."""
-    yield from _by_stage(findings)
+    yield from _stage_charts(findings)
     for sweep in findings.sweeps:
         figure = factor_chart(sweep, findings.config)
         caption = factor_caption(sweep, findings.config)
@@ -94,47 +99,53 @@ def charts_over(findings: Findings) -> Iterator[DrawnChart]:
         yield DrawnChart(sweep.name, "", title, caption, figure)
 
 
-def _by_stage(findings: Findings) -> Iterator[DrawnChart]:
+def _stage_charts(findings: Findings) -> Iterator[DrawnChart]:
     """A chart of each family of conditions of two stages."""
     rows_by_family = {
-        name: rows for name, rows in condition_families(findings.pooled).items() if has_stages(rows)
+        name: rows
+        for name, rows in rows_by_condition_family(findings.pooled).items()
+        if has_several_panels(rows)
     }
     for family, rows in rows_by_family.items():
         suffix = family if len(rows_by_family) > 1 else ""
         figure = stage_chart(rows, findings.config, suffix)
         caption = stage_caption(rows, findings.config)
         name, title = "auroc_by_stage", "AUROC by stage, scope and epochs"
-        yield DrawnChart(f"{name}-{_stem(suffix)}" if suffix else name, "", title, caption, figure)
+        yield DrawnChart(
+            f"{name}-{_file_stem(suffix)}" if suffix else name, "", title, caption, figure
+        )
 
 
 def charts_of_condition(findings: Findings) -> Iterator[DrawnChart]:
     """The charts of findings that are of one condition."""
-    ((condition, rows),) = findings.conditions.items()
+    ((condition, rows),) = findings.rows_by_condition.items()
     curves, bins, config = findings.curves, findings.bins, findings.config
     records = findings.records.get(condition, ())
 
-    def chart(name: str, title: str, caption: str, figure: Figure) -> DrawnChart:
-        return DrawnChart(f"{name}-{_stem(condition)}", condition, title, caption, figure)
+    def make_chart(name: str, title: str, caption: str, figure: Figure) -> DrawnChart:
+        return DrawnChart(f"{name}-{_file_stem(condition)}", condition, title, caption, figure)
 
     if by_occurrences.has_occurrences(rows):
         figure = by_occurrences.occurrences_chart(rows, config)
         caption = by_occurrences.occurrences_caption(rows, config)
-        yield chart("auroc_by_occurrences", "AUROC against occurrences", caption, figure)
+        yield make_chart("auroc_by_occurrences", "AUROC against occurrences", caption, figure)
     if rows["value"].notna().any():
         figure = heat_map(rows, config)
-        yield chart("auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure)
+        yield make_chart(
+            "auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure
+        )
     if (curves["benchmark"] == ALL).any():  # else some benchmark has too few examples for any rate
         figure = roc_chart(curves, rows, config)
-        yield chart("roc", "ROC on log axes", roc_caption(rows, config), figure)
+        yield make_chart("roc", "ROC on log axes", roc_caption(rows, config), figure)
     if (bins["benchmark"] == ALL).any():  # else some benchmark lacks members or non-members
         figure = histogram_chart(bins, rows)
-        yield chart("scores", "Score histograms", histogram_caption(rows), figure)
+        yield make_chart("scores", "Score histograms", histogram_caption(rows), figure)
     if has_losses(records):
         figure = loss_chart(records, rows, control_warning(rows) is not None)
-        yield chart("losses", "Loss during training", loss_caption(records), figure)
+        yield make_chart("losses", "Loss during training", loss_caption(records), figure)
 
 
-def _stem(condition: str) -> str:
+def _file_stem(condition: str) -> str:
     """The condition as part of a file's name; one with other characters gets a hash of them."""
     if re.fullmatch(r"[\w.=+-]+", condition, re.ASCII):
         return condition

@@ -16,7 +16,7 @@ from contamination.analysis.charts import base
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
 from contamination.analysis.statistics.controls import control_warning
-from contamination.analysis.statistics.groups import ANY
+from contamination.analysis.statistics.groups import ANY, sorted_benchmarks
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC, Metric
 from contamination.detection.baselines.blind import BLIND
@@ -40,7 +40,7 @@ def colour_scale(metric: Metric) -> list[tuple[float, str]]:
     return [(i / (len(ordered) - 1), colour) for i, colour in enumerate(ordered)]
 
 
-def scale_words(metric: Metric) -> str:
+def describe_colour_scale(metric: Metric) -> str:
     """How to read the colours."""
     if metric == AUROC:
         return f"White is a guess ({metric.guess:g}), orange is better, purple worse."
@@ -52,17 +52,17 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
     aurocs = rows[(rows["metric"] == AUROC.name) & (rows["occurrences"] == ANY)]
     aurocs = aurocs[(aurocs["checkpoint"] == CONTAMINATED) | (aurocs["method"] == BLIND)]
     methods = methods_of(aurocs)
-    benchmarks = sorted(aurocs["benchmark"].unique(), key=lambda name: (name == ALL, name))
+    benchmarks = sorted_benchmarks(aurocs)
     height = 1.85 + 0.36 * len(methods)
-    with base.style():
+    with base.chart_style():
         figure = Figure(figsize=(9, height), dpi=130)
         axes = figure.add_axes((0.2, 0.95 / height, 0.68, 0.36 * len(methods) / height))
-        values = _values(aurocs, methods, benchmarks)
+        values = _estimate_array(aurocs, methods, benchmarks)
         colours = LinearSegmentedColormap.from_list("guess", colour_scale(AUROC))
         image = axes.imshow(values[..., 0], cmap=colours, vmin=0, vmax=1, aspect="auto")
-        _write_values(axes, values)
+        _write_estimates(axes, values)
         axes.set_xticks(range(len(benchmarks)), benchmarks)
-        axes.set_yticks(range(len(methods)), [base.name(*pair, methods) for pair in methods])
+        axes.set_yticks(range(len(methods)), [base.legend_name(*pair, methods) for pair in methods])
         axes.tick_params(length=0)
         axes.grid(False)
         axes.spines[:].set_visible(False)
@@ -72,8 +72,14 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
         colour_bar_axes = figure.add_axes((0.9, box.y0, 0.014, box.height))
         bar = figure.colorbar(image, cax=colour_bar_axes, label=AUROC.title)
         bar.outline.set_visible(False)
-        texts = "Detection by benchmark", base.subtitle(rows), heat_caption(aurocs, config)
-        base.write_words(figure, *texts, control_warning(rows) is not None, 1.0 / height)
+        texts = (
+            "Detection by benchmark",
+            base.condition_subtitle(rows),
+            heat_caption(aurocs, config),
+        )
+        base.write_title_and_caption(
+            figure, *texts, control_warning(rows) is not None, 1.0 / height
+        )
     return figure
 
 
@@ -87,12 +93,12 @@ def heat_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     parts = ", ".join(f"{name} {m}/{n}" for name, m, n in sizes.itertuples(name=None))
     return (
         f"AUROC of all members against non-members ({parts}), contaminated model. "
-        f"{base.seeds(aurocs)}. In brackets: {base.band(aurocs, config)}. "
-        f"{scale_words(AUROC)}"
+        f"{base.describe_seeds(aurocs)}. In brackets: {base.describe_intervals(aurocs, config)}. "
+        f"{describe_colour_scale(AUROC)}"
     )
 
 
-def _values(aurocs: pd.DataFrame, methods: Methods, benchmarks: list[str]) -> Values:
+def _estimate_array(aurocs: pd.DataFrame, methods: Methods, benchmarks: list[str]) -> Values:
     """Methods × benchmarks × (value, low, high); NaN where there is nothing."""
     numbers = aurocs.set_index(["method", "variant", "benchmark"])[["value", "ci_low", "ci_high"]]
     index = [(*pair, benchmark) for pair in methods for benchmark in benchmarks]
@@ -100,7 +106,7 @@ def _values(aurocs: pd.DataFrame, methods: Methods, benchmarks: list[str]) -> Va
     return estimates.reshape(len(methods), len(benchmarks), 3)
 
 
-def _write_values(axes: Axes, values: Values) -> None:
+def _write_estimates(axes: Axes, values: Values) -> None:
     for row, column in np.ndindex(values.shape[:2]):
         value, low, high = values[row, column]
         if np.isnan(value):

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from contamination.analysis.charts import base
 from contamination.analysis.charts.curves import SIDES
 from contamination.analysis.provenance import LOSSES, CellRecord, loss_table
-from contamination.analysis.summary import many
+from contamination.analysis.summary import format_count
 
 COLOURS = {**SIDES, "validation": "#4D4D4D"}
 DASHES = {"members": "-", "non-members": (0, (4, 1.5)), "validation": (0, (1.5, 1.5))}
@@ -22,7 +22,7 @@ MARKERS = {"members": "o", "non-members": "s", "validation": "^"}
 def loss_chart(records: Sequence[CellRecord], rows: pd.DataFrame, stamped: bool) -> Figure:
     """The mean loss a token by optimizer step; below, how many copies each step saw."""
     table = loss_table(records)
-    with base.style():
+    with base.chart_style():
         figure = Figure(figsize=(9, 5.6), dpi=160)
         grid = figure.add_gridspec(
             2, 1, height_ratios=(4, 1), hspace=0.09, left=0.08, right=0.8, top=0.86, bottom=0.22
@@ -30,13 +30,13 @@ def loss_chart(records: Sequence[CellRecord], rows: pd.DataFrame, stamped: bool)
         copies = figure.add_subplot(grid[1])
         losses = figure.add_subplot(grid[0], sharex=copies)
         for side in LOSSES:
-            _draw(losses, table[table["side"] == side], side)
+            _draw_loss_line(losses, table[table["side"] == side], side)
         losses.tick_params(labelbottom=False)
         losses.set_ylabel("loss a token")
         losses.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
         _draw_exposures(copies, records, losses.get_xlim())
-        texts = "Loss during training", base.subtitle(rows), loss_caption(records)
-        base.write_words(figure, *texts, stamped)
+        texts = "Loss during training", base.condition_subtitle(rows), loss_caption(records)
+        base.write_title_and_caption(figure, *texts, stamped)
     return figure
 
 
@@ -46,12 +46,12 @@ def loss_caption(records: Sequence[CellRecord]) -> str:
     band = "Bands: from the lowest to the highest seed. " if several else "No bands: one seed. "
     return (
         f"Mean loss a token of members, non-members and validation text; "
-        f"{many(len(records), 'seed')}. {band}Below: inserted copies that the optimizer saw, "
-        f"by step ({len(records[0].exposures):,} in all{', first seed' if several else ''})."
+        f"{format_count(len(records), 'seed')}. {band}Below: inserted copies that the optimizer "
+        f"saw, by step ({len(records[0].exposures):,} in all{', first seed' if several else ''})."
     )
 
 
-def _draw(axes: Axes, line: pd.DataFrame, side: str) -> None:
+def _draw_loss_line(axes: Axes, line: pd.DataFrame, side: str) -> None:
     if line.empty:
         return
     colour = COLOURS[side]

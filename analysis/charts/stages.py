@@ -11,10 +11,9 @@ from matplotlib.ticker import NullLocator
 
 from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.charts import base
-from contamination.analysis.charts.occurrences import span
+from contamination.analysis.charts.occurrences import format_range
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
-from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
@@ -32,7 +31,7 @@ def stage_rows(pooled: pd.DataFrame) -> pd.DataFrame:
     return pooled[selected]
 
 
-def condition_families(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
+def rows_by_condition_family(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
     """The rows of conditions that differ in stage, scope and epochs alone, by their common name.
 
     A chart is of one family: another learning rate or layout would be a second point in its lines.
@@ -43,7 +42,7 @@ def condition_families(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
     return {str(name): part for name, part in rows.groupby(names, sort=True)}
 
 
-def has_stages(pooled: pd.DataFrame) -> bool:
+def has_several_panels(pooled: pd.DataFrame) -> bool:
     """Whether there is more than one panel to draw."""
     return len(stage_rows(pooled)[["stage", "scope"]].drop_duplicates()) > 1
 
@@ -58,7 +57,7 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
     stages = [name for name in PLACES if name in set(rows["stage"])]
     scopes = [name for name in SCOPES if name in set(rows["scope"])]
     height = PANEL * len(scopes) + 2.1
-    with base.style():
+    with base.chart_style():
         figure = Figure(figsize=(9, height), dpi=130)
         panels = figure.subplots(len(scopes), len(stages), sharex=True, sharey=True, squeeze=False)
         figure.subplots_adjust(
@@ -72,42 +71,43 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
         for i, scope in enumerate(scopes):
             for j, stage in enumerate(stages):
                 panel_rows = rows[(rows["scope"] == scope) & (rows["stage"] == stage)]
-                _panel(
+                _draw_panel(
                     panels[i, j], panel_rows, methods, f"members in {PLACES[stage]}\n{scope} scored"
                 )
                 panels[i, j].tick_params(labelbottom=True)
-        base.auroc_axis(panels[0, 0], rows)
+        base.set_auroc_axis(panels[0, 0], rows)
         for left in panels[:, 0]:
             left.set_ylabel(AUROC.title)
         panels[-1, len(stages) // 2].set_xlabel("epochs of fine-tuning")
-        _legend(panels[0, -1], methods)
-        is_off = any(
-            control_warning(condition_rows) is not None
-            for _, condition_rows in rows.groupby("condition")
-        )
+        _draw_legend(panels[0, -1], methods)
+        is_off = base.is_any_control_off(rows)
         title = "Detection by stage, scope and epochs"
         experiment = f"{rows['experiment'].iloc[0]}{family and f', {family}'}"
         subtitle = f"{experiment}: where the members were, and what was scored"
-        base.write_words(figure, title, subtitle, stage_caption(pooled, config), is_off, 1 / height)
+        base.write_title_and_caption(
+            figure, title, subtitle, stage_caption(pooled, config), is_off, 1 / height
+        )
     return figure
 
 
 def stage_caption(pooled: pd.DataFrame, config: AnalysisConfig) -> str:
     """What the chart shows: sizes, seeds, and what the bars are."""
     rows = stage_rows(pooled)
-    contaminated = rows[rows["checkpoint"] == CONTAMINATED]
-    members, nonmembers = (span(contaminated[name]) for name in ("n_members", "n_nonmembers"))
+    contaminated_rows = rows[rows["checkpoint"] == CONTAMINATED]
+    members, nonmembers = (
+        format_range(contaminated_rows[name]) for name in ("n_members", "n_nonmembers")
+    )
     return (
         f"AUROC of all members ({members}) against non-members ({nonmembers}), mean over "
-        f"benchmarks, the fine-tuned model. {base.seeds(contaminated)} per point. "
-        f"Bars: {base.band(contaminated, config)}. "
+        f"benchmarks, the fine-tuned model. {base.describe_seeds(contaminated_rows)} per point. "
+        f"Bars: {base.describe_intervals(contaminated_rows, config)}. "
         "Whole: the mean over all tokens. Output: its tokens given the input. Input: its own "
         "tokens. Grey, with its band: a text classifier that never sees the model."
     )
 
 
-def _panel(axes: Axes, rows: pd.DataFrame, methods: Methods, title: str) -> None:
-    base.chance_line(axes)
+def _draw_panel(axes: Axes, rows: pd.DataFrame, methods: Methods, title: str) -> None:
+    base.draw_chance_line(axes)
     base.draw_lines(axes, rows, "epochs", methods)
     levels = sorted(rows["epochs"].unique())
     axes.set_xscale("log")
@@ -116,8 +116,8 @@ def _panel(axes: Axes, rows: pd.DataFrame, methods: Methods, title: str) -> None
     axes.set_title(title, size=8.5, loc="left")
 
 
-def _legend(axes: Axes, methods: Methods) -> None:
-    names = [base.name(*pair, methods) for pair in methods]
+def _draw_legend(axes: Axes, methods: Methods) -> None:
+    names = [base.legend_name(*pair, methods) for pair in methods]
     lines = {line.get_label(): line for line in axes.get_lines()}
     axes.legend(
         [lines[name] for name in names], names, loc="upper left", bbox_to_anchor=(1.02, 1.0),

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
+from typing import Any
 from urllib.parse import quote
 
+import pandas as pd
 import yaml
 
+from contamination.analysis.cells import CONTAMINATED
+from contamination.analysis.charts import base
+from contamination.analysis.charts.curves import SIDES
+from contamination.analysis.charts.heat_map import colour_scale, describe_colour_scale
+from contamination.analysis.charts.losses import COLOURS, loss_caption
+from contamination.analysis.charts.occurrences import describe_missing_levels
+from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.factors import FACTORS
 from contamination.analysis.findings import Findings
-from contamination.analysis.methods import GlossaryEntry
-from contamination.analysis.page.data import page_data
-from contamination.analysis.provenance import CellRecord, Facts
+from contamination.analysis.methods import GlossaryEntry, Methods, method_style, methods_of
+from contamination.analysis.provenance import CellRecord, Facts, has_losses, loss_table
 from contamination.analysis.statistics.controls import control_warning
+from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.summary import reading_guide
+from contamination.analysis.sweeps import format_short
 from contamination.core.report.html import (
     bold_markup,
     definition_list,
@@ -26,16 +38,34 @@ from contamination.core.report.html import (
     script_json,
     stylesheet,
 )
+from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.metrics import AUROC, chosen_metrics
+from contamination.detection.baselines.blind import BLIND
 
 SCRIPTS = ("rows.js", "lines.js", "charts.js", "page.js")
+MOST_COLOURED = 6
+"""So many methods are coloured at first, the rest grey until they are chosen."""
+POINT = "Point at a method for its band."
+DASHES = ("solid", "dash", "dot", "dashdot")
+"""plotly's names of `charts.base.LINES`, in its order."""
+ESTIMATES = (
+    *("condition", "checkpoint", "benchmark", "label", "occurrences", "metric"),
+    *("n_members", "n_nonmembers", "n_seeds", "value", "ci_low", "ci_high", "needs"),
+    *(factor.column for factor in FACTORS),
+)
+CURVES = ("condition", "checkpoint", "benchmark", "label", "fpr", "value", "ci_low", "ci_high")
+BINS = (
+    *("condition", "checkpoint", "benchmark", "label"),
+    *("side", "centre", "share", "ci_low", "ci_high"),
+)
 
 
-def page(findings: Findings, written: Facts) -> str:
+def render_page(findings: Findings, written: Facts) -> str:
     """Returns the whole page.
 
     Args:
         findings: what the report shows.
-        written: what wrote the page, and when (`provenance.provenance`).
+        written: what wrote the page, and when (`provenance.report_provenance`).
     """
     from plotly.offline import get_plotlyjs
 
@@ -48,7 +78,7 @@ def page(findings: Findings, written: Facts) -> str:
         ),
         "controls": bold_markup(findings.controls),
         "guide": re.sub("`(.+?)`", r"<code>\1</code>", guide),
-        "css": stylesheet() + _file("page.css"),
+        "css": stylesheet() + _read_page_file("page.css"),
         "summary": _summary_html(findings),
         "tables": _tables_html(findings),
         "cells": _cells_html(findings.cells) + _examples_html(findings.examples),
@@ -58,22 +88,25 @@ def page(findings: Findings, written: Facts) -> str:
         "run": definition_list(written),
         "plotly": get_plotlyjs(),
         "data": script_json(page_data(findings)),
-        "js": "\n".join(map(_file, SCRIPTS)),
+        "js": "\n".join(map(_read_page_file, SCRIPTS)),
     }
-    return fill_template(_file("page.html"), parts)
+    return fill_template(_read_page_file("page.html"), parts)
 
 
-def _file(name: str) -> str:
+def _read_page_file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _summary_html(findings: Findings) -> str:
     """Returns the sentences on each condition, collapsed; warnings about controls stay visible."""
     parts = []
-    for condition, rows in findings.conditions.items():
+    for condition, rows in findings.rows_by_condition.items():
         warning = control_warning(rows)
-        items = "".join(f"<li>{bold_markup(text)}</li>" for text in findings.rest(condition))
-        parts.append(_collapsible(condition, f"<ul>{items}</ul>", len(findings.conditions) == 1))
+        sentences = findings.sentences_beyond_headline(condition)
+        items = "".join(f"<li>{bold_markup(sentence)}</li>" for sentence in sentences)
+        parts.append(
+            _collapsible_html(condition, f"<ul>{items}</ul>", len(findings.rows_by_condition) == 1)
+        )
         parts += (
             [f'<p class="off">{html.escape(condition)}: {html.escape(warning)}</p>']
             if warning
@@ -90,14 +123,14 @@ def _tables_html(findings: Findings) -> str:
     }
     for index, (condition, tables) in enumerate(tables_by_condition.items()):
         inside = "\n".join(
-            _collapsible(table.title, html_table(table.header, table.lines), index + i == 0)
+            _collapsible_html(table.title, html_table(table.header, table.lines), index + i == 0)
             for i, table in enumerate(tables)
         )
-        parts.append(_collapsible(condition or "Over all conditions", inside, index == 0))
+        parts.append(_collapsible_html(condition or "Over all conditions", inside, index == 0))
     return "\n".join(parts)
 
 
-def _collapsible(title: str, inside: str, opened: bool = False) -> str:
+def _collapsible_html(title: str, inside: str, opened: bool = False) -> str:
     start = "<details open>" if opened else "<details>"
     return f"{start}<summary>{html.escape(title)}</summary>{inside}</details>"
 
@@ -131,13 +164,19 @@ def _glossary_html(entries: Sequence[GlossaryEntry]) -> str:
 
 def _settings_html(findings: Findings) -> str:
     """The report's settings, and those of each condition's first cell, as YAML."""
-    parts = [_collapsible("analysis", _yaml(asdict(findings.config)), len(findings.records) < 1)]
+    parts = [
+        _collapsible_html(
+            "analysis", _yaml_html(asdict(findings.config)), len(findings.records) < 1
+        )
+    ]
     for condition, records in findings.records.items():
-        parts += [_collapsible(condition, _yaml(record.settings)) for record in records[:1]]
+        parts += [
+            _collapsible_html(condition, _yaml_html(record.settings)) for record in records[:1]
+        ]
     return "\n".join(parts)
 
 
-def _yaml(settings: Mapping[str, object]) -> str:
+def _yaml_html(settings: Mapping[str, object]) -> str:
     text = yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True)
     return f"<pre>{html.escape(text)}</pre>"
 
@@ -145,17 +184,153 @@ def _yaml(settings: Mapping[str, object]) -> str:
 def _ledger_html(records: Mapping[str, Sequence[CellRecord]]) -> str:
     """Returns a table of each condition's first seed's counts, with a column per condition."""
     records_by_condition = {
-        name: of_condition for name, of_condition in records.items() if of_condition
+        name: condition_records for name, condition_records in records.items() if condition_records
     }
     if not records_by_condition:
         return "<p>The cells' corpora were not at hand when this page was written.</p>"
-    ledgers = [of_condition[0].ledger for of_condition in records_by_condition.values()]
+    ledgers = [condition_records[0].ledger for condition_records in records_by_condition.values()]
     facts = list(dict.fromkeys(fact for ledger in ledgers for fact in ledger))
     lines = [
         [fact, *(f"{ledger[fact]:,}" if fact in ledger else "–" for ledger in ledgers)]
         for fact in facts
     ]
-    seeds = ["seeds", *(str(len(of_condition)) for of_condition in records_by_condition.values())]
+    seeds = [
+        "seeds",
+        *(str(len(condition_records)) for condition_records in records_by_condition.values()),
+    ]
     return "<p>Counts of the first seed.</p>" + html_table(
         ["", *records_by_condition], [seeds, *lines]
     )
+
+
+def page_data(findings: Findings) -> dict[str, Any]:
+    """What page.js reads."""
+    pooled, config = findings.pooled, findings.config
+    methods, conditions = methods_of(pooled), findings.rows_by_condition
+    benchmarks = sorted(pooled["benchmark"].unique(), key=lambda name: (name != ALL, name))
+    measured = set(pooled["condition"][pooled["value"].notna()])
+    labelled_curves = _with_labels(findings.curves, methods).rename(columns={"tpr": "value"})
+    return {
+        "highlighted": _highlighted_labels(pooled, methods),
+        "summaries": {entry.method: entry.summary for entry in findings.glossary},
+        "methods": [_method_data(*pair, methods) for pair in methods],
+        "scored": [base.legend_name(*pair, methods) for pair in methods if pair[0] != BLIND],
+        "benchmarks": benchmarks,
+        "conditions": sorted(conditions, key=lambda name: name not in measured),
+        "metrics": _metrics_data(pooled, config),
+        "estimates": _packed_columns(_with_labels(pooled, methods), ESTIMATES),
+        "curves": _packed_columns(labelled_curves, CURVES),
+        "bins": _packed_columns(_with_labels(findings.bins, methods), BINS),
+        "factors": _factors_data(findings),
+        "stamps": {name: control_warning(rows) for name, rows in conditions.items()},
+        "band": f"Bars and bands: {base.describe_intervals(pooled, config)}. {POINT}",
+        "curveBand": f"Bars and bands: {base.describe_curve_intervals(pooled, config)}. {POINT}",
+        "sides": SIDES,
+        "least": float(findings.curves["fpr"].min()) if len(findings.curves) else 0.1,
+        **_losses_data(findings),
+    }
+
+
+def _highlighted_labels(pooled: pd.DataFrame, methods: Methods) -> list[str]:
+    """The labels of the default variants with the highest AUROC over all conditions: coloured."""
+    aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
+    aurocs = aurocs[(aurocs["checkpoint"] == CONTAMINATED) & (aurocs["occurrences"] == ANY)]
+    means = aurocs[aurocs["default"]].groupby(["method", "variant"])["value"].mean()
+    best = means.fillna(0).sort_values(ascending=False, kind="stable").index[:MOST_COLOURED]
+    return [base.legend_name(*pair, methods) for pair in methods if pair in best]
+
+
+def _metrics_data(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
+    measured = set(pooled["metric"])
+    return {
+        metric.name: {
+            "title": metric.title,
+            "guess": metric.guess,
+            "colours": colour_scale(metric),
+            "scale": describe_colour_scale(metric),
+        }
+        for metric in chosen_metrics(config.fpr, config.tpr)
+        if metric.name in measured
+    }
+
+
+def _method_data(method: str, variant: str, methods: Methods) -> dict[str, Any]:
+    colour, _, symbol = method_style(method, methods)
+    variants = [v for m, v in methods if m == method]
+    return {
+        "label": base.legend_name(method, variant, methods),
+        "colour": colour,
+        "symbol": symbol,
+        "dash": "dash" if method == BLIND else DASHES[variants.index(variant) % len(DASHES)],
+        "blind": method == BLIND,
+    }
+
+
+def _with_labels(table: pd.DataFrame, methods: Methods) -> pd.DataFrame:
+    labels = {pair: base.legend_name(*pair, methods) for pair in methods}
+    pairs = zip(table["method"], table["variant"], strict=True)
+    return table.assign(label=[labels[pair] for pair in pairs])
+
+
+def _packed_columns(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, Any]:
+    """Columns of numbers as they are (4 digits), of text as distinct values and codes."""
+    packed: dict[str, Any] = {}
+    for name in columns:
+        if name not in table:
+            continue
+        column = table[name]
+        if pd.api.types.is_numeric_dtype(column):
+            packed[name] = [None if pd.isna(x) else _round_to_4_digits(x) for x in column.tolist()]
+        else:
+            codes, levels = pd.factorize(column)
+            packed[name] = {"levels": list(levels), "codes": codes.tolist()}
+    return {"length": len(table), "columns": packed}
+
+
+def _round_to_4_digits(number: float) -> float:
+    return number if isinstance(number, int) else float(f"{number:.4g}")
+
+
+def _factors_data(findings: Findings) -> list[dict[str, Any]]:
+    times = Counter(sweep.factor for sweep in findings.sweeps)
+    return [
+        {
+            "name": sweep.factor.axis
+            + f": {sweep.distinguishing_text(findings.sweeps)}" * (times[sweep.factor] > 1),
+            "axis": sweep.factor.axis,
+            "fixed": sweep.shared_text,
+            "without": describe_missing_levels(sweep),
+            "levels": sweep.levels,
+            "texts": [format_short(level) for level in sweep.levels],
+            "column": sweep.factor.column,
+            "conditions": sweep.conditions,
+        }
+        for sweep in findings.sweeps
+    ]
+
+
+def _losses_data(findings: Findings) -> dict[str, Any]:
+    records_by_condition = {
+        name: condition_records
+        for name, condition_records in findings.records.items()
+        if has_losses(condition_records)
+    }
+    parts = [
+        loss_table(condition_records).assign(condition=name)
+        for name, condition_records in records_by_condition.items()
+    ]
+    columns = ("condition", "side", "step", "loss", "low", "high")
+    table = pd.concat(parts) if parts else pd.DataFrame(columns=list(columns))
+    return {
+        "losses": _packed_columns(table, columns),
+        "lossSides": COLOURS,
+        "lossDashes": dict(zip(COLOURS, DASHES, strict=False)),
+        "lossCaption": {
+            name: loss_caption(condition_records)
+            for name, condition_records in records_by_condition.items()
+        },
+        "exposures": {
+            name: sorted(Counter(condition_records[0].exposures.tolist()).items())
+            for name, condition_records in records_by_condition.items()
+        },
+    }

@@ -25,7 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contamination.analysis.cells import CLEAN, Cell
-from contamination.analysis.statistics.groups import ANY, groups
+from contamination.analysis.statistics.groups import ANY, measurable_groups
 from contamination.analysis.statistics.relabelling import (
     ExampleIds,
     ids_by_benchmark,
@@ -70,13 +70,15 @@ def control_aurocs(
     """
     ids = ids_by_benchmark([cell]) if ids is None else ids
     aurocs_by_key: dict[ControlKey, Scores] = {}
-    all_members = [group for group in groups(cell.examples) if group.occurrences == ANY]
+    all_members = [group for group in measurable_groups(cell.examples) if group.occurrences == ANY]
     for group in all_members:
         clean = cell.scores.get(CLEAN)
         if clean is not None and clean.shape[1]:
             rows = np.flatnonzero(cell.examples["benchmark"] == group.benchmark)
             label_seed = derive(seed, "relabelings", group.benchmark)
-            roles = _relabelled_roles(cell.examples.iloc[rows], ids[group.benchmark], label_seed)
+            roles = _iter_relabelled_roles(
+                cell.examples.iloc[rows], ids[group.benchmark], label_seed
+            )
             aurocs = _relabelled_aurocs(clean.to_numpy(np.float64)[rows], roles)
             for (method, variant), aurocs_of_method in zip(clean.columns, aurocs, strict=True):
                 aurocs_by_key[ControlKey(method, variant, group.benchmark)] = aurocs_of_method
@@ -89,11 +91,14 @@ def control_aurocs(
     }
 
 
-def mean_control_aurocs(of_cells: Sequence[ControlAurocs]) -> ControlAurocs:
+def mean_control_aurocs(aurocs_of_cells: Sequence[ControlAurocs]) -> ControlAurocs:
     """Returns the mean over the cells of a condition that have the key."""
-    keys = dict.fromkeys(key for of_cell in of_cells for key in of_cell)
+    keys = dict.fromkeys(key for aurocs in aurocs_of_cells for key in aurocs)
     return {
-        key: np.mean([of_cell[key] for of_cell in of_cells if key in of_cell], axis=0)
+        key: np.mean(
+            [aurocs_by_key[key] for aurocs_by_key in aurocs_of_cells if key in aurocs_by_key],
+            axis=0,
+        )
         for key in keys
     }
 
@@ -112,7 +117,7 @@ def distances(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
     for key, aurocs in aurocs_by_key.items():
         spread = aurocs.std()
         distance = np.abs(aurocs - AUROC.guess) / (spread if spread > TINY else np.inf)
-        by_control.setdefault(_control(key.method), {})[key] = distance
+        by_control.setdefault(_control_of_method(key.method), {})[key] = distance
     return {
         control: Distances(
             {key: float(distance[0]) for key, distance in by_key.items()},
@@ -123,32 +128,40 @@ def distances(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
 
 
 def with_p_values(
-    results: pd.DataFrame, column: str, by_name: Mapping[str, Mapping[str, Distances]]
+    results: pd.DataFrame,
+    name_column: str,
+    distances_by_name: Mapping[str, Mapping[str, Distances]],
 ) -> pd.DataFrame:
     """Returns the results with `p_control`, corrected for all keys; NaN without a test.
 
     Args:
         results: rows of the results of cells or conditions.
-        column: which of its columns has their names.
-        by_name: the distances of each by control.
+        name_column: which of its columns has their names.
+        distances_by_name: the distances of each by control.
     """
     p_values: dict[tuple[str, ...], float] = {}
     for control in (CLEAN, BLIND):
-        family = {name: of_name[control] for name, of_name in by_name.items() if control in of_name}
+        family = {
+            name: named_distances[control]
+            for name, named_distances in distances_by_name.items()
+            if control in named_distances
+        }
         if not family:
             continue
-        largest = np.max([of_name.largest for of_name in family.values()], axis=0)[1:]
-        for name, of_name in family.items():
-            for key, distance in of_name.by_key.items():
+        largest = np.max([named_distances.largest for named_distances in family.values()], axis=0)[
+            1:
+        ]
+        for name, named_distances in family.items():
+            for key, distance in named_distances.by_key.items():
                 reaching = int((largest >= distance - TINY).sum())
                 p_values[name, *key] = (1 + reaching) / (1 + len(largest))
-    row_names = results[[column, *ControlKey._fields]].itertuples(index=False, name=None)
+    row_names = results[[name_column, *ControlKey._fields]].itertuples(index=False, name=None)
     p_control = pd.Series([p_values.get(name, np.nan) for name in row_names], results.index, float)
     tested = _is_control(results) & (results["needs"] == "")
     return results.assign(p_control=p_control.where(tested))
 
 
-def control_rows(results: pd.DataFrame) -> pd.DataFrame:
+def mean_control_rows(results: pd.DataFrame) -> pd.DataFrame:
     """AUROC of the clean checkpoint and the blind baseline: all members, mean over benchmarks.
 
     None where some benchmark lacks members or non-members.
@@ -157,7 +170,7 @@ def control_rows(results: pd.DataFrame) -> pd.DataFrame:
     return results[_is_control(results) & means]
 
 
-def tested_controls(results: pd.DataFrame) -> pd.DataFrame:
+def control_rows_with_p_value(results: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows with a p-value, the smallest first."""
     rows = results[results["p_control"].notna()]
     is_mean = rows["benchmark"] == ALL  # last: of one benchmark it is the same
@@ -165,45 +178,47 @@ def tested_controls(results: pd.DataFrame) -> pd.DataFrame:
     return rows.loc[order.sort_values(["p_control", "near", "is_mean"], kind="stable").index]
 
 
-def off_controls(results: pd.DataFrame) -> pd.DataFrame:
+def off_control_rows(results: pd.DataFrame) -> pd.DataFrame:
     """The rows by which a control is off, the worst first."""
-    rows = tested_controls(results)
+    rows = control_rows_with_p_value(results)
     return rows[rows["p_control"] <= LEVEL]
 
 
-def by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """`tested_controls` of the clean models (CLEAN) and of the blind baseline (BLIND), if any."""
-    rows = tested_controls(results)
-    control = rows["method"].map(_control)
+def group_by_control(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """`control_rows_with_p_value` of the clean models (CLEAN) and of the blind baseline (BLIND)."""
+    rows = control_rows_with_p_value(results)
+    control = rows["method"].map(_control_of_method)
     return {name: rows[control == name] for name in (CLEAN, BLIND) if (control == name).any()}
 
 
 def control_warning(results: pd.DataFrame) -> str | None:
     """Returns the warning of a figure or report whose control is off, else None."""
     rows_by_control = {
-        name: rows for name, rows in by_control(results).items() if len(off_controls(rows))
+        name: rows
+        for name, rows in group_by_control(results).items()
+        if len(off_control_rows(rows))
     }
     warnings = []
     if CLEAN in rows_by_control:
-        worst = worst_in_words(rows_by_control[CLEAN])
+        worst = describe_worst(rows_by_control[CLEAN])
         warnings.append(
             f"The clean model's AUROC differs from 0.5 ({worst}): by chance, "
             f"as in {LEVEL:.0%} of sound reports, or because members and non-members differ in "
             "themselves."
         )
     if BLIND in rows_by_control:
-        warnings.append(texts_warning(f"blind AUROC, {worst_in_words(rows_by_control[BLIND])}"))
+        warnings.append(texts_warning(f"blind AUROC, {describe_worst(rows_by_control[BLIND])}"))
     return " ".join(["CONTROL OFF:", *warnings]) if warnings else None
 
 
-def verdict(rows: pd.DataFrame) -> str:
-    """Returns whether a control is off, by the rows of `by_control`, and its worst benchmark."""
-    if off_controls(rows).empty:
-        return f"within chance of 0.5 ({worst_in_words(rows)})"
-    return f"**OFF**, AUROC differs from 0.5 ({worst_in_words(rows)})"
+def describe_verdict(rows: pd.DataFrame) -> str:
+    """Returns whether a control with these rows is off, and its worst benchmark."""
+    if off_control_rows(rows).empty:
+        return f"within chance of 0.5 ({describe_worst(rows)})"
+    return f"**OFF**, AUROC differs from 0.5 ({describe_worst(rows)})"
 
 
-def worst_in_words(rows: pd.DataFrame) -> str:
+def describe_worst(rows: pd.DataFrame) -> str:
     """Returns the worst benchmark, such as "worst benchmark: imdb, loss 0.06 [0.03, 0.09], …".
 
     Where AUROC is off on average over benchmarks, and in none of them alone, that comes first;
@@ -211,22 +226,22 @@ def worst_in_words(rows: pd.DataFrame) -> str:
     """
     means = rows["benchmark"] == ALL
     if means.all():  # such as a sweep's rows
-        return _row_in_words(rows.iloc[0].to_dict(), "mean over benchmarks: ")
-    single = _row_in_words(rows[~means].iloc[0].to_dict(), "worst benchmark: {benchmark}, ")
-    if off_controls(rows[~means]).empty and len(off_controls(rows[means])):
-        mean = _row_in_words(rows[means].iloc[0].to_dict(), "mean over benchmarks: ")
+        return _describe_row(rows.iloc[0].to_dict(), "mean over benchmarks: ")
+    single = _describe_row(rows[~means].iloc[0].to_dict(), "worst benchmark: {benchmark}, ")
+    if off_control_rows(rows[~means]).empty and len(off_control_rows(rows[means])):
+        mean = _describe_row(rows[means].iloc[0].to_dict(), "mean over benchmarks: ")
         return f"{mean}; {single}"
     return single
 
 
-def _row_in_words(row: dict[Any, Any], where: str) -> str:
+def _describe_row(row: dict[Any, Any], where: str) -> str:
     method = "" if row["method"] == BLIND else f"{row['method']} "
     ends = f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
     benchmark = where.format(benchmark=row["benchmark"])
     return f"{benchmark}{method}{row['value']:.2f} {ends}, corrected p = {row['p_control']:.3f}"
 
 
-def _control(method: str) -> str:
+def _control_of_method(method: str) -> str:
     return BLIND if method == BLIND else CLEAN
 
 
@@ -245,7 +260,7 @@ class Roles(NamedTuple):
     nonmember: NDArray[np.bool_]
 
 
-def _relabelled_roles(examples: pd.DataFrame, ids: ExampleIds, seed: int) -> Iterator[Roles]:
+def _iter_relabelled_roles(examples: pd.DataFrame, ids: ExampleIds, seed: int) -> Iterator[Roles]:
     """The roles of one benchmark's examples, in chunks: first as they are, then permuted.
 
     Args:
@@ -273,12 +288,14 @@ def _relabelled_aurocs(scores: Scores, roles: Iterator[Roles]) -> Scores:
     )
 
 
-def _aurocs_of_method(ordered: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
+def _aurocs_of_method(ordered_scores: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
     """Of one method's scores, in ascending order: the share of pairs that an inserted one wins."""
     inserted, nonmember = (role[order] for role in roles)
     lower = np.zeros((len(order) + 1, nonmember.shape[1]), np.int64)
     np.cumsum(nonmember, axis=0, out=lower[1:])
-    below, not_above = (np.searchsorted(ordered, ordered, side) for side in ("left", "right"))
+    below, not_above = (
+        np.searchsorted(ordered_scores, ordered_scores, side) for side in ("left", "right")
+    )
     twice_won = np.einsum("nd,nd->d", inserted, lower[below] + lower[not_above])
     pairs = inserted.sum(axis=0) * nonmember.sum(axis=0)
     return np.asarray(twice_won / (2 * pairs), np.float64)

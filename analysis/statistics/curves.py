@@ -17,7 +17,11 @@ from numpy.typing import NDArray
 
 from contamination.analysis.cells import Cell
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.statistics.groups import ANY, groups, lacking
+from contamination.analysis.statistics.groups import (
+    ANY,
+    groups_of_lacking_benchmarks,
+    measurable_groups,
+)
 from contamination.analysis.statistics.seed_pooling import pooled_estimate
 from contamination.core.seeds import derive
 from contamination.core.statistics import bootstrap
@@ -56,7 +60,7 @@ class ScoreSample(NamedTuple):
     """Draws the resamples; equal where cells have the same examples."""
 
     @property
-    def measurable(self) -> bool:
+    def is_measurable(self) -> bool:
         """Whether there are members and non-members."""
         return len(self.members) > 0 and len(self.nonmembers) > 0
 
@@ -65,27 +69,31 @@ ScoreSamples = Mapping[CurveKey, Sequence[ScoreSample]]
 """Curve → its samples, one per cell."""
 
 
-def samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[ScoreSample]]:
+def score_samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[ScoreSample]]:
     """Returns the scores behind the curves: one sample per cell (a seed) of each condition.
 
-    It has those of a benchmark that lacks members or non-members too; `measured` leaves them out.
+    It has those of a benchmark that lacks members or non-members too; `measurable_samples` leaves
+    them out.
     """
-    by_key: dict[CurveKey, list[ScoreSample]] = defaultdict(list)
+    samples_by_key: dict[CurveKey, list[ScoreSample]] = defaultdict(list)
     for cell in cells:
-        all_groups = [*groups(cell.examples), *lacking(cell.examples)]
+        all_groups = [
+            *measurable_groups(cell.examples),
+            *groups_of_lacking_benchmarks(cell.examples),
+        ]
         compared = [group for group in all_groups if group.occurrences == ANY]
         for checkpoint, table in cell.scores.items():
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)
                 for group in compared:
                     key = CurveKey(cell.condition, checkpoint, group.benchmark, method, variant)
-                    drawn = derive(seed, "curves", cell.examples_digest, group.benchmark)
+                    draw_seed = derive(seed, "curves", cell.examples_digest, group.benchmark)
                     sides = scores[group.members], scores[group.nonmembers]
-                    by_key[key].append(ScoreSample(*sides, drawn))
-    return by_key
+                    samples_by_key[key].append(ScoreSample(*sides, draw_seed))
+    return samples_by_key
 
 
-def roc_table(by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
+def roc_table(samples_by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.DataFrame:
     """Returns one row per point: the curve's key, fpr, tpr, ci_low, ci_high.
 
     The band resamples seeds (where there are several), then examples within. Rates that the
@@ -93,8 +101,11 @@ def roc_table(by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.Dat
     """
     draws = min(config.draws, MOST_DRAWS)
     pool_seed = derive(seed, "curves")
-    curves = {key: _roc(cells, draws, pool_seed) for key, cells in measured(by_key).items()}
-    for key, parts in _mean_curves(curves, by_key).items():
+    curves = {
+        key: _roc_estimates(cells, draws, pool_seed)
+        for key, cells in measurable_samples(samples_by_key).items()
+    }
+    for key, parts in _parts_of_mean_curves(curves, samples_by_key).items():
         curves[key] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
     for key, line in curves.items():
@@ -105,40 +116,45 @@ def roc_table(by_key: ScoreSamples, config: AnalysisConfig, seed: int) -> pd.Dat
     return pd.DataFrame(rows, columns=[*CurveKey._fields, "fpr", "tpr", "ci_low", "ci_high"])
 
 
-def _roc(cells: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
+def _roc_estimates(samples: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
     """TPR at each of `RATES`, the mean over seeds."""
-    metrics, by_cell = [tpr_at_fpr(float(rate)) for rate in RATES], []
-    for cell in cells:
-        drawn = bootstrap.resample(len(cell.members), len(cell.nonmembers), draws, cell.seed)
-        by_cell.append(estimate(cell.members, cell.nonmembers, drawn, metrics).values())
-    examples = [cell.seed for cell in cells]
+    metrics, by_cell = [tpr_at_fpr(float(fpr)) for fpr in RATES], []
+    for sample in samples:
+        drawn = bootstrap.resample(len(sample.members), len(sample.nonmembers), draws, sample.seed)
+        by_cell.append(estimate(sample.members, sample.nonmembers, drawn, metrics).values())
+    examples = [sample.seed for sample in samples]
     return [pooled_estimate(of_rate, seed, examples) for of_rate in zip(*by_cell, strict=True)]
 
 
-def histogram_table(by_key: ScoreSamples) -> pd.DataFrame:
+def histogram_table(samples_by_key: ScoreSamples) -> pd.DataFrame:
     """Returns one row per bin and side: the curve's key, side, centre, share, ci_low, ci_high.
 
     Scores are standardised by the mean and deviation of the benchmark's non-members, so that
     benchmarks and methods share one axis; seeds are put together, and "all" is the mean of the
     benchmarks' shares.
     """
-    counts = {key: [sum(map(_counts, cells))] for key, cells in measured(by_key).items()}
-    for key, parts in _mean_curves(counts, by_key).items():
+    counts = {
+        key: [sum(map(_bin_counts, cells))]
+        for key, cells in measurable_samples(samples_by_key).items()
+    }
+    for key, parts in _parts_of_mean_curves(counts, samples_by_key).items():
         counts[key] = [benchmark_counts for (benchmark_counts,) in parts]
-    rows = [row for key, parts in counts.items() for row in _histogram_rows(key, np.stack(parts))]
+    rows = [
+        row for key, parts in counts.items() for row in _iter_histogram_rows(key, np.stack(parts))
+    ]
     names = [*CurveKey._fields, "side", "centre", "share", "ci_low", "ci_high"]
     return pd.DataFrame(rows, columns=names)
 
 
-def _counts(cell: ScoreSample) -> Floats:
+def _bin_counts(sample: ScoreSample) -> Floats:
     """Returns the numbers of members and of non-members per bin (2 × bins)."""
-    centre, spread = cell.nonmembers.mean(), cell.nonmembers.std() or 1.0
-    sides = [(scores - centre) / spread for scores in (cell.members, cell.nonmembers)]
+    centre, spread = sample.nonmembers.mean(), sample.nonmembers.std() or 1.0
+    sides = [(scores - centre) / spread for scores in (sample.members, sample.nonmembers)]
     inside = [np.clip(scores, EDGES[0], EDGES[-1]) for scores in sides]
     return np.array([np.histogram(scores, EDGES)[0] for scores in inside], np.float64)
 
 
-def _histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...]]:
+def _iter_histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...]]:
     """Yields the rows of one curve from its counts (benchmarks × 2 × bins), weighted equally.
 
     The mean of K shares of n_k scores is at least as certain as one of K² / Σ 1/n_k scores: equal
@@ -156,18 +172,22 @@ def _histogram_rows(key: CurveKey, counts: Floats) -> Iterator[tuple[object, ...
             yield (*key, side, *map(float, numbers))
 
 
-def measured(by_key: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
+def measurable_samples(samples_by_key: ScoreSamples) -> dict[CurveKey, list[ScoreSample]]:
     """Returns the samples with members and non-members."""
-    measurable = {key: [cell for cell in cells if cell.measurable] for key, cells in by_key.items()}
+    measurable = {
+        key: [cell for cell in cells if cell.is_measurable] for key, cells in samples_by_key.items()
+    }
     return {key: cells for key, cells in measurable.items() if cells}
 
 
-def _mean_curves(parts: Mapping[CurveKey, T], by_key: ScoreSamples) -> dict[CurveKey, list[T]]:
+def _parts_of_mean_curves(
+    parts: Mapping[CurveKey, T], samples_by_key: ScoreSamples
+) -> dict[CurveKey, list[T]]:
     """The parts of "all", those of every benchmark; none where a benchmark was not measured."""
     means: dict[CurveKey, list[T]] = defaultdict(list)
     for key, part in parts.items():
         means[key._replace(benchmark=ALL)].append(part)
-    for key, cells in by_key.items():
-        if not all(cell.measurable for cell in cells):
+    for key, cells in samples_by_key.items():
+        if not all(cell.is_measurable for cell in cells):
             means.pop(key._replace(benchmark=ALL), None)
     return means

@@ -1,24 +1,8 @@
 """The logistic dose-response: P(member scores above a random non-member) = σ(a + b·log2(dose)).
 
-That probability is the AUROC at a dose. The regression is of single members (AUROC regression,
-Dodd and Pepe 2003): a member's placement p is the share of the non-members below it, ties counted
-½, and a and b solve Σ (p_i − σ(a_s + b x_i)) (1, x_i) = 0 over all members, x = log2(dose). Nothing
-is grouped by dose and nothing is added to a dose, so rare doses count for as much as they say.
-Several benchmarks have a level a_s each and one slope b.
-
-- Bias: to first order it is −½ A⁻¹ Σ x̃_i w_i (1 − 2μ_i) v_i, with the fitted μ_i, w = μ(1 − μ), x̃
-  the distance from the mean of x by w, A = Σ w x̃², and v_i the variance of the fitted log-odds
-  (Cordeiro and McCullagh 1991, with the variance below). It is subtracted.
-- Variance: members and non-members are both samples, so each example's influence counts (DeLong,
-  DeLong and Clarke-Pearson 1988). A member's residual is divided by √(1 − leverage) (HC2, MacKinnon
-  and White 1985), and the sum over N non-members is multiplied by N / (N − 1).
-- Interval: Student's, with Satterthwaite's degrees of freedom: the members' are
-  (Σ w x̃²)² / Σ (w x̃²)² − 1, few where a rare dose decides; the non-members' N − 1.
-- Draws: the estimate plus the influence of each example times how often it was drawn beyond once,
-  scaled to the spread of that interval. So they are paired wherever the resamples are.
-
-`python -m perf.slope_coverage` shows bias and coverage (docs/slope.md).
-
+docs/slope.md explains the model and how often its intervals are right. A member's placement p is
+the share of the non-members below it, ties counted ½; a and b solve
+Σ (p_i − σ(a_s + b x_i)) (1, x_i) = 0 over all members (AUROC regression, Dodd and Pepe 2003).
 Shapes: M members and N non-members of a benchmark, S benchmarks, D draws.
 """
 
@@ -66,7 +50,7 @@ class Curves(NamedTuple):
     levels: Scores
     slope: Scores
 
-    def at(self, log_occurrences: float | Scores) -> Scores:
+    def auroc_at(self, log_occurrences: float | Scores) -> Scores:
         """Returns the mean AUROC over benchmarks at one log2(dose) per curve (R)."""
         log_odds = self.levels + (self.slope * log_occurrences)[:, None]
         mean_auroc: Scores = logistic(log_odds).mean(axis=1)
@@ -135,24 +119,26 @@ def dose_response(samples: Sequence[BenchmarkScores], confidence: float) -> Dose
     doses = frozenset(np.exp2(np.concatenate(x)).round().tolist())
     placements = [_placements(sample) for sample in samples]
     overlapping = [index for index, p in enumerate(placements) if 0 < p.mean() < 1]
-    needs = _lacking_data([samples[i] for i in overlapping], [placements[i] for i in overlapping])
+    needs = _describe_lacking_data(
+        [samples[i] for i in overlapping], [placements[i] for i in overlapping]
+    )
     needs = needs if any(np.ptp(log_occurrences) > 0 for log_occurrences in x) else VARIED
     log_occurrences = [
         (x[index], placements[index], np.ones(len(x[index]))) for index in overlapping
     ]
-    fit = None if needs else _solve(*zip(*log_occurrences, strict=True))
+    fit = None if needs else _solve_regression(*zip(*log_occurrences, strict=True))
     levels = np.full((1 + draws, len(samples)), np.nan)
     if fit is None:
         slope = estimate_without_value((members, nonmembers), draws, needs or SEPARATED)
         return DoseResponse(slope, levels, doses)
     levels[:] = [np.inf if p.mean() > 0.5 else -np.inf for p in placements]
-    curves = _with_draws([samples[i] for i in overlapping], fit, confidence)
+    curves = _curves_with_draws([samples[i] for i in overlapping], fit, confidence)
     levels[:, overlapping] = curves.levels
     slope = Estimate(members, nonmembers, float(curves.slope[0]), curves.slope[1:])
     return DoseResponse(slope, levels, doses)
 
 
-def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
+def dose_response_of_groups(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
     """Returns the same regression on the AUROCs of whole groups: the estimate, then its draws.
 
     Args:
@@ -163,15 +149,15 @@ def line_response(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
     Returns:
         None where no line can be fitted: but for one level at most, the AUROC is 0 or 1.
     """
-    inside = (auroc[0] > 0) & (auroc[0] < 1)
-    fit = _solve([x], [auroc[0]], [members]) if inside.sum() > 1 else None
+    is_interior = (auroc[0] > 0) & (auroc[0] < 1)
+    fit = _solve_regression([x], [auroc[0]], [members]) if is_interior.sum() > 1 else None
     if fit is None:
         return None
     (part,) = fit.parts
     moved = (auroc[1:] - auroc[0]) * members
     level, slope = moved.sum(axis=1) / part.weight.sum(), moved @ part.away / fit.curvature
     (level_variance, together), (_, slope_variance) = np.cov([level, slope], bias=True)
-    fit = _unbiased(fit, _FitVariances([level_variance], slope_variance, [together]))
+    fit = _without_bias(fit, _FitVariances([level_variance], slope_variance, [together]))
     return _curves_at_zero(fit, level[:, None], slope)
 
 
@@ -184,19 +170,19 @@ def interval(slopes: Scores, confidence: float) -> tuple[float, float]:
     return float(slopes[0] - half), float(slopes[0] + half)
 
 
-def crossing(curves: Curves, low: float, high: float, level: float) -> Scores:
+def log_dose_at_level(curves: Curves, low: float, high: float, level: float) -> Scores:
     """log2 of the dose at which each curve reaches an AUROC of `level`, between `low` and `high`.
 
     Where it doesn't: -inf if it would before `low`, inf if after `high`, by the first curve's
     direction.
     """
-    first, last = (curves.at(end) - level for end in (low, high))
+    first, last = (curves.auroc_at(end) - level for end in (low, high))
     rising = 1.0 if curves.slope[0] >= 0 else -1.0
     outside = np.where((first + last) * rising > 0, -np.inf, np.inf)
     below, above = np.full_like(curves.slope, low), np.full_like(curves.slope, high)
     for _ in range(50):  # halves any range of doses to less than rounding
         middle = (below + above) / 2
-        before = np.sign(curves.at(middle) - level) == np.sign(first)
+        before = np.sign(curves.auroc_at(middle) - level) == np.sign(first)
         below, above = np.where(before, middle, below), np.where(before, above, middle)
     reached = np.sign(first) * np.sign(last) <= 0
     log_doses: Scores = np.where(reached, (below + above) / 2, outside)
@@ -218,28 +204,30 @@ def _placements(sample: BenchmarkScores) -> Scores:
     return np.asarray(twice / (2 * len(ordered)), np.float64)
 
 
-def _lacking_data(samples: Sequence[BenchmarkScores], placements: Sequence[Scores]) -> str:
+def _describe_lacking_data(samples: Sequence[BenchmarkScores], placements: Sequence[Scores]) -> str:
     """Returns what is missing for a slope; empty if nothing is.
 
     Args:
         samples: those that the slope is fitted to.
         placements: of the members of each.
     """
-    fewer = more = 0
+    n_below = n_above = 0
     for (x, *_), p in zip(samples, placements, strict=True):
         among = np.abs(p - 0.5) <= 0.5 - EDGE + TINY
         away = x - x.mean()
-        fewer += int((among & (away < -TINY)).sum())
-        more += int((among & (away > TINY)).sum())
-    if min(fewer, more) < FEWEST:
+        n_below += int((among & (away < -TINY)).sum())
+        n_above += int((among & (away > TINY)).sum())
+    if min(n_below, n_above) < FEWEST:
         return (
             f"at least {FEWEST} members {AMONG}, both with fewer and with more occurrences than "
-            f"the mean (there are {fewer} and {more})"
+            f"the mean (there are {n_below} and {n_above})"
         )
     return "" if min(len(s.nonmembers) for s in samples) > 1 else "at least 2 non-members"
 
 
-def _solve(x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Scores]) -> _Fit | None:
+def _solve_regression(
+    x: Sequence[Scores], share: Sequence[Scores], members: Sequence[Scores]
+) -> _Fit | None:
     """Newton's method from a flat line; None where the slope has no finite value."""
     data = list(zip(share, members, strict=True))
     start = [float(np.average(p, weights=n).clip(0.01, 0.99)) for p, n in data]
@@ -286,11 +274,17 @@ def _benchmark_fit(
     )
 
 
-def _unbiased(fit: _Fit, spread: _FitVariances) -> _Fit:
-    """The fit less its bias of first order."""
+def _without_bias(fit: _Fit, variances: _FitVariances) -> _Fit:
+    """Returns the fit less its bias of first order (Cordeiro and McCullagh 1991).
+
+    The bias is −½ A⁻¹ Σ x̃_i w_i (1 − 2μ_i) v_i, with the fitted μ_i, w = μ(1 − μ), x̃ the distance
+    from the mean of x by w, A = Σ w x̃², and v_i the variance of the fitted log-odds.
+    """
     slope, levels = fit.slope, []
-    for part, *variances in zip(fit.parts, spread.levels, spread.together, strict=True):
-        variance = variances[0] + 2 * part.away * variances[1] + part.away**2 * spread.slope
+    for part, level_variance, covariance in zip(
+        fit.parts, variances.levels, variances.together, strict=True
+    ):
+        variance = level_variance + 2 * part.away * covariance + part.away**2 * variances.slope
         bias = -part.weight * (1 - 2 * part.fitted) * variance / 2
         slope -= float(bias @ part.away) / fit.curvature
         levels.append(part.level - float(bias.sum() / part.weight.sum()))
@@ -298,16 +292,24 @@ def _unbiased(fit: _Fit, spread: _FitVariances) -> _Fit:
     return fit._replace(slope=slope, parts=parts)
 
 
-def _with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence: float) -> Curves:
-    """Returns the estimate without its bias, then draws as wide as Student's interval."""
+def _curves_with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence: float) -> Curves:
+    """Returns the estimate without its bias, then draws as wide as Student's interval.
+
+    A draw is the estimate plus the influence of each example times how often it was drawn beyond
+    once, scaled to the spread of that interval; so draws are paired wherever the resamples are.
+    Satterthwaite's degrees of freedom: the members' are (Σ w x̃²)² / Σ (w x̃²)² − 1, few where a
+    rare dose decides; the non-members' N − 1.
+    """
     pairs = list(zip(samples, fit.parts, strict=True))
-    influence = [_influence(sample, part, fit.curvature) for sample, part in pairs]
+    influence = [_example_influences(sample, part, fit.curvature) for sample, part in pairs]
     members, nonmembers = (
         np.array([sides[which].T @ sides[which] for sides in influence]) for which in (0, 1)
     )
     covariance = members + nonmembers
     slope_variance = float(covariance[:, 1, 1].sum())
-    fit = _unbiased(fit, _FitVariances(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1]))
+    fit = _without_bias(
+        fit, _FitVariances(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1])
+    )
     moved = np.array(
         [
             _shifts_of_draws(s.drawn, *sides_influence)
@@ -326,10 +328,15 @@ def _with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence: float
     return _curves_at_zero(fit, scale * moved[:, :, 0].T, scale * slope)
 
 
-def _influence(
+def _example_influences(
     sample: BenchmarkScores, part: _BenchmarkFit, curvature: float
 ) -> tuple[Scores, Scores]:
-    """Returns the influence of each member (M×2) and non-member (N×2) on level and slope."""
+    """Returns the influence of each member (M×2) and non-member (N×2) on level and slope.
+
+    Members and non-members are both samples (DeLong, DeLong and Clarke-Pearson 1988). A member's
+    residual is divided by √(1 − leverage) (HC2, MacKinnon and White 1985), and the sum over N
+    non-members is multiplied by N / (N − 1).
+    """
     per_win = np.stack([np.full(len(part.away), 1 / part.weight.sum()), part.away / curvature], 1)
     leverage = part.weight * (per_win[:, 0] + part.away * per_win[:, 1])
     residuals = (part.share - part.fitted) / np.sqrt(np.maximum(1 - leverage, TINY))

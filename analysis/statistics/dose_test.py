@@ -57,14 +57,14 @@ def dose_tests(cells: Sequence[Cell]) -> Mapping[Detector, tuple[float, float]]:
     strata: dict[Detector, list[Stratum]] = defaultdict(list)
     for cell in cells:
         table = cell.scores[CONTAMINATED]
-        for benchmark, rows in _several_doses(cell.examples):
+        for benchmark, rows in _rows_with_several_doses(cell.examples):
             examples = cell.examples["example_id"].to_numpy()[rows]
             dose = cell.examples["occurrences"].to_numpy()[rows]
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)[rows]
-                of_stratum = stratum(examples, dose, scores)
-                strata[Detector(benchmark, method, variant)].append(of_stratum)
-                strata[Detector(ALL, method, variant)].append(of_stratum)
+                trend_of_stratum = stratum(examples, dose, scores)
+                strata[Detector(benchmark, method, variant)].append(trend_of_stratum)
+                strata[Detector(ALL, method, variant)].append(trend_of_stratum)
     return {detector: joint_test(parts) for detector, parts in strata.items()}
 
 
@@ -81,7 +81,9 @@ def stratum(examples: NDArray[Any], dose: Any, scores: Scores) -> Stratum:
         return Stratum(examples, 0.0, 0.0, np.zeros(len(scores)))
     test = kendalltau(dose, scores, method="asymptotic")
     z = float(np.sign(test.statistic) * -ndtri(np.clip(test.pvalue, 1e-300, 1) / 2))
-    return Stratum(examples, float(test.statistic), z, _ranks(dose) * _ranks(scores))
+    return Stratum(
+        examples, float(test.statistic), z, _standardised_ranks(dose) * _standardised_ranks(scores)
+    )
 
 
 def joint_test(strata: Sequence[Stratum]) -> tuple[float, float]:
@@ -108,7 +110,7 @@ def design_effect(strata: Sequence[Stratum]) -> float:
     )
 
 
-def _several_doses(examples: pd.DataFrame) -> Iterator[tuple[str, NDArray[np.intp]]]:
+def _rows_with_several_doses(examples: pd.DataFrame) -> Iterator[tuple[str, NDArray[np.intp]]]:
     """Each benchmark's rows of inserted members: 3 or more, not all of the same dose."""
     inserted = examples["member"].to_numpy(bool) & (examples["occurrences"].to_numpy() > 0)
     for benchmark in sorted(set(examples["benchmark"])):
@@ -117,7 +119,7 @@ def _several_doses(examples: pd.DataFrame) -> Iterator[tuple[str, NDArray[np.int
             yield benchmark, rows
 
 
-def _ranks(values: Any) -> Scores:
+def _standardised_ranks(values: Any) -> Scores:
     """Mid-ranks with mean 0 and variance 1."""
     from scipy.stats import rankdata
 

@@ -1,15 +1,8 @@
 """AUROC without the flagged examples: those that share text with a corpus apart from their copies.
 
 A flagged non-member may have been seen, and a flagged member more often than its occurrences say
-(`contamination_table`). Columns (`COLUMNS`) are those of `statistics.seed_pooling`, of AUROC
-over all members (occurrences `any`) alone, and:
-
-- `n_members`, `n_nonmembers`: of the examples that are left.
-- `flagged_members`, `flagged_nonmembers`: how many different examples were left out in the cells of
-  the condition. An example that several seeds leave out counts once.
-
-A benchmark that has no members or no non-members left has rows without a value, and so has the mean
-over benchmarks: `needs` lists what is lacking. A condition without a flagged example has no row.
+(`contamination_table`). A benchmark without members or non-members left has rows without a value,
+and so has the mean over benchmarks. A condition without a flagged example has no row.
 """
 
 from __future__ import annotations
@@ -22,11 +15,14 @@ import pandas as pd
 
 from contamination.analysis.cells import CONTAMINATED, Cell
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.methods import label, methods_of
+from contamination.analysis.methods import method_label, methods_of
 from contamination.analysis.statistics import results, seed_pooling
-from contamination.analysis.statistics.groups import ANY, ComparedGroup, lacking
+from contamination.analysis.statistics.groups import (
+    ANY,
+    groups_of_lacking_benchmarks,
+)
 from contamination.analysis.statistics.results import Estimates
-from contamination.core.statistics.estimates import ALL, Estimate, estimate_without_value
+from contamination.core.statistics.estimates import ALL, estimate_without_value
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.flags import describe_flags
 from contamination.injection.contamination_table import (
@@ -49,29 +45,35 @@ def unflagged_rows(
         [_without_flagged(cell) for cell in cells],
         replace(config, fpr=[], tpr=[]),
     )
-    of_cells = [results.estimates(cell, None, only_auroc, seed) for cell in without_flagged]
-    pairs = zip(without_flagged, of_cells, strict=True)
-    of_cells = [
+    cell_estimates = [
+        results.cell_estimates(cell, None, only_auroc, seed) for cell in without_flagged
+    ]
+    pairs = zip(without_flagged, cell_estimates, strict=True)
+    cell_estimates = [
         _with_lacking_benchmarks(cell, estimates, config.draws) for cell, estimates in pairs
     ]
-    joint = seed_pooling.pool(of_cells, [cell.examples_digest for cell in without_flagged], seed)
-    counts = _flagged_counts(cells)
-    for row in seed_pooling.condition_rows(without_flagged, of_cells, joint, config.confidence):
+    pooled = seed_pooling.pool_estimates(
+        cell_estimates, [cell.examples_digest for cell in without_flagged], seed
+    )
+    counts = _flagged_counts_by_benchmark(cells)
+    for row in seed_pooling.condition_rows(
+        without_flagged, cell_estimates, pooled, config.confidence
+    ):
         if row["occurrences"] == ANY:
             yield {**row, **dict(zip(COUNTS, counts.get(row["benchmark"], (0, 0)), strict=True))}
 
 
-def unflagged_sentence(
-    with_all: pd.DataFrame, unflagged: pd.DataFrame, condition: str
+def unflagged_sentences(
+    pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: str
 ) -> Sequence[str]:
     """How many examples are flagged, and the best method's AUROC with and without them.
 
     Args:
-        with_all: the pooled rows of all examples.
+        pooled: the pooled rows of all examples.
         unflagged: a table of COLUMNS.
         condition: which one; without flagged examples there is no sentence.
     """
-    without_flagged = _default_aurocs(unflagged, condition)
+    without_flagged = _default_auroc_rows(unflagged, condition)
     if without_flagged.empty:
         return []
     counts = {
@@ -81,15 +83,15 @@ def unflagged_sentence(
     }
     flagged = describe_flagged_counts(counts)
     head = f"Examples that share text with a corpus beside their copies: {flagged}."
-    all_examples = _default_aurocs(with_all, condition)
+    all_examples = _default_auroc_rows(pooled, condition)
     if all_examples.empty:
         return [f"{head} No AUROC is known with or without them."]
     best = all_examples.sort_values("value", ascending=False, kind="stable").iloc[0]
     is_best = (without_flagged["method"] == best["method"]) & (
         without_flagged["variant"] == best["variant"]
     )
-    name = label(best["method"], best["variant"], methods_of(all_examples))
-    values = [_auroc_in_words(row) for row in (without_flagged[is_best].iloc[0], best)]
+    name = method_label(best["method"], best["variant"], methods_of(all_examples))
+    values = [_describe_auroc(row) for row in (without_flagged[is_best].iloc[0], best)]
     choice = f" (intervals corrected for the choice among {len(all_examples)} methods)" * (
         len(all_examples) > 1
     )
@@ -98,7 +100,7 @@ def unflagged_sentence(
     ]
 
 
-def _default_aurocs(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
+def _default_auroc_rows(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
     """The default variants' AUROC over all members, mean over benchmarks."""
     return rows[
         (rows["condition"] == condition)
@@ -110,7 +112,7 @@ def _default_aurocs(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
     ]
 
 
-def _auroc_in_words(row: pd.Series[Any]) -> str:
+def _describe_auroc(row: pd.Series[Any]) -> str:
     """Returns the AUROC with the joint interval, since the method with the highest was chosen."""
     if row["needs"]:
         return f"not known (it needs {row['needs']})"
@@ -133,19 +135,20 @@ def _without_flagged(cell: Cell) -> Cell:
 
 def _with_lacking_benchmarks(cell: Cell, estimates: Estimates, draws: int) -> Estimates:
     """With the benchmarks that lack members or non-members, whose AUROC is not known."""
-    short = [group for group in lacking(cell.examples) if group.occurrences == ANY]
+    short = [
+        group for group in groups_of_lacking_benchmarks(cell.examples) if group.occurrences == ANY
+    ]
     return {
         measure: {**by_benchmark}
-        | {group.benchmark: _auroc_without_value(group, draws) for group in short}
+        | {
+            group.benchmark: estimate_without_value(group.sizes, draws, AUROC.needs(*group.sizes))
+            for group in short
+        }
         for measure, by_benchmark in estimates.items()
     }
 
 
-def _auroc_without_value(group: ComparedGroup, draws: int) -> Estimate:
-    return estimate_without_value(group.sizes, draws, AUROC.needs(*group.sizes))
-
-
-def _flagged_counts(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
+def _flagged_counts_by_benchmark(cells: Sequence[Cell]) -> Mapping[str, tuple[int, int]]:
     """By benchmark, and over ALL, the different flagged members and non-members of the cells."""
     examples = pd.concat(
         [cell.examples[cell.examples[CONTAMINATION_COLUMN] != ""] for cell in cells]
@@ -169,7 +172,7 @@ def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[list(FLAG_COLUMNS)]
 
 
-def notes(flags: pd.DataFrame, condition: str) -> Sequence[str]:
+def flag_notes(flags: pd.DataFrame, condition: str) -> Sequence[str]:
     """Returns a line per flag of the condition's contaminated models, counted over their seeds."""
     rows = flags[(flags["condition"] == condition) & (flags["checkpoint"] == CONTAMINATED)]
     sizes = rows.groupby("cell")["of"].first()

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from contamination.core.statistics.estimates import ALL
+
 ANY = "any"
 """Stands for all members, however often they were inserted."""
 
@@ -31,38 +33,39 @@ class ComparedGroup:
         return len(self.members), len(self.nonmembers)
 
     @property
-    def measurable(self) -> bool:
+    def is_measurable(self) -> bool:
         """Whether there are examples on both sides."""
         return all(self.sizes)
 
 
-def groups(examples: pd.DataFrame) -> list[ComparedGroup]:
+def measurable_groups(examples: pd.DataFrame) -> list[ComparedGroup]:
     """Every benchmark × occurrences that has examples on both sides.
 
     A member that was never inserted (0 occurrences) is on neither side.
     """
-    return [group for group in _all_groups(examples) if group.measurable]
+    return [group for group in _iter_groups(examples) if group.is_measurable]
 
 
-def left_out(examples: pd.DataFrame) -> str:
+def describe_unmeasurable_groups(examples: pd.DataFrame) -> str:
     """The rest in words, such as "boolq (occurrences 2, 10), imdb (occurrences 7)"."""
-    numbers: dict[str, list[str]] = defaultdict(list)
-    for group in _all_groups(examples):
-        if not group.measurable:
-            numbers[group.benchmark].append(group.occurrences)
+    occurrences_by_benchmark: dict[str, list[str]] = defaultdict(list)
+    for group in _iter_groups(examples):
+        if not group.is_measurable:
+            occurrences_by_benchmark[group.benchmark].append(group.occurrences)
     return ", ".join(
-        f"{name} (occurrences {', '.join(of_benchmark)})" for name, of_benchmark in numbers.items()
+        f"{name} (occurrences {', '.join(occurrences)})"
+        for name, occurrences in occurrences_by_benchmark.items()
     )
 
 
-def lacking(examples: pd.DataFrame) -> list[ComparedGroup]:
+def groups_of_lacking_benchmarks(examples: pd.DataFrame) -> list[ComparedGroup]:
     """The groups of the benchmarks that lack members or non-members altogether."""
-    all_groups = list(_all_groups(examples))
-    short = {g.benchmark for g in all_groups if g.occurrences == ANY and not g.measurable}
+    all_groups = list(_iter_groups(examples))
+    short = {g.benchmark for g in all_groups if g.occurrences == ANY and not g.is_measurable}
     return [group for group in all_groups if group.benchmark in short]
 
 
-def _all_groups(examples: pd.DataFrame) -> Iterator[ComparedGroup]:
+def _iter_groups(examples: pd.DataFrame) -> Iterator[ComparedGroup]:
     """Every benchmark × occurrences."""
     benchmark = examples["benchmark"].to_numpy()
     member = examples["member"].to_numpy(bool)
@@ -75,6 +78,11 @@ def _all_groups(examples: pd.DataFrame) -> Iterator[ComparedGroup]:
             yield ComparedGroup(name, occurrences, members, nonmembers)
 
 
-def occurrences_order(occurrences: str) -> float:
+def occurrences_sort_key(occurrences: str) -> float:
     """Sort key of the column `occurrences`: by number, `any` last."""
     return float("inf") if occurrences == ANY else float(occurrences)
+
+
+def sorted_benchmarks(rows: pd.DataFrame) -> list[str]:
+    """Returns the benchmarks of a table's rows by name; `ALL`, their mean, is last."""
+    return sorted(rows["benchmark"].unique(), key=lambda name: (name == ALL, name))

@@ -2,25 +2,8 @@
 
 Both methods score the same examples and their intervals use the same resamples (and the same
 seeds), so the draws of the difference are the difference of the draws. Compared are the methods'
-default variants on the contaminated model over all members, benchmark by benchmark and on average.
-
-Columns (`COLUMNS`), where they need a word:
-
-- `difference`: the metric of `method_a` minus that of `method_b`, with its percentile interval.
-- `p_value`: two-sided: how often a draw lies further from the difference than the difference from
-  zero, (1 + count) / (1 + draws): never 0. Of a rate the difference is that of the values, and the
-  draws' thresholds are smoothed (`core.statistics.metrics`), so a draw also lies off by what the
-  smoothing moves, and the interval, which is of the draws, may disagree with p. In 600 simulated
-  pairs of methods whose scores have one distribution (normals that share half of their noise)
-  p < 0.05 came in 2.7 to 4.5%: TPR at FPR ≤ 0.05 of 100 and 200 non-members, ≤ 0.01 of 500. Of
-  methods with equal rates but unlike scores (members N(·, 2) and N(·, 0.1), 100 + 100 examples) it
-  came in 13% for one benchmark, 4% for the mean of four. Compare methods by AUROC.
-- `p_holm`: Holm's correction over the pairs of one condition, benchmark and metric. With D draws
-  it can't get below pairs / (1 + D): 66 pairs (12 methods) need 1,320 draws to reach 0.05 at all.
-- `p_max_t`: the step-down max-T correction over the same pairs (Westfall and Young 1993; Romano and
-  Wolf 2005). It uses how the differences move together and has no such floor: the one to read.
-
-Both corrections hold the chance of any false claim within their family, not over the whole table.
+default variants on the contaminated model over all members. The columns are in
+docs/report-tables.md.
 """
 
 from __future__ import annotations
@@ -32,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contamination.analysis.cells import CONTAMINATED
-from contamination.analysis.methods import in_order
+from contamination.analysis.methods import sort_methods
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.statistics.results import Estimates
 from contamination.core.statistics.bootstrap import Scores, intervals
@@ -60,11 +43,11 @@ def comparison_rows(
 
     `defaults` names the variant of each method (`analysis.methods.default_variants`).
     """
-    for (benchmark, metric), by_method in _families(pooled, defaults).items():
+    for (benchmark, metric), by_method in _estimates_by_family(pooled, defaults).items():
         pairs = list(combinations(by_method, 2))
         if not pairs:
             continue
-        differences = _differences(by_method, pairs)
+        differences = _paired_differences(by_method, pairs)
         low, high = intervals(differences.draws, confidence)
         p_value = p_values(differences)
         columns = [differences.value, low, high, p_value, holm(p_value), max_t(differences)]
@@ -97,7 +80,7 @@ def max_t(differences: Differences) -> Scores:
     return adjusted
 
 
-def _families(
+def _estimates_by_family(
     pooled: Estimates, defaults: Mapping[str, str]
 ) -> Mapping[tuple[str, str], dict[str, Estimate]]:
     """(benchmark, metric) → method → its estimate, the methods in their usual order."""
@@ -109,7 +92,7 @@ def _families(
         and measure.method != BLIND
         and measure.variant == defaults[measure.method]
     ]
-    pairs = in_order((measure.method, measure.variant) for measure in chosen)
+    pairs = sort_methods((measure.method, measure.variant) for measure in chosen)
     families: dict[tuple[str, str], dict[str, Estimate]] = {}
     for measure in sorted(chosen, key=lambda m: pairs.index((m.method, m.variant))):
         for benchmark, value in pooled[measure].items():
@@ -118,7 +101,7 @@ def _families(
     return families
 
 
-def _differences(
+def _paired_differences(
     by_method: Mapping[str, Estimate], pairs: Sequence[tuple[str, str]]
 ) -> Differences:
     index_of = {method: i for i, method in enumerate(by_method)}

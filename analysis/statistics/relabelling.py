@@ -59,9 +59,11 @@ def induced_permutations(
     row_of = np.full(permutations.shape[1], -1)
     row_of[indices] = np.arange(len(indices))
     images = permutations[:, indices]
-    draw, column = np.nonzero(row_of[images] < 0)
-    while len(draw):
-        images[draw, column] = permutations[draw, images[draw, column]]
-        lacking = row_of[images[draw, column]] < 0
-        draw, column = draw[lacking], column[lacking]
+    draw_indices, column_indices = np.nonzero(row_of[images] < 0)
+    while len(draw_indices):
+        images[draw_indices, column_indices] = permutations[
+            draw_indices, images[draw_indices, column_indices]
+        ]
+        lacking = row_of[images[draw_indices, column_indices]] < 0
+        draw_indices, column_indices = draw_indices[lacking], column_indices[lacking]
     return row_of[images]

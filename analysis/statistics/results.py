@@ -1,33 +1,4 @@
-"""The results table: tidy, one row per estimate.
-
-Columns (`COLUMNS`) that need explanation:
-
-- `checkpoint`: "clean" (the model before the contaminated training: a control) or "contaminated".
-  The blind baseline, a control that reads no checkpoint, is listed under "clean".
-- `benchmark`: a benchmark, or "all": the mean over the cell's benchmarks, whose sizes are added up.
-- `occurrences`: a string: "1", "2", … compares the members with so many realised copies with all
-  non-members of the benchmark, "any" all members with at least one. The clean checkpoint is
-  compared on the same examples.
-- `default`: whether the variant stands for its method where methods are compared
-  (`analysis.methods.default_variants`).
-- `metric`: "auroc", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95", … as configured.
-- `ci_low`, `ci_high`: the bootstrap interval over examples. For AUROC it is Wilson's with the
-  draws' variance. For the rates it is the draws' percentiles, moved to where a noisy threshold has
-  no bias, and at least as wide as Jeffreys' (`core.statistics.estimates`). The blind baseline's
-  draws are from shuffled labels (`detection.baselines.blind`).
-- `needs`: what the examples lack for the metric, such as "≥ 500 non-members"
-  (`core.statistics.metrics`); `value` and its interval are then NaN. Empty elsewhere. "all"
-  has a number where every benchmark of the cell has one; else its `needs` names those
-  without, such as "non-members in imdb".
-- `p_control`: of a control (the clean checkpoint's or the blind baseline's AUROC of all members),
-  how likely chance has one AUROC as far from 0.5 anywhere in the report
-  (`analysis.statistics.controls`); NaN elsewhere.
-- `seed`: the cell's own seed.
-
-A benchmark without members or non-members has no row of its own, nor has a number of occurrences
-without members; this is logged. Of a cell in which no benchmark has both there is "all" alone, and
-its `needs`.
-"""
+"""The results table: tidy, one row per estimate of a cell (columns: docs/report-tables.md)."""
 
 from __future__ import annotations
 
@@ -44,7 +15,13 @@ import pandas as pd
 from contamination.analysis.cells import CLEAN, Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import default_variants
-from contamination.analysis.statistics.groups import ANY, ComparedGroup, groups, lacking, left_out
+from contamination.analysis.statistics.groups import (
+    ANY,
+    ComparedGroup,
+    describe_unmeasurable_groups,
+    groups_of_lacking_benchmarks,
+    measurable_groups,
+)
 from contamination.analysis.statistics.relabelling import (
     ExampleIds,
     Permutations,
@@ -53,7 +30,6 @@ from contamination.analysis.statistics.relabelling import (
 from contamination.core.errors import DataError
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import (
-    Counts,
     Resample,
     Scores,
     draw_named_counts,
@@ -78,6 +54,7 @@ from contamination.detection.baselines.blind import (
 )
 
 log = logging.getLogger(__name__)
+_cached_draw_counts = lru_cache(maxsize=64)(draw_named_counts)
 
 
 COLUMNS = (
@@ -124,11 +101,11 @@ class BlindBaselines:
         key = cell.membership_digest
         if key not in self._by_members:
             fold_seed = derive(self._seed, BLIND, key)
-            shuffles = self._shuffles(cell) if self._ids else None
+            shuffles = self._shared_shuffles(cell) if self._ids else None
             self._by_members[key] = blind_of(cell.examples, self._folds, fold_seed, shuffles)
         return self._by_members[key]
 
-    def _shuffles(self, cell: Cell) -> dict[str, Permutations]:
+    def _shared_shuffles(self, cell: Cell) -> dict[str, Permutations]:
         assert self._ids is not None
         return {
             str(benchmark): shared_permutations(
@@ -177,7 +154,7 @@ def blind_of(
     return BlindBaseline(placed)
 
 
-def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+def rows_to_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
     """The rows as a table.
 
     Raises:
@@ -188,7 +165,7 @@ def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataF
     return pd.DataFrame(rows, columns=list(columns))
 
 
-def estimates(
+def cell_estimates(
     cell: Cell, blind: BlindBaseline | None, config: AnalysisConfig, seed: int
 ) -> Estimates:
     """All estimates of one cell with their draws, benchmark by benchmark and on average.
@@ -202,40 +179,43 @@ def estimates(
     }
     metrics = chosen_metrics(config.fpr, config.tpr)
     estimates_by_measure: dict[Measure, dict[str, Estimate]] = defaultdict(dict)
-    for benchmark, of_benchmark in groupby(
-        groups(cell.examples), key=lambda group: group.benchmark
+    for benchmark, benchmark_groups in groupby(
+        measurable_groups(cell.examples), key=lambda group: group.benchmark
     ):
-        drawn = [(group, resample(group, cell, config.draws, seed)) for group in of_benchmark]
+        drawn = [
+            (group, resample_group(group, cell, config.draws, seed)) for group in benchmark_groups
+        ]
         by_occurrences = {
-            key: _by_occurrences(scores, drawn, metrics) for key, scores in columns.items()
+            key: _estimates_by_occurrences(scores, drawn, metrics)
+            for key, scores in columns.items()
         }
         if blind is not None:
-            blind_rows = _blind_by_occurrences(blind, drawn, metrics, config.draws)
+            blind_rows = _blind_estimates_by_occurrences(blind, drawn, metrics, config.draws)
             by_occurrences[CLEAN, BLIND, ""] = blind_rows
-        for (checkpoint, method, variant), estimated in by_occurrences.items():
-            for occurrences, values in estimated:
+        for (checkpoint, method, variant), estimates_of_method in by_occurrences.items():
+            for occurrences, values in estimates_of_method:
                 for metric, value in values.items():
                     measure = Measure(checkpoint, method, variant, occurrences, metric)
                     estimates_by_measure[measure][benchmark] = value
-    if unmeasured := left_out(cell.examples):
+    if unmeasured := describe_unmeasurable_groups(cell.examples):
         log.warning(
             "%s has no members or no non-members in %s: no values there, and no mean over "
             "benchmarks of these occurrences.",
             *(cell.name, unmeasured),
         )
-    short = lacking(cell.examples)
+    short = groups_of_lacking_benchmarks(cell.examples)
     if short and not estimates_by_measure:
         estimates_by_measure |= {
             Measure(*key, ANY, metric.name): {} for key in columns for metric in metrics
         }
-    return _with_mean(estimates_by_measure, short, metrics, config.draws)
+    return _with_means_over_benchmarks(estimates_by_measure, short, metrics, config.draws)
 
 
 ByOccurrences = Iterator[tuple[str, dict[str, Estimate]]]
 """Occurrences and, by metric, what was estimated of the members that have them."""
 
 
-def _by_occurrences(
+def _estimates_by_occurrences(
     scores: Scores, drawn: Sequence[tuple[ComparedGroup, Resample]], metrics: Sequence[Metric]
 ) -> ByOccurrences:
     """One detector's estimates on one benchmark: all groups have the same non-members."""
@@ -246,7 +226,7 @@ def _by_occurrences(
         yield group.occurrences, estimate_ranked(join_sides(members, nonmembers), metrics)
 
 
-def _blind_by_occurrences(
+def _blind_estimates_by_occurrences(
     blind: BlindBaseline,
     drawn: Sequence[tuple[ComparedGroup, Resample]],
     metrics: Sequence[Metric],
@@ -259,7 +239,7 @@ def _blind_by_occurrences(
             yield group.occurrences, by_metric
 
 
-def resample(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> Resample:
+def resample_group(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> Resample:
     """Returns the draws of a group, which depend on its examples only, never on model or method.
 
     So every comparison is paired over the examples that both sides share: between methods,
@@ -269,16 +249,11 @@ def resample(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> Resampl
     ids = cell.examples["example_id"].to_numpy()
     draw_seed = derive(seed, "bootstrap", group.benchmark)
     sides = (tuple(ids[rows].tolist()) for rows in (group.members, group.nonmembers))
-    return Resample(*(_counts_of_draws(side, draws, draw_seed) for side in sides))
+    return Resample(*(_cached_draw_counts(side, draws, draw_seed) for side in sides))
 
 
-@lru_cache(maxsize=64)
-def _counts_of_draws(names: tuple[str, ...], draws: int, seed: int) -> Counts:
-    return draw_named_counts(names, draws, seed)
-
-
-def _with_mean(
-    estimated: Mapping[Measure, dict[str, Estimate]],
+def _with_means_over_benchmarks(
+    estimates: Mapping[Measure, dict[str, Estimate]],
     short: Sequence[ComparedGroup],
     wanted: Sequence[Metric],
     draws: int,
@@ -288,9 +263,9 @@ def _with_mean(
     It has no number where some benchmark is `short` of members or non-members, and no row where
     only a number of occurrences, or the blind baseline, is missing in one.
     """
-    benchmarks = {name for by_benchmark in estimated.values() for name in by_benchmark}
+    benchmarks = {name for by_benchmark in estimates.values() for name in by_benchmark}
     metrics = {metric.name: metric for metric in wanted}
-    for measure, by_benchmark in estimated.items():
+    for measure, by_benchmark in estimates.items():
         if benchmarks == by_benchmark.keys():
             metric = metrics[measure.metric]
             lacking_groups = [group for group in short if group.occurrences == measure.occurrences]
@@ -299,10 +274,10 @@ def _with_mean(
                 for g in lacking_groups
             }
             by_benchmark[ALL] = mean_over({**by_benchmark, **missing})
-    return estimated
+    return estimates
 
 
-def lacks(row: Mapping[str, Any] | pd.Series[Any]) -> str:
+def why_without_number(row: Mapping[str, Any] | pd.Series[Any]) -> str:
     """Returns why a row of the results has no number."""
     if not row["n_members"]:
         return "no members: nothing to detect"
@@ -311,17 +286,17 @@ def lacks(row: Mapping[str, Any] | pd.Series[Any]) -> str:
     return f"needs {row['needs']}"
 
 
-def cell_rows(cell: Cell, estimated: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
+def cell_rows(cell: Cell, estimates: Estimates, confidence: float) -> Iterator[dict[str, Any]]:
     """Returns one row per estimate of one cell."""
     facts = {"cell": cell.name, **{name: getattr(cell, name) for name in COLUMNS[-4:]}}
-    return ({**facts, **row} for row in estimate_rows([cell], estimated, confidence))
+    return ({**facts, **row} for row in estimate_rows([cell], estimates, confidence))
 
 
 def estimate_rows(
-    cells: Sequence[Cell], estimated: Estimates, confidence: float
+    cells: Sequence[Cell], estimates: Estimates, confidence: float
 ) -> Iterator[dict[str, Any]]:
     """Yields one row per estimate: what was measured, on how many examples, value and interval."""
-    flat = [(m, name, value) for m, by_name in estimated.items() for name, value in by_name.items()]
+    flat = [(m, name, value) for m, by_name in estimates.items() for name, value in by_name.items()]
     if not flat:
         return
     low, high = intervals([value for _, _, value in flat], confidence)

@@ -1,25 +1,4 @@
-"""Cells that differ in their seed alone, pooled into one condition.
-
-Columns (`COLUMNS`) are those of `analysis.statistics.results`, but for:
-
-- `condition`: the cell's name without its seed.
-- `n_members`, `n_nonmembers`: of one seed's examples (of the smallest, where they differ). Several
-  seeds allow no lower false-positive rate than one: their non-members are from one pool.
-- `n_seeds`: cells behind the row; the value is their mean.
-- `ci_low`, `ci_high`: a hierarchical bootstrap: seeds are drawn with replacement, then examples
-  within each drawn seed, or once for all seeds with the same examples and occurrences. With
-  one seed it is that cell's own interval.
-- `joint_low`, `joint_high`: of a default variant's AUROC on the contaminated model, an interval
-  that is valid jointly with those of all other methods, so also for the method with the highest
-  AUROC (`core.statistics.estimates.joint_intervals`). NaN elsewhere.
-- `example_max_tokens`, `last_tokens`, `parameters`, `mean_occurrences`, `stage`, `scope`, `epochs`:
-  more facts of the cells (`analysis.cells.Cell`), missing (<NA>) where unknown.
-
-Limits of few seeds: with 2 or 3 the drawn seeds show only part of the spread between
-seeds, while the examples' spread enters twice (through the seeds' values and within them). The two
-errors pull in opposite directions; `python -m perf.coverage` shows where they leave the
-intervals.
-"""
+"""Cells that differ in their seed alone, pooled into one condition (docs/report-tables.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.analysis.cells import CONTAMINATED, Cell, in_order
+from contamination.analysis.cells import CONTAMINATED, Cell, cell_sort_key
 from contamination.analysis.factors import BY_COLUMN, factor_values
 from contamination.analysis.methods import default_variants
 from contamination.analysis.statistics.results import Estimates, Measure, estimate_rows
@@ -61,34 +40,36 @@ COLUMNS = (
 )
 
 
-def by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
+def cells_by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
     """The cells of each condition in order of seed, so that conditions pair seed with seed."""
-    cells_by_condition: dict[str, list[Cell]] = defaultdict(list)
-    for cell in sorted(cells, key=in_order):
-        cells_by_condition[cell.condition].append(cell)
-    return cells_by_condition
+    grouped_cells: dict[str, list[Cell]] = defaultdict(list)
+    for cell in sorted(cells, key=cell_sort_key):
+        grouped_cells[cell.condition].append(cell)
+    return grouped_cells
 
 
-def pool(of_cells: Sequence[Estimates], examples: Sequence[str], seed: int) -> Estimates:
+def pool_estimates(
+    cell_estimates: Sequence[Estimates], example_digests: Sequence[str], seed: int
+) -> Estimates:
     """The mean over cells, measure by measure, with hierarchical draws.
 
     Args:
-        of_cells: the estimates of each cell of a condition, in order of their seeds.
-        examples: each cell's `examples_digest`.
+        cell_estimates: the estimates of each cell of a condition, in order of their seeds.
+        example_digests: each cell's `examples_digest`.
         seed: draws which cells make up a draw: the same for every measure and every condition, so
             that their differences stay paired.
     """
-    if len(of_cells) == 1:
-        return of_cells[0]
+    if len(cell_estimates) == 1:
+        return cell_estimates[0]
     gathered: dict[Measure, dict[str, dict[int, Estimate]]] = defaultdict(lambda: defaultdict(dict))
-    for index, estimates in enumerate(of_cells):
+    for index, estimates in enumerate(cell_estimates):
         for measure, by_benchmark in estimates.items():
             for benchmark, value in by_benchmark.items():
                 gathered[measure][benchmark][index] = value
     return {
         measure: {
             name: pooled_estimate(
-                list(by_cell.values()), seed, [examples[index] for index in by_cell]
+                list(by_cell.values()), seed, [example_digests[index] for index in by_cell]
             )
             for name, by_cell in by_benchmark.items()
         }
@@ -131,9 +112,9 @@ def hierarchical(draws: Scores, seed: int, examples: Sequence[object] = ()) -> S
     return mean
 
 
-def _first_cells_with_same_examples(examples: Sequence[object], cells: int) -> tuple[int, ...]:
+def _first_cells_with_same_examples(example_keys: Sequence[object], cells: int) -> tuple[int, ...]:
     """Returns for each cell the first one with the same examples."""
-    labels = examples or range(cells)
+    labels = example_keys or range(cells)
     return tuple(labels.index(label) for label in labels)
 
 
@@ -153,14 +134,17 @@ def _resampling_plan(
 
 
 def condition_rows(
-    cells: Sequence[Cell], of_cells: Sequence[Estimates], pooled: Estimates, confidence: float
+    cells: Sequence[Cell],
+    cell_estimates: Sequence[Estimates],
+    pooled: Estimates,
+    confidence: float,
 ) -> Iterator[dict[str, Any]]:
     """Yields one row per estimate of one condition.
 
     Args:
         cells: its cells.
-        of_cells: their estimates, to count who has measured what.
-        pooled: `pool` of these.
+        cell_estimates: their estimates, to count who has measured what.
+        pooled: `pool_estimates` of these.
         confidence: coverage of the intervals.
     """
     names = [name for name in ("condition", *FACTS) if name not in BY_COLUMN]
@@ -168,7 +152,7 @@ def condition_rows(
     joint = _joint_intervals(pooled, default_variants(cells), confidence)
     for row in estimate_rows(cells, pooled, confidence):
         measure = Measure(*(row[name] for name in Measure._fields))
-        seeds = sum(row["benchmark"] in estimates.get(measure, {}) for estimates in of_cells)
+        seeds = sum(row["benchmark"] in estimates.get(measure, {}) for estimates in cell_estimates)
         low, high = joint.get((measure, row["benchmark"]), (np.nan, np.nan))
         yield {**facts, "n_seeds": seeds, **row, "joint_low": low, "joint_high": high}
 

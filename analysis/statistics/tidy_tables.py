@@ -6,13 +6,15 @@ are held at a time, and of each finished condition the AUROCs that a series need
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from contamination.analysis.cells import Cell
+from contamination.analysis.cells import CONTAMINATED, Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.factors import FACTORS
 from contamination.analysis.methods import default_variants
@@ -24,10 +26,14 @@ from contamination.analysis.statistics import (
     seed_pooling,
     trends,
 )
-from contamination.analysis.statistics import trends as trends_module
-from contamination.analysis.statistics.counterfactual import replicates_table
-from contamination.analysis.statistics.flagged import flags_table
 from contamination.analysis.statistics.relabelling import ids_by_benchmark
+
+log = logging.getLogger(__name__)
+
+REPLICATES_COLUMNS = (
+    *("condition", "seed", "example_id", "benchmark", "method", "variant", "occurrences"),
+    "difference",
+)
 
 
 @dataclass(frozen=True)
@@ -58,52 +64,117 @@ def statistics(
         "cell": {},
         "condition": {},
     }
-    for name, members in seed_pooling.by_condition(cells).items():
-        of_cells = [results.estimates(cell, blind(cell), config, seed) for cell in members]
-        texts = [cell.examples_digest for cell in members]
-        joint = seed_pooling.pool(of_cells, texts, seed)
-        control_aurocs = [controls.control_aurocs(cell, blind(cell), seed, ids) for cell in members]
+    for name, cells_of_condition in seed_pooling.cells_by_condition(cells).items():
+        cell_estimates = [
+            results.cell_estimates(cell, blind(cell), config, seed) for cell in cells_of_condition
+        ]
+        example_digests = [cell.examples_digest for cell in cells_of_condition]
+        pooled = seed_pooling.pool_estimates(cell_estimates, example_digests, seed)
+        control_aurocs = [
+            controls.control_aurocs(cell, blind(cell), seed, ids) for cell in cells_of_condition
+        ]
         distances_by_name["condition"][name] = controls.distances(
             controls.mean_control_aurocs(control_aurocs)
         )
         distances_by_name["cell"] |= {
-            c.name: controls.distances(o) for c, o in zip(members, control_aurocs, strict=True)
+            c.name: controls.distances(o)
+            for c, o in zip(cells_of_condition, control_aurocs, strict=True)
         }
-        for cell, estimates in zip(members, of_cells, strict=True):
+        for cell, estimates in zip(cells_of_condition, cell_estimates, strict=True):
             rows["results"] += results.cell_rows(cell, estimates, config.confidence)
-        rows["pooled"] += seed_pooling.condition_rows(members, of_cells, joint, config.confidence)
-        rows["paired"] += paired.comparison_rows(
-            name, joint, default_variants(members), config.confidence
+        rows["pooled"] += seed_pooling.condition_rows(
+            cells_of_condition, cell_estimates, pooled, config.confidence
         )
-        by_cell = [trends_module.dose_responses(cell, config, seed) for cell in members]
-        responses = trends_module.pool(by_cell, texts, seed)
-        rows["trend"] += trends.occurrences_rows(name, members, joint, responses, config.confidence)
-        rows["unflagged"] += flagged.unflagged_rows(members, config, seed)
-        conditions.append(trends.condition_of(members, joint))
-    rows["trend"] += trends.series_rows(conditions, config.confidence)
-    return _tables(experiment, rows, cells, distances_by_name)
+        rows["paired"] += paired.comparison_rows(
+            name, pooled, default_variants(cells_of_condition), config.confidence
+        )
+        responses_of_cells = [
+            trends.dose_responses(cell, config, seed) for cell in cells_of_condition
+        ]
+        responses = trends.pool_dose_responses(responses_of_cells, example_digests, seed)
+        rows["trend"] += trends.occurrences_trend_rows(
+            name, cells_of_condition, pooled, responses, config.confidence
+        )
+        rows["unflagged"] += flagged.unflagged_rows(cells_of_condition, config, seed)
+        conditions.append(trends.summarise_condition(cells_of_condition, pooled))
+    rows["trend"] += trends.series_trend_rows(conditions, config.confidence)
+    return _make_statistics(experiment, rows, cells, distances_by_name)
 
 
-def _tables(
+def _make_statistics(
     experiment: str,
     rows: dict[str, list[dict[str, Any]]],
     cells: Sequence[Cell],
     distances_by_name: Mapping[str, Mapping[str, Mapping[str, controls.Distances]]],
 ) -> Statistics:
-    single = results.frame(rows["results"], results.COLUMNS)
-    single = controls.with_p_values(single, "cell", distances_by_name["cell"])
-    joint = results.frame(rows["pooled"], seed_pooling.COLUMNS)
-    joint = controls.with_p_values(joint, "condition", distances_by_name["condition"])
+    cell_results = results.rows_to_table(rows["results"], results.COLUMNS)
+    cell_results = controls.with_p_values(cell_results, "cell", distances_by_name["cell"])
+    pooled = results.rows_to_table(rows["pooled"], seed_pooling.COLUMNS)
+    pooled = controls.with_p_values(pooled, "condition", distances_by_name["condition"])
     integers = ["last_tokens", *(factor.column for factor in FACTORS if factor.integer)]
-    typed = {name: joint[name].astype("Int64") for name in integers}
-    typed["stage"] = joint["stage"].astype("string")
-    typed["mean_occurrences"] = joint["mean_occurrences"].astype(float)
+    typed = {name: pooled[name].astype("Int64") for name in integers}
+    typed["stage"] = pooled["stage"].astype("string")
+    typed["mean_occurrences"] = pooled["mean_occurrences"].astype(float)
     return Statistics(
-        results=single.assign(experiment=experiment),
-        pooled=joint.assign(experiment=experiment, **typed),
+        results=cell_results.assign(experiment=experiment),
+        pooled=pooled.assign(experiment=experiment, **typed),
         comparisons=pd.DataFrame(rows["paired"], columns=list(paired.COLUMNS)),
         trends=pd.DataFrame(rows["trend"], columns=list(trends.COLUMNS)),
         replicates=replicates_table(cells),
-        flags=flags_table(cells),
+        flags=flagged.flags_table(cells),
         unflagged=pd.DataFrame(rows["unflagged"], columns=list(flagged.COLUMNS)),
     )
+
+
+def replicates_table(cells: Sequence[Cell]) -> pd.DataFrame:
+    """Returns one row per example, method and pair of swapped cells; empty without a pair.
+
+    Who is a member in one cell of a pair is a non-member in the other (`injection.swap_members`),
+    and all else is shared, so that each example is its own control.
+    """
+    tables = [_example_differences(*pair) for pair in swapped_pairs(cells)]
+    return (
+        pd.concat(tables, ignore_index=True)
+        if tables
+        else pd.DataFrame(columns=list(REPLICATES_COLUMNS))
+    )
+
+
+def swapped_pairs(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
+    """Each cell with its swapped replicate: same recipe, seed and pool of examples."""
+    swapped = {(cell.recipe, cell.seed): cell for cell in cells if cell.swapped}
+    for cell in cells:
+        other = swapped.get((cell.recipe, cell.seed))
+        if cell.swapped or other is None:
+            continue
+        if set(cell.examples["example_id"]) == set(other.examples["example_id"]):
+            yield cell, other
+        else:
+            log.warning("%s and %s: not the same examples, so no pair.", cell.name, other.name)
+
+
+def _example_differences(cell: Cell, other: Cell) -> pd.DataFrame:
+    first, second = _standardised_scores(cell), _standardised_scores(other)
+    key = ["example_id", "benchmark", "method", "variant"]
+    pairs = first.merge(second, on=key, suffixes=("", "_other"))
+    pairs = pairs[pairs["member"] != pairs["member_other"]]
+    sign = np.where(pairs["member"], 1.0, -1.0)
+    pairs["difference"] = sign * (pairs["standard"] - pairs["standard_other"])
+    pairs["occurrences"] = pairs[["occurrences", "occurrences_other"]].max(axis=1)
+    pairs = pairs[pairs["occurrences"] > 0]  # 0 may be drawn: then it is out in both
+    return pairs.assign(condition=cell.condition, seed=cell.seed)[list(REPLICATES_COLUMNS)]
+
+
+def _standardised_scores(cell: Cell) -> pd.DataFrame:
+    """Returns one row per example and method; scores are in the non-members' units."""
+    examples = cell.examples[["example_id", "benchmark", "member", "occurrences"]]
+    scores = cell.scores[CONTAMINATED]
+    long = scores.reset_index(drop=True).set_axis(scores.columns.to_flat_index(), axis=1)
+    parts = []
+    for method, variant in long.columns:
+        rows = examples.assign(method=method, variant=variant, score=long[(method, variant)])
+        outside = rows[~rows["member"]].groupby("benchmark")["score"]
+        level = rows["benchmark"].map(outside.mean())
+        spread = rows["benchmark"].map(outside.std(ddof=1))
+        parts.append(rows.assign(standard=(rows["score"] - level) / spread).drop(columns="score"))
+    return pd.concat(parts, ignore_index=True)

@@ -1,27 +1,4 @@
-"""Trends of detection over occurrences, and along a series of conditions.
-
-Columns (`COLUMNS`) that need explanation:
-
-- `over`: "occurrences" (within a condition), or the column of a factor that differs between
-  conditions that agree in all else (`analysis.factors`).
-- `condition`: the condition, or the first of the series.
-- `levels`, `lowest`, `highest`: how many values of `over` were measured, and their range.
-- `tau`, `p_value`: over occurrences, Kendall's τ-b between them and the scores of the members
-  that were inserted, and the p-value of its one-sided test that scores rise with them
-  (`analysis.statistics.dose_test`: the mean τ over seeds and benchmarks; NaN where every member has
-  the same number, as `note` explains). Along a series, τ between the fact and the AUROC over
-  conditions (descriptive: they are few) and the bootstrap's two-sided p-value of the slope.
-- `slope`, `slope_low`, `slope_high`: change of the AUROC's log-odds per doubling, and its interval
-  (`analysis.statistics.dose_response`). Over occurrences it is fitted to single members, over "all"
-  benchmarks at once. NaN where the data are too few for it, as `note` explains.
-- `monotone`: the share of bootstrap draws in which the AUROC moves one way from level to level,
-  over the levels that were measured (of "all": in every benchmark).
-- `turns`: the levels between which the AUROC clearly moves: where the first clear move starts,
-  where it turns, and where the last one ends, such as "1.0 2.0 8.0"
-  (`analysis.statistics.turning_points`). Empty where no two levels clearly differ.
-- `reaches`, `reaches_low`, `reaches_high`: where the AUROC reaches 0.75, and its interval: NaN
-  where that lies outside the measured range, as `note` explains.
-"""
+"""Trends of detection over occurrences and along series of conditions (docs/report-tables.md)."""
 
 from __future__ import annotations
 
@@ -39,14 +16,18 @@ from contamination.analysis.statistics.dose_response import (
     BenchmarkScores,
     Curves,
     DoseResponse,
-    crossing,
     dose_response,
+    dose_response_of_groups,
     interval,
-    line_response,
+    log_dose_at_level,
 )
 from contamination.analysis.statistics.dose_test import Detector, dose_tests
-from contamination.analysis.statistics.groups import ANY, groups, lacking
-from contamination.analysis.statistics.results import Estimates, resample
+from contamination.analysis.statistics.groups import (
+    ANY,
+    groups_of_lacking_benchmarks,
+    measurable_groups,
+)
+from contamination.analysis.statistics.results import Estimates, resample_group
 from contamination.analysis.statistics.seed_pooling import hierarchical, pooled_estimate
 from contamination.analysis.statistics.turning_points import as_text, turning_levels
 from contamination.core.statistics.bootstrap import Scores
@@ -78,8 +59,8 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
     table = cell.scores[CONTAMINATED]
     doses = cell.examples["occurrences"].to_numpy(np.float64)
     compared = {
-        group.benchmark: (group, resample(group, cell, config.draws, seed))
-        for group in groups(cell.examples)
+        group.benchmark: (group, resample_group(group, cell, config.draws, seed))
+        for group in measurable_groups(cell.examples)
         if group.occurrences == ANY
     }
     responses = {}
@@ -92,7 +73,7 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
             for name, (g, drawn) in compared.items()
         }
         parts = {name: [sample] for name, sample in samples.items()}
-        if samples and not lacking(cell.examples):
+        if samples and not groups_of_lacking_benchmarks(cell.examples):
             parts[ALL] = list(samples.values())
         for name, benchmark_samples in parts.items():
             detector = Detector(name, method, variant)
@@ -100,19 +81,21 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
     return responses
 
 
-def pool(of_cells: Sequence[DoseResponses], examples: Sequence[str], seed: int) -> DoseResponses:
+def pool_dose_responses(
+    responses_of_cells: Sequence[DoseResponses], example_digests: Sequence[str], seed: int
+) -> DoseResponses:
     """The mean over cells that differ in their seed alone, with hierarchical draws.
 
-    Arguments are those of `statistics.seed_pooling.pool`. A detector has a slope where it has
-    one in each of the cells that measured it.
+    Arguments are those of `seed_pooling.pool_estimates`. A detector has a slope where it has one in
+    each of the cells that measured it.
     """
     gathered: dict[Detector, dict[int, DoseResponse]] = defaultdict(dict)
-    for index, responses in enumerate(of_cells):
+    for index, responses in enumerate(responses_of_cells):
         for detector, response in responses.items():
             gathered[detector][index] = response
     return {
         detector: mean_response(
-            list(by_cell.values()), [examples[index] for index in by_cell], seed
+            list(by_cell.values()), [example_digests[index] for index in by_cell], seed
         )
         for detector, by_cell in gathered.items()
     }
@@ -140,7 +123,7 @@ class Condition(NamedTuple):
     auroc: Mapping[Detector, Estimate]
 
 
-def occurrences_rows(
+def occurrences_trend_rows(
     condition: str,
     cells: Sequence[Cell],
     pooled: Estimates,
@@ -150,7 +133,7 @@ def occurrences_rows(
     """Trends over occurrences within one condition, on its contaminated models."""
     tests = dose_tests(cells)
     lines: dict[Detector, dict[float, Estimate]] = defaultdict(dict)
-    for occurrences, detector, auroc in _aurocs(pooled):
+    for occurrences, detector, auroc in _iter_aurocs(pooled):
         if occurrences != ANY:
             lines[detector][float(occurrences)] = auroc
     for detector in {**tests, **responses}:
@@ -167,21 +150,27 @@ def occurrences_rows(
         }
 
 
-def condition_of(cells: Sequence[Cell], pooled: Estimates) -> Condition:
-    """What is kept of a condition for `series_rows`."""
+def summarise_condition(cells: Sequence[Cell], pooled: Estimates) -> Condition:
+    """What is kept of a condition for `series_trend_rows`."""
     return Condition(
         cells[0],
-        {detector: auroc for occurrences, detector, auroc in _aurocs(pooled) if occurrences == ANY},
+        {
+            detector: auroc
+            for occurrences, detector, auroc in _iter_aurocs(pooled)
+            if occurrences == ANY
+        },
     )
 
 
-def series_rows(conditions: Sequence[Condition], confidence: float) -> Iterator[dict[str, Any]]:
+def series_trend_rows(
+    conditions: Sequence[Condition], confidence: float
+) -> Iterator[dict[str, Any]]:
     """Trends of AUROC over all members along conditions that differ in one fact alone."""
     for factor in FACTORS:
-        for series in _series(conditions, factor):
+        for series in _iter_series(conditions, factor):
             for detector in series[0].auroc:
                 if all(detector in condition.auroc for condition in series):
-                    line = {_level(c, factor): c.auroc[detector] for c in series}
+                    line = {_factor_value(c, factor): c.auroc[detector] for c in series}
                     yield {
                         "condition": series[0].cell.condition,
                         "over": factor.column,
@@ -199,7 +188,7 @@ def trend_columns(line: Line, confidence: float) -> dict[str, Any]:
     if len(levels) < 2:
         return columns
     columns |= _movement_columns(line)
-    response = _line_response(line)
+    response = _series_curves(line)
     if response is None:
         return {**columns, "note": _why_no_slope(line)}
     ends = float(np.log2(levels[0])), float(np.log2(levels[-1]))
@@ -215,7 +204,7 @@ def _dose_columns(response: DoseResponse, confidence: float) -> dict[str, Any]:
         note = f"{NO_SLOPE}it needs {response.slope.needs}"
         return {**columns, "note": ONE_DOSE if response.slope.needs == VARIED else note}
     curves, x = response.curves, np.log2(doses)
-    fitted = np.array([curves.at(at)[0] for at in x])
+    fitted = np.array([curves.auroc_at(at)[0] for at in x])
     return {**columns, **_slope_columns(curves, (x[0], x[-1]), fitted, confidence)}
 
 
@@ -226,7 +215,7 @@ def _slope_columns(
     low, high = interval(curves.slope, confidence)
     return {
         **{"slope": float(curves.slope[0]), "slope_low": low, "slope_high": high},
-        **_crossing_columns(crossing(curves, *ends, LEVEL), auroc, confidence),
+        **_crossing_columns(log_dose_at_level(curves, *ends, LEVEL), auroc, confidence),
     }
 
 
@@ -234,7 +223,7 @@ def _movement_columns(line: Line) -> dict[str, Any]:
     """The share of draws that move one way from level to level, and the levels of clear moves."""
     if len(line) < 2:
         return {"turns": ""}
-    steps = np.diff(_with_draws(line)[1:], axis=1)
+    steps = np.diff(_values_with_draws(line)[1:], axis=1)
     one_way = (steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)
     return {"monotone": float(one_way.mean()), "turns": as_text(turning_levels(line))}
 
@@ -250,14 +239,14 @@ def _why_no_slope(line: Line) -> str:
     return f"{NO_SLOPE}the AUROC is {' or '.join(f'{value:.0f}' for value in limits)} at {where}"
 
 
-def _line_response(line: Line) -> Curves | None:
+def _series_curves(line: Line) -> Curves | None:
     """The regression of a series on its levels."""
     levels = sorted(line)
     members = np.array([line[level].n_members for level in levels], float)
-    return line_response(np.log2(levels), _with_draws(line), members)
+    return dose_response_of_groups(np.log2(levels), _values_with_draws(line), members)
 
 
-def _with_draws(line: Line) -> Scores:
+def _values_with_draws(line: Line) -> Scores:
     """The values, then the draws, by level ((1+D)×K)."""
     return np.stack([np.r_[line[at].value, line[at].draws] for at in sorted(line)], axis=1)
 
@@ -293,7 +282,7 @@ def _open_end_notes(low: float, high: float) -> list[str]:
     return [f"interval open {side}" for side, end in ends.items() if np.isinf(end)]
 
 
-def _aurocs(pooled: Estimates) -> Iterator[tuple[str, Detector, Estimate]]:
+def _iter_aurocs(pooled: Estimates) -> Iterator[tuple[str, Detector, Estimate]]:
     """The contaminated models' AUROCs: occurrences, detector, estimate."""
     for measure, by_benchmark in pooled.items():
         auroc = (measure.metric, measure.checkpoint) == (AUROC.name, CONTAMINATED)
@@ -304,7 +293,7 @@ def _aurocs(pooled: Estimates) -> Iterator[tuple[str, Detector, Estimate]]:
                     yield measure.occurrences, detector, value
 
 
-def _series(conditions: Sequence[Condition], factor: Factor) -> Iterator[list[Condition]]:
+def _iter_series(conditions: Sequence[Condition], factor: Factor) -> Iterator[list[Condition]]:
     """Yields conditions that differ in the factor only, in its order; at least two of them."""
     by_recipe: dict[tuple[str, bool], list[Condition]] = defaultdict(list)
     for condition in conditions:
@@ -312,11 +301,11 @@ def _series(conditions: Sequence[Condition], factor: Factor) -> Iterator[list[Co
             key = condition.cell.series[factor.column], condition.cell.swapped
             by_recipe[key].append(condition)
     for series in by_recipe.values():
-        if len({_level(condition, factor) for condition in series}) == len(series) > 1:
-            yield sorted(series, key=lambda condition: _level(condition, factor))
+        if len({_factor_value(condition, factor) for condition in series}) == len(series) > 1:
+            yield sorted(series, key=lambda condition: _factor_value(condition, factor))
 
 
-def _level(condition: Condition, factor: Factor) -> float:
+def _factor_value(condition: Condition, factor: Factor) -> float:
     value = factor.value(condition.cell)
     assert value is not None
     return float(value)
@@ -329,7 +318,7 @@ def _series_tests(line: Line) -> dict[str, float]:
     levels = sorted(line)
     auroc = [line[level].value for level in levels]
     tau = 0.0 if np.ptp(auroc) == 0 else float(kendalltau(levels, auroc).statistic)
-    response = _line_response(line)
+    response = _series_curves(line)
     if response is None:
         return {"tau": tau, "p_value": np.nan}
     slope = response.slope

@@ -63,6 +63,6 @@ def as_text(levels: Sequence[float]) -> str:
     return " ".join(str(float(level)) for level in levels)
 
 
-def rows_of_levels(text: str, levels: Sequence[float]) -> list[int]:
+def parse_level_indices(text: str, levels: Sequence[float]) -> list[int]:
     """The positions among `levels` of those that `as_text` wrote."""
     return [int(np.abs(np.array(levels) - float(level)).argmin()) for level in text.split()]

@@ -10,11 +10,19 @@ from typing import Any
 import pandas as pd
 
 from contamination.analysis.cells import CLEAN, CONTAMINATED
-from contamination.analysis.methods import checkpoint_of, label, methods_of
-from contamination.analysis.statistics.controls import LEVEL, control_rows, tested_controls
-from contamination.analysis.statistics.groups import ANY, occurrences_order
-from contamination.analysis.sweeps import Sweep, short
-from contamination.analysis.tables.paper_comparisons import method_tables
+from contamination.analysis.methods import checkpoint_of, method_label, methods_of
+from contamination.analysis.statistics.controls import (
+    LEVEL,
+    control_rows_with_p_value,
+    mean_control_rows,
+)
+from contamination.analysis.statistics.groups import (
+    ANY,
+    occurrences_sort_key,
+    sorted_benchmarks,
+)
+from contamination.analysis.sweeps import Sweep, format_short
+from contamination.analysis.tables.paper_comparisons import paper_method_tables
 from contamination.core.report.tables import (
     ESTIMATE_COLUMNS,
     NO_VALUE,
@@ -34,19 +42,19 @@ def cell_tables(results: pd.DataFrame) -> list[Table]:
     metrics = list(results["metric"].unique())
     return [
         *(by_occurrences(results, metric) for metric in metrics),
-        *(by_benchmark(results, metric) for metric in metrics),
-        controls(results),
-        *method_tables(results),
+        *(benchmark_table(results, metric) for metric in metrics),
+        controls_table(results),
+        *paper_method_tables(results),
     ]
 
 
 def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
     """Method × occurrences on the contaminated model; the controls are in the last columns."""
     means = results[(results["metric"] == metric) & (results["benchmark"] == ALL)]
-    numbers = sorted(means["occurrences"].unique(), key=occurrences_order)
+    numbers = sorted(means["occurrences"].unique(), key=occurrences_sort_key)
     texts = _estimate_texts(means)
 
-    def line(method: str, variant: str) -> list[str]:
+    def row_cells(method: str, variant: str) -> list[str]:
         texts_by_number = [
             texts[checkpoint_of(method), method, variant, ALL, number] for number in numbers
         ]
@@ -59,42 +67,43 @@ def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
         f"{metric}_by_occurrences",
         f"{title(metric)} by occurrences (contaminated model, mean over benchmarks)",
         ["method", *numbers, "clean model, any"],
-        _lines(means, line),
+        _method_lines(means, row_cells),
         means,
         numbers[1:-2],
     )
 
 
-def by_benchmark(results: pd.DataFrame, metric: str) -> Table:
+def benchmark_table(results: pd.DataFrame, metric: str) -> Table:
     """Method × benchmark on the contaminated model, over all members, and the blind baseline."""
     over_all_members = results[(results["metric"] == metric) & (results["occurrences"] == ANY)]
     over_all_members = over_all_members[
         (over_all_members["checkpoint"] == CONTAMINATED) | (over_all_members["method"] == BLIND)
     ]
-    benchmarks = _benchmarks(over_all_members)
+    benchmarks = sorted_benchmarks(over_all_members)
     texts = _estimate_texts(over_all_members)
 
-    def line(method: str, variant: str) -> list[str]:
+    def row_cells(method: str, variant: str) -> list[str]:
         return [texts[checkpoint_of(method), method, variant, b, ANY] for b in benchmarks]
 
     return Table(
         f"{metric}_by_benchmark",
         f"{title(metric)} by benchmark (contaminated model, any number of occurrences)",
         ["method", *benchmarks],
-        _lines(over_all_members, line),
+        _method_lines(over_all_members, row_cells),
         over_all_members,
     )
 
 
-def controls(results: pd.DataFrame) -> Table:
-    """AUROC of the clean model and the blind baseline, with the verdict of `controls`."""
+def controls_table(results: pd.DataFrame) -> Table:
+    """AUROC of the clean model and the blind baseline, with the verdict of `controls_table`."""
     clean_rows = results[(results["metric"] == AUROC.name) & (results["occurrences"] == ANY)]
     clean_rows = clean_rows[clean_rows["checkpoint"] == CLEAN]
-    benchmarks = _benchmarks(clean_rows)
+    benchmarks = sorted_benchmarks(clean_rows)
     texts = _estimate_texts(clean_rows)
-    p_values = tested_controls(results).groupby(["method", "variant"])["p_control"].min().to_dict()
+    tested_rows = control_rows_with_p_value(results)
+    p_values = tested_rows.groupby(["method", "variant"])["p_control"].min().to_dict()
 
-    def line(method: str, variant: str) -> list[str]:
+    def row_cells(method: str, variant: str) -> list[str]:
         values = [texts[CLEAN, method, variant, benchmark, ANY] for benchmark in benchmarks]
         p_value = p_values.get((method, variant))
         if p_value is None:
@@ -105,7 +114,7 @@ def controls(results: pd.DataFrame) -> Table:
         "controls",
         "Controls: AUROC without contamination (clean model) and without a model (blind)",
         ["method", *benchmarks, "p, corrected", "verdict"],
-        _lines(clean_rows, line),
+        _method_lines(clean_rows, row_cells),
         clean_rows,
     )
 
@@ -117,43 +126,41 @@ def _estimate_texts(results: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
     return defaultdict(lambda: NO_VALUE, {row[:5]: format_estimate(*row[5:]) for row in estimates})
 
 
-def _lines(rows: pd.DataFrame, line: Callable[[str, str], list[str]]) -> list[list[str]]:
+def _method_lines(
+    rows: pd.DataFrame, row_cells: Callable[[str, str], list[str]]
+) -> list[list[str]]:
     """Returns one line per method; a single line if there are too few examples."""
     methods = methods_of(rows)
     if methods and (rows["needs"] != "").all():
-        return [["every method", *line(*methods[0])]]
+        return [["every method", *row_cells(*methods[0])]]
     return [
-        [label(method, variant, methods), *line(method, variant)] for method, variant in methods
+        [method_label(method, variant, methods), *row_cells(method, variant)]
+        for method, variant in methods
     ]
-
-
-def _benchmarks(rows: pd.DataFrame) -> list[str]:
-    """The benchmarks by name, their mean last."""
-    return sorted(rows["benchmark"].unique(), key=lambda name: (name == ALL, name))
 
 
 def sweep_table(sweep: Sweep) -> Table:
     """Method × the factor's values on the contaminated model, all members."""
     methods = methods_of(sweep.line_rows)
-    slopes = sweep.slopes
-    levels = sorted({*sweep.levels, *sweep.reasons})
-    none = {at: why.partition(":")[0] for at, why in sweep.reasons.items()}
+    slopes = sweep.trend_by_method
+    levels = sorted({*sweep.levels, *sweep.reason_by_level})
+    none = {at: why.partition(":")[0] for at, why in sweep.reason_by_level.items()}
     lines = []
     for pair in methods:
-        values = sweep.line(*pair).set_index(sweep.factor.column).to_dict("index")
+        values = sweep.method_rows(*pair).set_index(sweep.factor.column).to_dict("index")
         texts = [
             _value_text(values[at]) if at in values else none.get(at, NO_VALUE) for at in levels
         ]
         beside = [
             _slope_text(slopes[pair]) if pair in slopes else NO_VALUE,
-            _clean_text(sweep, pair),
+            _clean_auroc_text(sweep, pair),
         ]
-        lines.append([label(*pair, methods), *texts, *beside])
+        lines.append([method_label(*pair, methods), *texts, *beside])
     title = (
         f"AUROC by {sweep.factor.axis}: contaminated model, all members, mean over benchmarks; "
-        f"slope of its log-odds per doubling ({sweep.fixed})"
+        f"slope of its log-odds per doubling ({sweep.shared_text})"
     )
-    level_texts = [short(level) for level in levels]
+    level_texts = [format_short(level) for level in levels]
     header = ["method", *level_texts, "slope", "clean model"]
     data = pd.concat([sweep.rows, sweep.unmeasured])
     return Table(sweep.name, title, header, lines, data, [*level_texts[1:-1], "slope"])
@@ -169,11 +176,11 @@ def _slope_text(row: Mapping[Any, Any]) -> str:
     return format_interval(row["slope"], row["slope_low"], row["slope_high"])
 
 
-def _clean_text(sweep: Sweep, pair: tuple[str, str]) -> str:
+def _clean_auroc_text(sweep: Sweep, pair: tuple[str, str]) -> str:
     """The clean model's AUROC; the range of its values where conditions differ in it."""
     if pair[0] == BLIND:
         return NO_VALUE
-    rows = control_rows(sweep.rows)
+    rows = mean_control_rows(sweep.rows)
     of_method = rows[(rows["method"] == pair[0]) & (rows["variant"] == pair[1])]
     if of_method["value"].nunique() == 1:
         return _value_text(of_method.iloc[0].to_dict())

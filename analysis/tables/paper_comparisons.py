@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from contamination.analysis.cells import CONTAMINATED
-from contamination.analysis.methods import label, methods_of
+from contamination.analysis.methods import method_label, methods_of
 from contamination.analysis.statistics.groups import ANY
 from contamination.core.report.tables import ESTIMATE_COLUMNS, NO_VALUE, Table, format_estimate
 from contamination.core.statistics.estimates import ALL
@@ -43,23 +43,25 @@ RATES = PaperTable(4, AUROC.name, "shi2024_table4_auroc_by_learning_rate.csv")
 
 
 @cache
-def figures(file: str) -> pd.DataFrame:
+def read_printed_table(file: str) -> pd.DataFrame:
     """A paper's table as it was printed: its first column, then one column per benchmark."""
     return pd.read_csv(Path(__file__).with_name("papers") / file)
 
 
-def method_tables(results: pd.DataFrame) -> list[Table]:
+def paper_method_tables(results: pd.DataFrame) -> list[Table]:
     """Tables 3 and 7 (methods × benchmarks) of one condition, where it has their benchmarks."""
-    return [table for paper in METHODS if (table := _by_method(results, paper)) is not None]
+    return [
+        table for paper in METHODS if (table := _paper_method_table(results, paper)) is not None
+    ]
 
 
-def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
+def paper_learning_rate_table(pooled: pd.DataFrame) -> Table | None:
     """Table 4: AUROC of Min-K% by learning rate and benchmark.
 
     `pooled` contains all conditions, as `pooled.parquet`. None if there is only one learning rate,
     or none of the paper's benchmarks.
     """
-    rows = _measured(pooled, RATES.metric)
+    rows = _measured_rows(pooled, RATES.metric)
     rows = rows[rows["method"] == MIN_K]
     if (rows["variant"] == PAPERS_K).any():
         rows = rows[rows["variant"] == PAPERS_K]
@@ -72,7 +74,7 @@ def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
         [f"{rate:g}", f"ours, {condition}", *_estimate_texts(condition_rows, benchmarks)]
         for (rate, condition, _), condition_rows in rows.groupby(key, sort=True)
     ]
-    for _, row in figures(RATES.file).iterrows():
+    for _, row in read_printed_table(RATES.file).iterrows():
         lines.append([f"{row['learning_rate']:g}", SHI, *_printed_texts(row, benchmarks)])
     return Table(
         "paper_table4",
@@ -84,8 +86,8 @@ def learning_rate_table(pooled: pd.DataFrame) -> Table | None:
     )
 
 
-def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
-    rows = _measured(results, paper.metric)
+def _paper_method_table(results: pd.DataFrame, paper: PaperTable) -> Table | None:
+    rows = _measured_rows(results, paper.metric)
     benchmarks = _shared_benchmarks(rows, paper)
     if not benchmarks:
         return None
@@ -95,7 +97,7 @@ def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
     )  # else the means are of other benchmarks
     rows = rows[rows["benchmark"].isin(columns)]
     methods = methods_of(rows)
-    printed = figures(paper.file).set_index("method")
+    printed = read_printed_table(paper.file).set_index("method")
     theirs = {name: [name, SHI, *_printed_texts(row, columns)] for name, row in printed.iterrows()}
     ours = "ours, " + ", ".join(sorted(rows["model"].unique()))
     lines = []
@@ -103,7 +105,11 @@ def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
         for _, variant in variants:
             method_rows = rows[(rows["method"] == method) & (rows["variant"] == variant)]
             lines.append(
-                [label(method, variant, methods), ours, *_estimate_texts(method_rows, columns)]
+                [
+                    method_label(method, variant, methods),
+                    ours,
+                    *_estimate_texts(method_rows, columns),
+                ]
             )
         if method in theirs:
             lines.append(theirs.pop(method))
@@ -118,14 +124,14 @@ def _by_method(results: pd.DataFrame, paper: PaperTable) -> Table | None:
     )
 
 
-def _measured(results: pd.DataFrame, metric: str) -> pd.DataFrame:
+def _measured_rows(results: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The contaminated model, all members; no control is in the papers' tables."""
     chosen = (results["metric"] == metric) & (results["checkpoint"] == CONTAMINATED)
     return results[chosen & (results["occurrences"] == ANY)]
 
 
 def _paper_benchmarks(paper: PaperTable) -> list[str]:
-    return [name for name in figures(paper.file).columns[1:] if name != "average"]
+    return [name for name in read_printed_table(paper.file).columns[1:] if name != "average"]
 
 
 def _shared_benchmarks(rows: pd.DataFrame, paper: PaperTable) -> list[str]:
@@ -148,7 +154,7 @@ def _with_paper_rows(
     ours: pd.DataFrame, paper: PaperTable, benchmarks: list[str], method: str | None = None
 ) -> pd.DataFrame:
     """Returns our rows and the paper's, marked by the column `source`; unknown values are empty."""
-    printed = figures(paper.file).rename(columns={"average": ALL})
+    printed = read_printed_table(paper.file).rename(columns={"average": ALL})
     of_benchmarks = printed[[printed.columns[0], *benchmarks]]
     theirs = of_benchmarks.melt(
         printed.columns[0], var_name="benchmark", value_name="value"

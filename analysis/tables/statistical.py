@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from contamination.analysis.cells import CLEAN, CONTAMINATED
-from contamination.analysis.methods import Methods, label, methods_of
+from contamination.analysis.methods import Methods, method_label, methods_of
 from contamination.analysis.statistics.flagged import COUNTS
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.statistics.tidy_tables import Statistics
@@ -55,7 +55,10 @@ def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: st
     columns = [(kind, checkpoint) for checkpoint in (CONTAMINATED, CLEAN) for kind in kinds]
     methods = methods_of(rows)
     lines = [
-        [label(*pair, methods), *(texts.get((*column, *pair), NO_VALUE) for column in columns)]
+        [
+            method_label(*pair, methods),
+            *(texts.get((*column, *pair), NO_VALUE) for column in columns),
+        ]
         for pair in methods
     ]
     header = ["method", *(f"{kind}, {checkpoint} model" for kind, checkpoint in columns)]
@@ -125,14 +128,17 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     if replicates.empty:
         return None
     numbers = sorted(replicates["occurrences"].unique())
-    summary = in_against_out(replicates, ["method", "variant", "occurrences"])
+    summary = summarise_replicates(replicates, ["method", "variant", "occurrences"])
     texts = {
         key: f"{mean:.2f} ± {error:.2f} ({share:.0%})"
         for key, mean, error, _, share in summary.itertuples(name=None)
     }
     methods = list(dict.fromkeys((method, variant) for method, variant, _ in texts))
     lines = [
-        [label(*pair, methods), *(texts.get((*pair, number), NO_VALUE) for number in numbers)]
+        [
+            method_label(*pair, methods),
+            *(texts.get((*pair, number), NO_VALUE) for number in numbers),
+        ]
         for pair in methods
     ]
     title = (
@@ -142,7 +148,7 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     return Table("replicates", title, ["method", *map(str, numbers)], lines, summary.reset_index())
 
 
-def in_against_out(replicates: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+def summarise_replicates(replicates: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """How much higher an example scores when it was in: an example counts once, whatever the seeds.
 
     One row per group, with columns mean, standard_error, examples and share_above_0.
@@ -168,8 +174,8 @@ def _difference_line(row: dict[Any, Any], best: str) -> list[str]:
     return [
         other,
         format_interval(value, low, high),
-        _p_text(row["p_value"]),
-        _p_text(row["p_max_t"]),
+        _format_p_value(row["p_value"]),
+        _format_p_value(row["p_max_t"]),
     ]
 
 
@@ -178,11 +184,11 @@ def _trend_line(row: dict[Any, Any], methods: Methods) -> list[str]:
     slope = format_interval(row["slope"], row["slope_low"], row["slope_high"])
     slope = NO_VALUE if math.isnan(row["slope"]) else slope
     tau = NO_VALUE if math.isnan(row["tau"]) else f"{row['tau']:.2f}"
-    name = label(row["method"], row["variant"], methods)
-    return [name, tau, slope, _p_text(row["p_value"]), reached, row["note"]]
+    name = method_label(row["method"], row["variant"], methods)
+    return [name, tau, slope, _format_p_value(row["p_value"]), reached, row["note"]]
 
 
-def _p_text(value: float) -> str:
+def _format_p_value(value: float) -> str:
     if math.isnan(value):
         return NO_VALUE
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -22,8 +22,8 @@ from typing import Any
 import pandas as pd
 
 from contamination.analysis.cells import CLEAN, CONTAMINATED
-from contamination.analysis.methods import Methods, label, methods_of
-from contamination.analysis.statistics.groups import ANY, occurrences_order
+from contamination.analysis.methods import Methods, method_label, methods_of
+from contamination.analysis.statistics.groups import ANY, occurrences_sort_key
 from contamination.analysis.statistics.results import COLUMNS
 from contamination.analysis.statistics.trends import OCCURRENCES
 
@@ -36,37 +36,37 @@ P_VALUE = "p_control"
 Values = dict[str, Any]
 
 
-def labels(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
+def method_by_label(results: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Label → method, variant and `default`, of all methods in the results."""
     methods = results[["method", "variant", "default"]].drop_duplicates().to_dict("records")
     pairs = [(row["method"], row["variant"]) for row in methods]
-    return {label(*pair, pairs): row for pair, row in zip(pairs, methods, strict=True)}
+    return {method_label(*pair, pairs): row for pair, row in zip(pairs, methods, strict=True)}
 
 
-def summary(results: pd.DataFrame) -> Values:
+def summary_values(results: pd.DataFrame) -> Values:
     """The keys of one cell's results over all members, and by number of occurrences."""
     contaminated = results[(results["checkpoint"] == CONTAMINATED) & (results["needs"] == "")]
-    pairs = methods_of(results)
+    methods = methods_of(results)
     by_occurrences = {
-        f"{BY_OCCURRENCES}{row.occurrences}/{_key(row, pairs)}": float(row.value)
+        f"{BY_OCCURRENCES}{row.occurrences}/{_estimate_key(row, methods)}": float(row.value)
         for row in contaminated[contaminated["occurrences"] != ANY].itertuples()
     }
-    return {**_values(results[results["occurrences"] == ANY], pairs), **by_occurrences}
+    return {**_values_by_key(results[results["occurrences"] == ANY], methods), **by_occurrences}
 
 
-def curves(results: pd.DataFrame) -> list[Values]:
+def history_rows(results: pd.DataFrame) -> list[Values]:
     """Returns one row per number of occurrences, in order, with the keys at that number."""
-    rows, pairs = [], methods_of(results)
-    for number in sorted(set(results["occurrences"]) - {ANY}, key=occurrences_order):
-        values = _values(results[results["occurrences"] == number], pairs)
+    rows, methods = [], methods_of(results)
+    for number in sorted(set(results["occurrences"]) - {ANY}, key=occurrences_sort_key):
+        values = _values_by_key(results[results["occurrences"] == number], methods)
         rows.append(
             {OCCURRENCES: int(number), **{BY_OCCURRENCES + k: v for k, v in values.items()}}
         )
     return rows
 
 
-def rows_of(
-    summary: Mapping[str, Any], history: Iterable[Mapping[str, Any]], cell: Mapping[str, Any]
+def parse_result_rows(
+    summary: Mapping[str, Any], history: Iterable[Mapping[str, Any]], cell_config: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Returns the rows of the results table from a run's keys.
 
@@ -79,14 +79,14 @@ def rows_of(
             values = {key.removeprefix(BY_OCCURRENCES): line[key] for key in keys}
             by_number.setdefault(str(int(line[OCCURRENCES])), {}).update(values)
     by_number[ANY] = {k: v for k, v in summary.items() if not k.startswith(BY_OCCURRENCES)}
-    numbers = [ANY, *sorted(by_number.keys() - {ANY}, key=occurrences_order)]
-    return [row for number in numbers for row in _rows(by_number[number], number, cell)]
+    numbers = [ANY, *sorted(by_number.keys() - {ANY}, key=occurrences_sort_key)]
+    return [row for number in numbers for row in _iter_rows(by_number[number], number, cell_config)]
 
 
-def _values(rows: pd.DataFrame, pairs: Methods) -> Values:
+def _values_by_key(rows: pd.DataFrame, methods: Methods) -> Values:
     values: Values = {}
     for row in rows.itertuples():
-        key = _key(row, pairs)
+        key = _estimate_key(row, methods)
         key = key if row.checkpoint == CONTAMINATED else f"{row.checkpoint}/{key}"
         if row.needs:
             values[f"{NEEDS}/{key}"] = row.needs
@@ -99,12 +99,12 @@ def _values(rows: pd.DataFrame, pairs: Methods) -> Values:
     return values
 
 
-def _key(row: Any, pairs: Methods) -> str:
-    return f"{row.metric}/{label(row.method, row.variant, pairs)}/{row.benchmark}"
+def _estimate_key(row: Any, methods: Methods) -> str:
+    return f"{row.metric}/{method_label(row.method, row.variant, methods)}/{row.benchmark}"
 
 
-def _rows(
-    values: Mapping[str, Any], occurrences: str, cell: Mapping[str, Any]
+def _iter_rows(
+    values: Mapping[str, Any], occurrences: str, cell_config: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Yields one row per key of an estimate; other keys (the training's, media) are skipped."""
     for logged, value in values.items():
@@ -112,13 +112,13 @@ def _rows(
         needs = value if key != logged else ""
         parts = key.split("/")
         checkpoint = parts.pop(0) if parts[0] == CLEAN else CONTAMINATED
-        if len(parts) != 3 or parts[1] not in cell["methods"]:
+        if len(parts) != 3 or parts[1] not in cell_config["methods"]:
             continue
         metric, name, benchmark = parts
         yield {
-            **{column: cell.get(column) for column in COLUMNS},
+            **{column: cell_config.get(column) for column in COLUMNS},
             **{"checkpoint": checkpoint, "benchmark": benchmark, "occurrences": occurrences},
-            **cell["methods"][name],
+            **cell_config["methods"][name],
             **{"metric": metric, "value": float("nan" if needs else value), "needs": needs},
             **{end: float(values.get(f"{end}/{key}", "nan")) for end in (*ENDS, P_VALUE)},
             **{size: values.get(f"{size}/{benchmark}") for size in SIZES},

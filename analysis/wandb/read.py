@@ -22,8 +22,8 @@ from contamination.analysis.report_folder import KIND, REPORT, RESULTS, TABLES
 from contamination.analysis.statistics.results import COLUMNS
 from contamination.analysis.statistics.trends import OCCURRENCES
 from contamination.analysis.tables.estimates import cell_tables
-from contamination.analysis.tables.paper_comparisons import learning_rate_table
-from contamination.analysis.wandb.keys import rows_of
+from contamination.analysis.tables.paper_comparisons import paper_learning_rate_table
+from contamination.analysis.wandb.keys import parse_result_rows
 from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.errors import DataError, require
 from contamination.core.files import write_text
@@ -59,15 +59,15 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
         unique_name = name + f"-{run.id}" * (
             cell_names.count(name) > 1
         )  # each of another experiment
-        rows += rows_of(run.summary, run.history(), {**run.cell, "cell": unique_name})
+        rows += parse_result_rows(run.summary, run.history(), {**run.cell, "cell": unique_name})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def read_runs(stage: WandbReport) -> list[CellRun]:
     """The runs with a cell's results, one an id, in order of the cells' names."""
-    every_run = offline_runs(Path(stage.local)) if stage.local else _online_runs(stage)
-    newest = {run.id: run for run in every_run}
-    wanted = [r for r in newest.values() if stage.experiment in (None, r.cell["experiment"])]
+    every_run = offline_runs(Path(stage.local)) if stage.local else _iter_online_runs(stage)
+    newest_by_id = {run.id: run for run in every_run}
+    wanted = [r for r in newest_by_id.values() if stage.experiment in (None, r.cell["experiment"])]
     return sorted(wanted, key=lambda run: (run.cell["cell"], run.id))
 
 
@@ -79,10 +79,12 @@ def offline_runs(folder: Path) -> Iterable[CellRun]:
         (record,) = _inspect(path, "--summary")
         cell = record.get("config", {}).get("cell")
         if cell is not None:
-            yield CellRun(record["run_id"], cell, record["summary"], partial(_history, path))
+            yield CellRun(
+                record["run_id"], cell, record["summary"], partial(_offline_history, path)
+            )
 
 
-def _history(path: Path) -> Iterable[Mapping[str, Any]]:
+def _offline_history(path: Path) -> Iterable[Mapping[str, Any]]:
     records = _inspect(path)
     return [record["history"]["item"] for record in records if record["type"] == "history"]
 
@@ -100,7 +102,7 @@ def _inspect(path: Path, *more: str) -> list[dict[str, Any]]:
     return [json.loads(done.stdout)] if more else list(map(json.loads, done.stdout.splitlines()))
 
 
-def _online_runs(stage: WandbReport) -> Iterable[CellRun]:
+def _iter_online_runs(stage: WandbReport) -> Iterable[CellRun]:
     """The project's runs by the public API, the oldest first."""
     import wandb
 
@@ -130,15 +132,18 @@ def write_wandb_report(stage: WandbReport) -> Artifact:
     name = f"wandb-{stage.experiment or stage.project or 'local'}"
     folder = run_folder(Path(stage.runs), KIND, name, stage, {"results": digest})
     return build(
-        folder, stage, {"results": digest}, lambda folder: _write_report(folder, name, results)
+        folder,
+        stage,
+        {"results": digest},
+        lambda folder: _write_report_folder(folder, name, results),
     )
 
 
-def _write_report(folder: Path, name: str, results: pd.DataFrame) -> Built:
+def _write_report_folder(folder: Path, name: str, results: pd.DataFrame) -> Built:
     results.to_parquet(folder / RESULTS, index=False)
     parts = {str(cell): rows for cell, rows in results.groupby("cell", sort=False)}
     tables = {cell: cell_tables(rows) for cell, rows in parts.items()}
-    rates = learning_rate_table(results.assign(condition=results["cell"]))
+    rates = paper_learning_rate_table(results.assign(condition=results["cell"]))
     if rates is not None:
         tables[""] = [rates]
     written = write_tables(folder / TABLES, tables)

@@ -28,9 +28,9 @@ from contamination.analysis.wandb.keys import (
     NEEDS,
     P_VALUE,
     SIZES,
-    curves,
-    labels,
-    summary,
+    history_rows,
+    method_by_label,
+    summary_values,
 )
 from contamination.core.report.tables import Table, write_tables
 from contamination.training.metrics import TRAIN, open_run
@@ -44,7 +44,7 @@ ANALYSE = "analyse"
 """The type of a run without a training."""
 
 
-def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
+def mirror_to_wandb(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
     """Log each cell's results and attach its tables and charts; the report is finished by then.
 
     A mirror that fails (no network, no login) is a warning: the report is the record.
@@ -56,20 +56,20 @@ def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
     trained = _training_runs(stage, cells)
     try:
         for cell in cells:
-            named = {
+            chart_names = {
                 name
                 for cell_or_other in cells
                 for name in (cell_or_other.name, cell_or_other.condition)
             }
-            names_of_others = named - {
+            names_of_others = chart_names - {
                 cell.name,
                 cell.condition,
             }  # how the others' charts' names end
             rows = report.results[report.results["cell"] == cell.name]
-            config = {"cell": {**_facts(stage, cell), "methods": labels(rows)}}
-            with _run(stage, trained[cell.name], config) as run:
-                _log(run, rows)
-                _attach(
+            config = {"cell": {**_cell_config(stage, cell), "methods": method_by_label(rows)}}
+            with _open_cell_run(stage, trained[cell.name], config) as run:
+                _log_results(run, rows)
+                _attach_files(
                     run, cell, cell_tables(rows), report.artifact.path / CHARTS, names_of_others
                 )
                 run.summary.update(dict(trained[cell.name].last))
@@ -82,7 +82,7 @@ def mirror(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
         )
 
 
-def _log(run: Any, results: pd.DataFrame) -> None:
+def _log_results(run: Any, results: pd.DataFrame) -> None:
     """The numbers: curves over the occurrences, and in the summary all that names its number.
 
     By itself wandb would put each curve's last point there, under a key without its number.
@@ -90,18 +90,18 @@ def _log(run: Any, results: pd.DataFrame) -> None:
     for name in HIDDEN:
         run.define_metric(f"{name}/*", hidden=True)
     run.define_metric(OCCURRENCES, hidden=True, summary="none")
-    rows = curves(results)
+    rows = history_rows(results)
     for key in sorted({key for row in rows for key in row} - {OCCURRENCES}):
         hidden = key.removeprefix(BY_OCCURRENCES).startswith(HIDDEN)
         exact = key.replace(".", r"\.")  # to wandb a dot is a level; no pattern matches beyond it
         run.define_metric(exact, step_metric=OCCURRENCES, summary="none", hidden=hidden)
     for row in rows:
         run.log(row)
-    run.summary.update(summary(results))
+    run.summary.update(summary_values(results))
 
 
 @dataclasses.dataclass(frozen=True)
-class _Trained:
+class _TrainingRun:
     """The run of a cell's training (named by `training.metrics`)."""
 
     id: str
@@ -112,7 +112,7 @@ class _Trained:
     """The training's own summary: repeated, since a run's summary is replaced as a whole."""
 
 
-def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Trained]:
+def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _TrainingRun]:
     """Cell → its training's run. Cells of one model get a run each, named after their scores."""
     models = [open_checkpoint(paths.model) for paths in stage.cells]
     by_digest = {model.artifact.digest: model for model in models}
@@ -124,17 +124,17 @@ def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _Tr
         is_only_cell = digests.count(cell.digests["model"]) == 1
         suffix = "" if is_only_cell else f"-{cell.digests[CONTAMINATED][:6]}"
         identity = name.rsplit("-", 1)[-1] + suffix
-        runs[cell.name] = _Trained(
+        runs[cell.name] = _TrainingRun(
             id=identity,
             name=name + suffix,
             group=str(model.config["name"]),
             job_type=TRAIN if is_only_cell else ANALYSE,
-            last=_last(model),
+            last=_last_values(model),
         )
     return runs
 
 
-def _last(model: Checkpoint) -> dict[str, float]:
+def _last_values(model: Checkpoint) -> dict[str, float]:
     """The last numbers of each kind, under the keys that `training.metrics` gives them."""
     last_values: dict[str, float] = {}
     for kind, table in (("train", model.metrics), ("eval", model.evaluations)):
@@ -145,7 +145,9 @@ def _last(model: Checkpoint) -> dict[str, float]:
 
 
 @contextmanager
-def _run(stage: AnalysisStage, trained: _Trained, config: Mapping[str, Any]) -> Iterator[Any]:
+def _open_cell_run(
+    stage: AnalysisStage, trained: _TrainingRun, config: Mapping[str, Any]
+) -> Iterator[Any]:
     words = {name: getattr(trained, name) for name in ("id", "name", "group", "job_type")}
     settings = {"console": "off", "x_disable_stats": True}
     run = open_run(stage.wandb, Path(stage.runs), settings, **words, config=dict(config))
@@ -155,7 +157,7 @@ def _run(stage: AnalysisStage, trained: _Trained, config: Mapping[str, Any]) -> 
         run.finish()
 
 
-def _facts(stage: AnalysisStage, cell: Cell) -> dict[str, Any]:
+def _cell_config(stage: AnalysisStage, cell: Cell) -> dict[str, Any]:
     """What runs are grouped and filtered by, such as `cell.learning_rate`."""
     values = {field.name: getattr(cell, field.name) for field in dataclasses.fields(cell)}
     values |= factor_values(cell)
@@ -165,7 +167,7 @@ def _facts(stage: AnalysisStage, cell: Cell) -> dict[str, Any]:
     return {**facts, "artifacts": dict(cell.digests)}
 
 
-def _attach(
+def _attach_files(
     run: Any, cell: Cell, tables: Sequence[Table], charts: Path, names_of_others: set[str]
 ) -> None:
     """The cell's tables, and all charts but other cells' and conditions': to look at and as files.

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contamination.audits.unlearning.estimates import AuditUnits, Mask, difference
+from contamination.audits.unlearning.estimates import AuditUnits
 from contamination.audits.unlearning.forget_ratio import (
     ForgetRatio,
     ScreenResult,
@@ -21,6 +21,7 @@ from contamination.audits.unlearning.quantities import Quantity
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import Estimate, interval
+from contamination.core.statistics.samples import Mask, estimate_difference
 from contamination.core.statistics.significance import holm
 from contamination.detection.evaluation import CONFIDENCE
 
@@ -143,7 +144,7 @@ def _forget_ratio_rows(
     row = {**names, **_model_columns("", members), **_ratio_columns("share", ratio)}
     if units.labelled:
         nonmembers = [units.mean(model_values, False) for model_values in values]
-        differences = [difference(*pair) for pair in zip(members, nonmembers, strict=True)]
+        differences = [*map(estimate_difference, members, nonmembers)]
         beyond = forget_ratio(differences, units.texts(controls=True))
         row |= _model_columns("non_members_", nonmembers) | _ratio_columns("beyond", beyond)
     yield row
@@ -240,7 +241,7 @@ def utility_table(models: AuditedModels, losses: Quantity) -> pd.DataFrame:
         {
             "model": name,
             **estimate_columns("loss", loss),
-            **estimate_columns("change", difference(loss, original)),
+            **estimate_columns("change", estimate_difference(loss, original)),
         }
         for name, loss in loss_by_model.items() if loss is not None and original is not None
     ])  # fmt: skip

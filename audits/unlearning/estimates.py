@@ -10,70 +10,20 @@ Shapes: D draws, U units (chunks, or questions).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from contamination.core.seeds import derive
-from contamination.core.statistics.bootstrap import Counts, Resample, Scores, draw_counts, rank
+from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import Estimate, mean
-from contamination.core.statistics.metrics import AUROC
+from contamination.core.statistics.samples import LabelledUnits, Mask, UnitSample
 from contamination.detection.evaluation import DRAWS
 
 MIN_TEXTS = 8
 """The fewest members, and non-members, of a benchmark: draws from fewer texts vary too little."""
-Mask = NDArray[np.bool_]
 UNITS = ("text_id", "benchmark", "member")
 """The columns of units: the text, its benchmark, and whether it is a member."""
-
-
-@dataclass(frozen=True)
-class UnitSample:
-    """Some of the units, with bootstrap draws of their texts.
-
-    Attributes:
-        rows: the units' indices.
-        drawn: how often each draw has each unit (D×U).
-        texts: the number of texts.
-    """
-
-    rows: NDArray[np.intp]
-    drawn: Counts
-    texts: int
-
-    def mean(self, values: Scores, *, rate: bool = False) -> Estimate:
-        """The mean over the units; a mean of 0s and 1s (`rate`) has the texts as its trials."""
-        sample_values, totals = values[self.rows], self.drawn.sum(axis=1)
-        draws = self.drawn @ sample_values / totals
-        return Estimate(
-            self.texts, 0, float(sample_values.mean()), draws, self.texts if rate else None
-        )
-
-
-@dataclass(frozen=True)
-class LabelledUnits:
-    """The members and non-members of one benchmark, or of all."""
-
-    members: UnitSample
-    nonmembers: UnitSample
-
-    def auroc(self, values: Scores) -> Estimate:
-        """The AUROC of members against non-members."""
-        members, nonmembers = self.members, self.nonmembers
-        member_values, nonmember_values = values[members.rows], values[nonmembers.rows]
-        resample = Resample(members.drawn, nonmembers.drawn)
-        ranked = rank(member_values, nonmember_values, resample)
-        drawn_pairs = members.drawn.sum(axis=1, dtype=np.float64) * nonmembers.drawn.sum(
-            axis=1, dtype=np.float64
-        )
-        all_pairs = len(member_values) * len(nonmember_values)
-        draws = AUROC.draws(ranked) * all_pairs / drawn_pairs
-        value = AUROC.value(member_values, nonmember_values)
-        texts = members.texts, nonmembers.texts
-        assert AUROC.trials is not None
-        return Estimate(*texts, value, draws, AUROC.trials(*texts))
 
 
 class AuditUnits:
@@ -146,18 +96,9 @@ class AuditUnits:
             yield LabelledUnits(members, nonmembers)
 
     def _sample(self, mask: Mask, name: str) -> UnitSample:
-        rows = np.flatnonzero(mask)
-        _, text = np.unique(self.table["text_id"].to_numpy(str)[rows], return_inverse=True)
-        texts = int(text.max(initial=-1)) + 1
-        drawn = draw_counts(max(1, texts), DRAWS, derive(self._seed, "audit", name))
-        return UnitSample(rows, drawn[:, text], texts)
+        text_ids = self.table["text_id"].to_numpy(str)
+        return UnitSample.draw(mask, text_ids, DRAWS, derive(self._seed, "audit", name))
 
 
 def _over_benchmarks(estimates: Sequence[Estimate]) -> Estimate:
     return estimates[0] if len(estimates) == 1 else mean(estimates)
-
-
-def difference(minuend: Estimate, subtrahend: Estimate) -> Estimate:
-    """The paired difference, draw by draw; its interval is that of the draws."""
-    value, draws = minuend.value - subtrahend.value, minuend.draws - subtrahend.draws
-    return replace(minuend, value=value, draws=draws, trials=None, steps=None)

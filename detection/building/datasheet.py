@@ -15,10 +15,9 @@ from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.hashing import digests
 from contamination.core.progress import progress
 from contamination.core.seeds import derive
-from contamination.core.statistics.clusters import Clusters
 from contamination.core.statistics.estimates import interval
 from contamination.core.statistics.metrics import AUROC
-from contamination.data.texts import number_clusters
+from contamination.core.statistics.samples import Clusters, number_clusters
 from contamination.detection.baselines.blind import (
     BLIND,
     REPEATS,

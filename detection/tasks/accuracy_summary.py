@@ -18,6 +18,7 @@ from contamination.core.artifacts import Artifact
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores, resample
 from contamination.core.statistics.estimates import Estimate, mean
+from contamination.core.statistics.samples import estimate_difference, estimate_mean
 from contamination.core.statistics.significance import holm, p_value, relabelled_differences
 from contamination.data.config import CHOSEN_BY
 from contamination.detection.summary import format_estimate
@@ -88,22 +89,17 @@ def _estimate_sides_and_difference(
     benchmark: str, rows: pd.DataFrame, *, wilson: bool
 ) -> Estimates:
     members, nonmembers = _member_and_nonmember_values(rows)
-    estimates: Estimates = {}
     seed = derive(SEED, "accuracy", benchmark)
-    resamples = resample(max(1, len(members)), max(1, len(nonmembers)), DRAWS, seed)
+    drawn = resample(max(1, len(members)), max(1, len(nonmembers)), DRAWS, seed)
+    estimates: Estimates = {}
     if len(members):
-        draws = resamples.members @ members / len(members)
-        trials = len(members) if wilson else None
-        estimates["members"] = Estimate(len(members), 0, float(members.mean()), draws, trials)
+        estimates["members"] = estimate_mean(members, drawn.members, rate=wilson)
     if len(nonmembers):
-        draws = resamples.nonmembers @ nonmembers / len(nonmembers)
-        trials = len(nonmembers) if wilson else None
-        mean_value = float(nonmembers.mean())
-        estimates["non-members"] = Estimate(0, len(nonmembers), mean_value, draws, trials)
+        estimates["non-members"] = estimate_mean(nonmembers, drawn.nonmembers, rate=wilson)
     if len(estimates) == 2:
-        a, b = estimates["members"], estimates["non-members"]
-        sizes = len(members), len(nonmembers)
-        estimates["difference"] = Estimate(*sizes, a.value - b.value, a.draws - b.draws)
+        estimates["difference"] = estimate_difference(
+            estimates["members"], estimates["non-members"]
+        )
     return estimates
 
 
@@ -257,7 +253,7 @@ def format_estimate_and_size(estimate: Estimate | None, head: str = "") -> str:
     """Returns an estimate with its interval and, except for a difference, its sample size."""
     if estimate is None or head == "difference":
         return _format_or_dash(estimate)
-    return f"{_format_or_dash(estimate)} ({estimate.n_members or estimate.n_nonmembers})"
+    return f"{_format_or_dash(estimate)} ({estimate.n_members})"
 
 
 def _format_or_dash(estimate: Estimate | None) -> str:

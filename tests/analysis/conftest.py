@@ -140,10 +140,10 @@ def results_table(
         {"experiment": experiment, **row}
         for cell in cells
         for row in results.cell_rows(
-            cell, results.estimates(cell, blind(cell), config, seed), config.confidence
+            cell, results.cell_estimates(cell, blind(cell), config, seed), config.confidence
         )
     ]
-    return controls.with_p_values(results.frame(rows, results.COLUMNS), "cell", far)
+    return controls.with_p_values(results.rows_to_table(rows, results.COLUMNS), "cell", far)
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +164,7 @@ def one_off(findings: Findings) -> Findings:
     """The findings with a control off in the second condition, and none in the first."""
     pooled = findings.pooled.copy()
     control = (pooled["checkpoint"] == "clean") & (pooled["metric"] == "auroc")
-    _, second = findings.conditions
+    _, second = findings.rows_by_condition
     texts = control & (pooled["method"] == "blind") & (pooled["condition"] == second)
     pooled.loc[control, ["value", "ci_low", "ci_high"]] = 0.52, 0.45, 0.59
     pooled.loc[texts, ["value", "ci_low", "ci_high"]] = 0.66, 0.60, 0.72
@@ -201,10 +201,10 @@ def record(two_rates: list[Cell]) -> CellRecord:
 def findings(two_rates: list[Cell], record: CellRecord) -> Findings:
     """All that a report on two learning rates shows; only the lower has a record."""
     from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-    from contamination.analysis.publish import gather
+    from contamination.analysis.report_files import gather_findings
     from contamination.analysis.statistics.tidy_tables import statistics
 
     where = [CellPaths("corpus", "model", "clean", "contaminated")]
     stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=40, **RATES))
     made = statistics("trial", 0, two_rates, stage.analysis)
-    return gather(stage, two_rates, made, [record])
+    return gather_findings(stage, two_rates, made, [record])

@@ -8,7 +8,7 @@ import yaml
 from huggingface_hub import constants
 
 from contamination.analysis.config import CellPaths
-from contamination.analysis.example_pages import _stage, write_examples
+from contamination.analysis.example_pages import _stage, write_example_pages
 from contamination.core.artifacts import Built, commit, open_artifact
 from contamination.core.errors import ArtifactError, ConfigError
 from tests.faults.kinds import toy_scores
@@ -89,7 +89,7 @@ def test_the_hub_is_not_asked_for_what_the_scores_name(
     (tmp_path / "texts.jsonl").write_text('{"text": "a b c"}\n')
     examples = {**scores().config()["examples"], "path": texts}
     made = str(scores(model={"path": "owner/name"}, examples=examples).path)
-    assert write_examples(tmp_path, [CellPaths(*[made] * 4)], 1) == []
+    assert write_example_pages(tmp_path, [CellPaths(*[made] * 4)], 1) == []
     assert words in caplog.text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contamination.analysis import factors
-from contamination.analysis.conditions import recipe
+from contamination.analysis.conditions import recipe_digest
 from contamination.analysis.factors import FACTORS, Factor, factor_values
 from contamination.analysis.statistics.seed_pooling import COLUMNS
 
@@ -30,5 +30,7 @@ def test_a_factor_that_is_no_attribute_of_a_cell_is_read_from_its_config(make, d
 def test_a_series_along_a_factor_ignores_its_fields(monkeypatch):
     monkeypatch.setitem(factors.BY_COLUMN, "decay", DECAY)
     models = [{"training": {"weight_decay": decay, "steps": 3}} for decay in (0.0, 0.1)]
-    assert recipe({}, models[0]) != recipe({}, models[1])
-    assert recipe({}, models[0], without="decay") == recipe({}, models[1], without="decay")
+    assert recipe_digest({}, models[0]) != recipe_digest({}, models[1])
+    assert recipe_digest({}, models[0], without_factor="decay") == recipe_digest(
+        {}, models[1], without_factor="decay"
+    )

@@ -11,7 +11,12 @@ import pandas as pd
 import pytest
 
 from contamination.analysis.methods import glossary
-from contamination.analysis.provenance import cell_facts, provenance, training_facts, utc
+from contamination.analysis.provenance import (
+    cell_facts,
+    format_utc,
+    report_provenance,
+    training_facts,
+)
 from contamination.core.artifacts import Artifact
 from contamination.core.files import hashed_json, write_text
 from contamination.detection.methods.min_k import MinK
@@ -48,7 +53,7 @@ def test_the_time_is_the_sum_over_steps(tmp_path):
     steps = {"tokens": [100, 200, 240], "tokens_per_second": [50.0, 1.0, 20.0]}
     model = Trained(Artifact(tmp_path, "model", "", {}, {}, {}), pd.DataFrame(steps))
     found = training_facts(model)
-    written = utc((tmp_path / "manifest.json").stat().st_mtime)
+    written = format_utc((tmp_path / "manifest.json").stat().st_mtime)
     assert found == {
         "steps": "3",
         "time in steps": "2 min",
@@ -58,13 +63,13 @@ def test_the_time_is_the_sum_over_steps(tmp_path):
 
 
 def test_dates_are_of_one_zone():
-    assert utc(0) == "1970-01-01 00:00 UTC"
+    assert format_utc(0) == "1970-01-01 00:00 UTC"
 
 
 def test_the_command_can_be_given_again(monkeypatch):
     line = ["/usr/bin/python", "-m", "launch", "experiment=quickstart", "name=two words"]
     monkeypatch.setattr(sys, "orig_argv", line)
-    found = provenance()
+    found = report_provenance()
     assert found["command"] == "python -m launch experiment=quickstart 'name=two words'"
     assert "torch " in found["versions"]
     assert found["written"].endswith(" UTC")

@@ -12,7 +12,7 @@ from contamination.analysis.cells import make_cell
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from contamination.analysis.report_folder import open_report
 from contamination.analysis.run import write_report
-from contamination.analysis.statistics.flagged import flags_table, notes
+from contamination.analysis.statistics.flagged import flag_notes, flags_table
 from tests.analysis.conftest import results_table
 
 BLANK = ["boolq-001", "boolq-040"]  # a member and a non-member
@@ -59,11 +59,11 @@ def test_flags_are_counted_over_the_seeds_of_a_condition(make_parts):
     ]  # fmt: skip
     flags = flags_table(cells)
     assert flags.index.is_unique
-    assert notes(flags, cells[0].condition) == [
+    assert flag_notes(flags, cells[0].condition) == [
         "not ranked, and in no metric: 2 of 256 texts: blank.",
         "min_k k=0.2: 10 of 256 texts: fell back.",
     ]
-    assert notes(flags, "another") == []
+    assert flag_notes(flags, "another") == []
 
 
 @pytest.mark.parametrize("change", [flagged, lambda parts: parts])

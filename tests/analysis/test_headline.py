@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.analysis.headline import controls_line, headline, headlines
+from contamination.analysis.headline import controls_sentence, headlines, sweep_headline
 from contamination.analysis.statistics.turning_points import as_text
 from contamination.analysis.sweeps import Sweep
 from contamination.analysis.tables.estimates import sweep_table
@@ -58,7 +58,7 @@ def test_it_tells_the_best_and_the_median_method_from_end_to_end(findings, sweep
         name: [joint_words(own[own["learning_rate"] == rate].iloc[0]) for rate in (1e-4, 1e-3)]
         for name, own in rows.groupby("method")
     }
-    assert headline(with_slopes(sweep, **slopes)) == (
+    assert sweep_headline(with_slopes(sweep, **slopes)) == (
         f"AUROC of {best}, the best of 3 methods on average (AUROC's intervals corrected for the "
         "choice, the slope's not), "
         "rises with peak learning rate from 1e-4 to 1e-3 (tiny_llama, 400,000 tokens), from "
@@ -75,19 +75,19 @@ def test_a_variant_that_did_better_is_not_the_method(sweep):
     rows = sweep.rows.assign(
         default=sweep.rows["default"] & ~sharp, value=sweep.rows["value"].mask(sharp, 0.99)
     )
-    assert "loss" not in headline(replace(sweep, rows=rows)).replace("slope", "")
+    assert "loss" not in sweep_headline(replace(sweep, rows=rows)).replace("slope", "")
 
 
 def test_one_method_has_no_median(sweep):
     rows = sweep.rows[sweep.rows["method"].isin(["loss", "blind"])]
-    said = headline(replace(sweep, rows=rows))
+    said = sweep_headline(replace(sweep, rows=rows))
     assert said.startswith("AUROC of loss ")
     assert "median" not in said
     assert "of 1 methods" not in said
 
 
 def test_without_trends_it_says_both_ends(sweep):
-    said = headline(replace(sweep, trends=sweep.trends.head(0)))
+    said = sweep_headline(replace(sweep, trends=sweep.trends.head(0)))
     assert "has no measured trend with peak learning rate" in said
     assert "it goes from 0." in said
     assert "doubling" not in said
@@ -116,17 +116,17 @@ def test_a_turn_between_the_ends_is_no_trend(sweep, values, turns, verb):
     turned = with_slopes(replace(sweep, rows=pd.concat(parts)), loss=(0.3, 0.2, 0.4))
     turned = replace(turned, trends=turned.trends.assign(turns=as_text(rates[list(turns)])))
     clause = re.escape(f"{verb} with peak learning rate")
-    assert re.search(rf"AUROC of loss.* {clause}", headline(turned))
+    assert re.search(rf"AUROC of loss.* {clause}", sweep_headline(turned))
     stated = [] if verb == "rises" else [joint_words(part.iloc[0]) for part in parts]
-    assert all(value in headline(turned) for value in stated)
+    assert all(value in sweep_headline(turned) for value in stated)
 
 
 def test_a_method_that_was_not_measured_everywhere_is_not_compared(sweep):
     first = sweep.rows["condition"] == sweep.conditions[0]
     rows = sweep.rows[~(first & (sweep.rows["method"] != "loss"))]
-    assert replace(sweep, rows=rows).ranking == [("loss", "")]
+    assert replace(sweep, rows=rows).ranked_methods == [("loss", "")]
     none = replace(sweep, rows=rows.assign(default=False))
-    assert headline(none).endswith("no method was measured everywhere.")
+    assert sweep_headline(none).endswith("no method was measured everywhere.")
 
 
 def test_conditions_outside_of_a_sweep_are_told_one_by_one(sweep):
@@ -135,7 +135,7 @@ def test_conditions_outside_of_a_sweep_are_told_one_by_one(sweep):
     assert headlines([], {"a": sentences["a"]}, NO_PAIR) == ["Best in a.", "It rises."]
     swept = {name: sentences["a"] for name in sweep.conditions}
     both = headlines([sweep], {**swept, "b": sentences["b"]}, NO_PAIR)
-    assert both == [headline(sweep), "b: Best in b."]
+    assert both == [sweep_headline(sweep), "b: Best in b."]
 
 
 def test_swapped_replicates_are_told_apart_and_together():
@@ -162,13 +162,13 @@ def test_swapped_replicates_are_told_apart_and_together():
 
 
 def test_controls_are_one_line_of_all_conditions(one_off):
-    first, second = one_off.conditions
-    sound = one_off.conditions[first]
-    said = controls_line(sound)
+    first, second = one_off.rows_by_condition
+    sound = one_off.rows_by_condition[first]
+    said = controls_sentence(sound)
     assert said.startswith("Controls: clean model within chance of 0.5 (worst benchmark: ")
     assert "; blind baseline within chance of 0.5 (worst benchmark: " in said
-    assert controls_line(sound.head(0)) == "Controls: not measured."
-    assert controls_line(one_off.pooled).endswith(
+    assert controls_sentence(sound.head(0)) == "Controls: not measured."
+    assert controls_sentence(one_off.pooled).endswith(
         "; blind baseline **OFF**, AUROC differs from 0.5 (worst benchmark: boolq, 0.66 "
         f"[0.60, 0.72], corrected p = 0.010) in {second}."
     )
@@ -176,8 +176,8 @@ def test_controls_are_one_line_of_all_conditions(one_off):
 
 @pytest.mark.parametrize("method", ["loss", "blind"])
 def test_a_single_control_is_told_alone(one_off, method):
-    sound = next(iter(one_off.conditions.values()))
-    said = controls_line(sound[sound["method"] == method])
+    sound = next(iter(one_off.rows_by_condition.values()))
+    said = controls_sentence(sound[sound["method"] == method])
     assert ("clean model" in said, "blind baseline" in said) == (method == "loss", method != "loss")
     assert said.count(";") == 0
 

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from contamination.analysis.methods import COLOURS, MARKERS, ORDER, in_order, label, method_style
+from contamination.analysis.methods import (
+    COLOURS,
+    MARKERS,
+    ORDER,
+    method_label,
+    method_style,
+    sort_methods,
+)
 
 PAIRS = [("blind", ""), ("new", ""), ("min_k", "k=0.4"), ("min_k", "k=0.2"), ("loss", "")]
 DEUTERANOPIA = np.array(
@@ -103,12 +110,12 @@ def test_an_unknown_method_takes_the_first_look_that_is_free():
 
 def test_order_is_known_then_others_then_blind():
     expected = [("loss", ""), ("min_k", "k=0.2"), ("min_k", "k=0.4"), ("new", ""), ("blind", "")]
-    assert in_order(PAIRS) == expected
+    assert sort_methods(PAIRS) == expected
 
 
 def test_a_variant_is_named_where_there_are_several():
-    assert label("min_k", "k=0.2", PAIRS) == "min_k (k=0.2)"
-    assert label("loss", "", PAIRS) == "loss"
+    assert method_label("min_k", "k=0.2", PAIRS) == "min_k (k=0.2)"
+    assert method_label("loss", "", PAIRS) == "loss"
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from contamination.analysis.conditions import parts_of
-from contamination.analysis.publish import Picture, Section, markdown
+from contamination.analysis.conditions import rows_by_condition
+from contamination.analysis.report_files import Picture, Section, render_markdown
 from contamination.analysis.tables.estimates import cell_tables
 
 PICTURE = Picture("charts/chart.png", "AUROC against occurrences", "what it shows")
@@ -20,7 +20,7 @@ def text(findings) -> Callable[[pd.DataFrame], str]:
     def write(results):
         tables = cell_tables(results)
         sections = [Section("cell one", results, tables, [PICTURE], ["Strongest: x."])]
-        return markdown(replace(findings, headline=["It rises."]), sections)
+        return render_markdown(replace(findings, headline=["It rises."]), sections)
 
     return write
 
@@ -51,4 +51,4 @@ def test_the_report_holds_every_table_and_the_chart(text, results):
 
 def test_conditions_keep_their_order(results):
     both = pd.concat([results.assign(condition="z"), results.assign(condition="a")])
-    assert list(parts_of(both)) == ["z", "a"]
+    assert list(rows_by_condition(both)) == ["z", "a"]

@@ -11,7 +11,7 @@ from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.paired import COLUMNS, comparison_rows
 from contamination.analysis.statistics.results import Measure
 from contamination.analysis.statistics.tidy_tables import statistics
-from contamination.analysis.summary import sentences, sentences_by_condition
+from contamination.analysis.summary import condition_sentences, sentences_by_condition
 from contamination.core.statistics import bootstrap
 from contamination.core.statistics.estimates import Estimate, estimate
 from contamination.core.statistics.metrics import AUROC
@@ -27,7 +27,7 @@ def made(cell):
 
 def told(made, **changes) -> list[str]:
     tables = {name: getattr(made, name) for name in ("pooled", "comparisons", "trends")}
-    return sentences(**{**tables, **changes}, confidence=CONFIDENCE)
+    return condition_sentences(**{**tables, **changes}, confidence=CONFIDENCE)
 
 
 def corrected(made, p_max_t: dict[tuple[str, str], float]) -> pd.DataFrame:
@@ -148,12 +148,12 @@ def test_without_common_numbers_there_is_a_slope_and_no_ends(made):
 def test_the_controls_are_told_last(sound, made):
     tests = made.comparisons, made.trends, CONFIDENCE
     sound = sound.assign(joint_low=sound["ci_low"], joint_high=sound["ci_high"])
-    clean, blind = sentences(sound, *tests)[2:]
+    clean, blind = condition_sentences(sound, *tests)[2:]
     assert "training): within chance of 0.5 (worst benchmark: imdb, min_k" in clean
     assert "model): within chance of 0.5 (worst benchmark: " in blind
     off = sound.copy()
     off.loc[(off["method"] == "blind") & off["p_control"].notna(), "p_control"] = 0.01
-    said = sentences(off, *tests)[3]
+    said = condition_sentences(off, *tests)[3]
     assert "model): **OFF**, AUROC differs from 0.5 (worst benchmark: " in said
     assert "corrected p = 0.010" in said
 
@@ -192,7 +192,7 @@ def claims(rng, lead: float) -> bool:
         for m, value in pooled.items()
     ]  # fmt: skip
     trends = pd.DataFrame(columns=["over", "benchmark", "method", "variant"])
-    said = sentences(pd.DataFrame(rows), comparisons, trends, CONFIDENCE)
+    said = condition_sentences(pd.DataFrame(rows), comparisons, trends, CONFIDENCE)
     return said[0].startswith("Strongest")
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from contamination.analysis.cells import make_cell, name_apart, series_of
-from contamination.analysis.charts.gallery import charts_of_condition, charts_over
+from contamination.analysis.cells import make_cell, name_apart, series_settings
+from contamination.analysis.charts.gallery import charts_of_condition, charts_over_conditions
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from contamination.analysis.headline import headlines
-from contamination.analysis.page.build import page
-from contamination.analysis.page.data import page_data
-from contamination.analysis.publish import OVER_CONDITIONS, gather
+from contamination.analysis.page.build import page_data, render_page
+from contamination.analysis.report_files import OVER_CONDITIONS, gather_findings
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.analysis.summary import sentences_by_condition
-from contamination.analysis.sweeps import short, sweeps_of
+from contamination.analysis.sweeps import find_sweeps, format_short
 from contamination.core.errors import DataError
 from tests.analysis.conftest import simulate_parts
 
@@ -32,7 +31,7 @@ def told(cells, config=QUICK):
     """The sweeps of the cells, and the headlines."""
     cells = name_apart(cells)
     made = statistics("trial", 0, cells, config)
-    sweeps = sweeps_of(made.pooled, made.trends, series_of(cells))
+    sweeps = find_sweeps(made.pooled, made.trends, series_settings(cells))
     return sweeps, headlines(
         sweeps, sentences_by_condition(made, config.confidence), made.replicates
     )
@@ -44,13 +43,13 @@ def findings():
     cells = name_apart([fixed(8), fixed(2), fixed(0)])
     where = [CellPaths("corpus", "model", "clean", "contaminated")]
     stage = AnalysisStage("trial", 0, cells=where, analysis=QUICK)
-    return gather(stage, cells, statistics("trial", 0, cells, QUICK), [])
+    return gather_findings(stage, cells, statistics("trial", 0, cells, QUICK), [])
 
 
 def test_occurrences_are_a_factor_and_what_has_no_member_is_told_with_the_reason(findings):
     (sweep,) = findings.sweeps
     assert sweep.levels == [2, 8]
-    assert sweep.reasons == {0: "no members: nothing to detect"}
+    assert sweep.reason_by_level == {0: "no members: nothing to detect"}
     assert sweep.trends["slope"].notna().all()
     (said,) = findings.headline
     assert said.startswith("AUROC of ")
@@ -66,7 +65,7 @@ def test_the_table_and_the_chart_are_along_the_occurrences(findings):
     assert table.header == ["method", "0", "2", "8", "slope", "clean model"]
     assert {line[1] for line in table.lines} == {"no members"}
     assert all("[" in text for line in table.lines for text in line[2:4])
-    (chart,) = charts_over(findings)
+    (chart,) = charts_over_conditions(findings)
     (axes,) = [axes for axes in chart.figure.axes if axes.get_xscale() == "log"]
     assert axes.get_xlabel() == "mean occurrences of a member"
     assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "8"]
@@ -75,14 +74,14 @@ def test_the_table_and_the_chart_are_along_the_occurrences(findings):
 
 def test_a_condition_without_members_is_in_the_results_the_page_and_its_cells(findings):
     name = "tiny_llama-lr0.001-tokens400000-occurrences0"
-    rows = findings.conditions[name]
+    rows = findings.rows_by_condition[name]
     assert set(rows["needs"][rows["metric"] == "auroc"]) == {"members a benchmark"}
     assert rows["value"].isna().all()
     assert rows["n_members"].eq(0).all()
     assert findings.sentences[name][0] == "No members: nothing to detect."
-    assert not list(charts_of_condition(findings.of_condition(name)))
+    assert not list(charts_of_condition(findings.restrict_to_condition(name)))
     assert [facts["occurrences"] for facts in findings.cells] == ["0", "2", "8"]
-    text = page(findings, {})
+    text = render_page(findings, {})
     assert f"{name}-seed0</td>" in text
     assert "<li>No members: nothing to detect.</li>" in text
     (factor,) = page_data(findings)["factors"]
@@ -145,7 +144,7 @@ def test_seeds_that_drew_other_numbers_are_one_condition_of_their_mean():
 
 def test_sweeps_of_a_grid_say_which_they_are_of():
     sweeps, said = told([fixed(n, learning_rate=r) for n in (2, 8) for r in (1e-3, 1e-4)])
-    assert [sweep.fixed for sweep in sweeps] == [
+    assert [sweep.shared_text for sweep in sweeps] == [
         "tiny_llama, 400,000 tokens, mean occurrences 2",
         "tiny_llama, 400,000 tokens, mean occurrences 8",
         "tiny_llama, learning rate 0.0001, 400,000 tokens",
@@ -163,7 +162,7 @@ def test_a_sweep_of_swapped_replicates_says_so():
     ]
     assert "(tiny_llama, 400,000 tokens)" in plain
     assert "(members and non-members swapped)" in swapped  # the rest is said above
-    assert [sweep.told_from(sweeps) for sweep in sweeps] == [
+    assert [sweep.distinguishing_text(sweeps) for sweep in sweeps] == [
         "tiny_llama, 400,000 tokens",  # nothing that the other lacks: all of it
         "members and non-members swapped",
     ]
@@ -173,10 +172,10 @@ def test_a_report_of_before_the_occurrences_were_a_fact_still_shows_its_sweeps()
     cells = name_apart([fixed(2, learning_rate=rate) for rate in (1e-3, 1e-4)])
     made = statistics("trial", 0, cells, QUICK)
     old = made.pooled.drop(columns="mean_occurrences")
-    (sweep,) = sweeps_of(old, made.trends, series_of(cells))
-    assert sweep.fixed == "tiny_llama, 400,000 tokens"
+    (sweep,) = find_sweeps(old, made.trends, series_settings(cells))
+    assert sweep.shared_text == "tiny_llama, 400,000 tokens"
 
 
 def test_numbers_on_an_axis_are_short():
     values = (0, 0.0001, 0.5, 3.97254, 8, 600_000, 2e6)
-    assert list(map(short, values)) == ["0", "1e-4", "0.5", "3.97", "8", "600k", "2M"]
+    assert list(map(format_short, values)) == ["0", "1e-4", "0.5", "3.97", "8", "600k", "2M"]

@@ -5,12 +5,16 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from contamination.analysis.cells import make_cell, name_apart, series_of
-from contamination.analysis.charts.stages import condition_families, has_stages, stage_chart
+from contamination.analysis.cells import make_cell, name_apart, series_settings
+from contamination.analysis.charts.stages import (
+    has_several_panels,
+    rows_by_condition_family,
+    stage_chart,
+)
 from contamination.analysis.conditions import TwoStageTraining
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.tidy_tables import statistics
-from contamination.analysis.sweeps import sweeps_of
+from contamination.analysis.sweeps import find_sweeps
 from contamination.core.errors import ArtifactError
 from tests.analysis.conftest import Opened, opened, simulate_parts
 
@@ -121,17 +125,18 @@ def test_a_series_along_the_epochs_for_each_stage_and_scope_and_one_chart_of_all
                         for stage in ("pretraining", "both") for scope in ("whole", "output")
                         for epochs in (1, 3)])  # fmt: skip
     made = statistics("trial", 0, cells, QUICK)
-    sweeps = sweeps_of(made.pooled, made.trends, series_of(cells))
+    sweeps = find_sweeps(made.pooled, made.trends, series_settings(cells))
     assert [sweep.levels for sweep in sweeps] == [[1, 3]] * 4
-    assert "members in both stages, output scored" in "\n".join(sweep.fixed for sweep in sweeps)
-    assert has_stages(made.pooled)
+    shared = "\n".join(sweep.shared_text for sweep in sweeps)
+    assert "members in both stages, output scored" in shared
+    assert has_several_panels(made.pooled)
     panels = stage_chart(made.pooled, QUICK).axes
     assert [axes.get_title(loc="left") for axes in panels] == [
         f"members in {place}\n{scope} scored"
         for scope in ("whole", "output") for place in ("pretraining", "both stages")
     ]  # fmt: skip
     assert all(len(axes.get_lines()) > 3 for axes in panels)
-    assert sweeps[1].told_from(sweeps) == "members in both stages, whole scored"
+    assert sweeps[1].distinguishing_text(sweeps) == "members in both stages, whole scored"
     once = made.pooled[made.pooled["epochs"] == 1]
     low, high = stage_chart(once, QUICK).axes[0].get_xlim()
     assert low < 1 < high  # methods stand beside each other, also where nothing was varied
@@ -142,7 +147,7 @@ def test_a_chart_by_stage_has_one_point_for_each_number_of_epochs():
     cells = name_apart([two_stage(stage, epochs=epochs, layout=layout)
                         for stage in ("pretraining", "both") for layout in ("packed", "padded")
                         for epochs in (1, 3)])  # fmt: skip
-    found = condition_families(statistics("trial", 0, cells, QUICK).pooled)
+    found = rows_by_condition_family(statistics("trial", 0, cells, QUICK).pooled)
     assert [name.rpartition("-")[2] for name in found] == ["layout_packed", "layout_padded"]
     for name, rows in found.items():
         for panel in stage_chart(rows, QUICK, name).axes:
@@ -150,4 +155,6 @@ def test_a_chart_by_stage_has_one_point_for_each_number_of_epochs():
 
 
 def test_one_stage_has_no_such_chart(make):
-    assert not has_stages(statistics("trial", 0, [make(benchmarks=["boolq"])], QUICK).pooled)
+    assert not has_several_panels(
+        statistics("trial", 0, [make(benchmarks=["boolq"])], QUICK).pooled
+    )

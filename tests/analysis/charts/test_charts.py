@@ -14,14 +14,15 @@ from contamination.analysis.charts.occurrences import (
     occurrences_chart,
 )
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.statistics.controls import control_rows
+from contamination.analysis.statistics.controls import mean_control_rows
 
 CONFIG = AnalysisConfig(draws=200)
 
 
 def test_files_are_the_same_bytes_every_time(results, tmp_path):
     one, two = (
-        base.save(occurrences_chart(results, CONFIG), tmp_path / name, "chart") for name in "ab"
+        base.save_figure(occurrences_chart(results, CONFIG), tmp_path / name, "chart")
+        for name in "ab"
     )
     assert [path.name for path in one] == ["chart.png", "chart.svg"]
     for first, second in zip(one, two, strict=True):
@@ -72,7 +73,7 @@ def test_the_controls_are_in_the_picture(results):
     dosed, clean = occurrences_chart(results, CONFIG).axes
     assert "blind (no model)" in [line.get_label() for line in dosed.get_lines()]
     shown = {line.get_ydata()[0] for line in clean.get_lines() if len(line.get_ydata()) == 1}
-    assert shown == set(control_rows(results)["value"])
+    assert shown == set(mean_control_rows(results)["value"])
 
 
 @pytest.mark.parametrize("off", [False, True])
@@ -85,7 +86,9 @@ def test_a_chart_whose_control_is_off_is_stamped(sound, off):
 
 def test_a_single_dose_is_a_point_with_a_bar(results, tmp_path):
     one = results[results["occurrences"].isin(["4", "any"])]
-    assert base.save(occurrences_chart(one, CONFIG), tmp_path, "one")[0].stat().st_size > 10_000
+    assert (
+        base.save_figure(occurrences_chart(one, CONFIG), tmp_path, "one")[0].stat().st_size > 10_000
+    )
 
 
 def test_no_common_dose_has_no_chart(results):

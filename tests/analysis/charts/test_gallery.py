@@ -8,17 +8,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.analysis.cells import make_cell, series_of
+from contamination.analysis.cells import make_cell, series_settings
 from contamination.analysis.charts import gallery
 from contamination.analysis.charts.curves import histogram_chart
-from contamination.analysis.charts.gallery import charts_of_condition, charts_over, save_charts
+from contamination.analysis.charts.gallery import (
+    charts_of_condition,
+    charts_over_conditions,
+    save_charts,
+)
 from contamination.analysis.charts.losses import loss_caption, loss_chart
 from contamination.analysis.charts.occurrences import factor_chart
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.provenance import has_losses, ledger_counts, loss_table
-from contamination.analysis.statistics.controls import control_rows
+from contamination.analysis.statistics.controls import mean_control_rows
 from contamination.analysis.statistics.tidy_tables import statistics
-from contamination.analysis.sweeps import sweeps_of
+from contamination.analysis.sweeps import find_sweeps
 
 CONFIG = AnalysisConfig(draws=40)
 
@@ -30,7 +34,7 @@ def sweep(two_rates):
 
 def test_a_line_runs_over_the_learning_rates(sweep):
     cells, made = sweep
-    (found,) = sweeps_of(made.pooled, made.trends, series_of(cells))
+    (found,) = find_sweeps(made.pooled, made.trends, series_settings(cells))
     rows = found.rows
     axes, clean = factor_chart(found, CONFIG).axes
     line = next(line for line in axes.get_lines() if line.get_label() == "loss")
@@ -40,11 +44,11 @@ def test_a_line_runs_over_the_learning_rates(sweep):
     np.testing.assert_allclose(line.get_ydata(), expected)
     assert axes.get_xscale() == "log"
     shown = {line.get_ydata()[0] for line in clean.get_lines() if len(line.get_ydata()) == 1}
-    assert shown == set(control_rows(rows)["value"])
+    assert shown == set(mean_control_rows(rows)["value"])
 
 
 def test_a_histogram_has_the_contaminated_models_shares(findings):
-    part = findings.of_condition(next(iter(findings.conditions)))
+    part = findings.restrict_to_condition(next(iter(findings.rows_by_condition)))
     bins = part.bins.query("benchmark == 'all' and checkpoint == 'contaminated'")
     panels = [axes for axes in histogram_chart(part.bins, part.pooled).axes if axes.get_visible()]
     assert {axes.get_title("left") for axes in panels} == set(bins["method"])
@@ -66,7 +70,7 @@ def test_cells_with_late_copies_are_a_series_of_their_own(make_parts):
             cells.append(make_cell(**parts))
     assert len({cell.condition for cell in cells}) == 4
     made = statistics("trial", 0, cells, CONFIG)
-    first, second = sweeps_of(made.pooled, made.trends, series_of(cells))
+    first, second = find_sweeps(made.pooled, made.trends, series_settings(cells))
     assert [first.name, second.name] == ["auroc_by_learning_rate", "auroc_by_learning_rate-2"]
     for found, last in ((first, None), (second, 200_000)):
         assert found.rows["last_tokens"].dropna().unique().tolist() == [last] * (last is not None)
@@ -77,17 +81,17 @@ def test_cells_with_late_copies_are_a_series_of_their_own(make_parts):
 def test_conditions_that_differ_in_more_have_no_chart(sweep, caplog):
     cells, made = sweep
     same = made.pooled.assign(learning_rate=1e-3)
-    assert not sweeps_of(same, made.trends, series_of(cells))
+    assert not find_sweeps(same, made.trends, series_settings(cells))
     assert "learning_rate: conditions differ in more" in caplog.text
-    assert not sweeps_of(made.pooled, made.trends, {})
+    assert not find_sweeps(made.pooled, made.trends, {})
 
 
 def test_every_chart_says_its_seeds_its_band_and_whether_a_control_is_off(one_off):
-    records = dict.fromkeys(one_off.conditions, next(filter(None, one_off.records.values())))
+    records = dict.fromkeys(one_off.rows_by_condition, next(filter(None, one_off.records.values())))
     one_off = replace(one_off, records=records)
-    parts = [one_off.of_condition(condition) for condition in one_off.conditions]
+    parts = [one_off.restrict_to_condition(condition) for condition in one_off.rows_by_condition]
     first, second = (list(charts_of_condition(part)) for part in parts)
-    over = list(charts_over(one_off))
+    over = list(charts_over_conditions(one_off))
     for charts, off in ((first, False), (second, True), (over, True)):
         for chart in charts:
             words = [text.get_text() for text in chart.figure.texts]
@@ -115,7 +119,7 @@ def test_several_processes_write_the_same_files(findings, tmp_path, monkeypatch)
 
 
 def test_a_condition_with_a_slash_is_a_file_of_the_folder(findings, tmp_path):
-    part = findings.of_condition(next(iter(findings.conditions)))
+    part = findings.restrict_to_condition(next(iter(findings.rows_by_condition)))
     names = []
     for name in ("meta-llama/Llama-3", "meta-llama-Llama-3", "../up"):
         pooled, curves, bins = (

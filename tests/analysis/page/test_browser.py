@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from contamination.analysis.page.build import page
+from contamination.analysis.page.build import render_page
 
 pytestmark = pytest.mark.browser
 LINES = "return document.getElementById('occurrences').data.filter(t => t.meta === 'line')"
@@ -20,7 +20,7 @@ PATHS = "return document.querySelectorAll('#occurrences .scatterlayer path.js-li
 @pytest.fixture(scope="module")
 def report(driver, one_off, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page(one_off, {"name": "trial"}))
+    path.write_text(render_page(one_off, {"name": "trial"}))
     driver.get("about:blank")
     driver.get_log("performance")  # whatever the browser's own first tab did
     return opened(driver, path.as_uri())
@@ -53,7 +53,7 @@ def many(driver, findings, report, tmp_path):
     rows = [loss.assign(method=f"m{i}", value=loss["value"] + i / 100) for i in range(10)]
     none = {"curves": findings.curves.head(0), "bins": findings.bins.head(0)}
     path = tmp_path / "many.html"
-    path.write_text(page(replace(findings, pooled=pd.concat(rows), **none), {}))
+    path.write_text(render_page(replace(findings, pooled=pd.concat(rows), **none), {}))
     address = report.current_url
     yield opened(driver, path.as_uri())
     opened(driver, address)
@@ -93,7 +93,7 @@ def test_a_benchmark_filter_changes_the_lines(report, findings):
         "metric == 'auroc' and benchmark == 'imdb' and method == 'loss' and variant == ''"
         " and checkpoint == 'contaminated' and occurrences != 'any'"
     )
-    first = shown[shown["condition"] == next(iter(findings.conditions))]
+    first = shown[shown["condition"] == next(iter(findings.rows_by_condition))]
     assert after[0] == [float(f"{value:.4g}") for value in first["value"]]
     click(report, "benchmarks", "all")
     assert heights(report) == before
@@ -301,7 +301,7 @@ def test_every_point_has_its_interval_as_a_bar_beside_the_others(report, finding
     )
     assert len(set(x)) == len(x) == 3
     assert max(x) - min(x) < 0.5  # of a doubling
-    rows = findings.conditions[next(iter(findings.conditions))].query(
+    rows = findings.rows_by_condition[next(iter(findings.rows_by_condition))].query(
         "metric == 'auroc' and benchmark == 'all' and checkpoint == 'contaminated'"
         " and occurrences == '1'"
     )

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.analysis.page.build import page
-from contamination.analysis.page.data import page_data
+from contamination.analysis.page.build import page_data, render_page
 from contamination.detection.methods.loss import Loss
 
 LOADS = {"src", "href", "data", "action", "poster", "srcset"}
@@ -41,7 +40,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text(findings):
-    return page(findings, {"command": "python -m launch 'a </script> name'"})
+    return render_page(findings, {"command": "python -m launch 'a </script> name'"})
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +60,7 @@ def test_no_name_reads_as_markup(findings):
     named = {part: getattr(findings, part).copy() for part in ("pooled", "curves", "bins")}
     for table in named.values():
         table["benchmark"] = table["benchmark"].replace({findings.pooled["benchmark"].min(): name})
-    text = page(replace(findings, **named), {"name": name})
+    text = render_page(replace(findings, **named), {"name": name})
     inside = text.partition('id="data">')[2].partition("</script>")[0]
     assert name in json.dumps(json.loads(inside), ensure_ascii=False)
     assert not set(inside) & set("<>&\u2028\u2029")
@@ -127,8 +126,8 @@ def test_the_data_are_the_frames_row_by_row(findings, text, part, table, renamed
 
 
 def test_the_losses_are_those_of_the_records(findings, record):
-    _, name = findings.conditions
-    found = data(page(replace(findings, records={name: [record]}), {}))
+    _, name = findings.rows_by_condition
+    found = data(render_page(replace(findings, records={name: [record]}), {}))
     sides = {"members": "loss_members", "non-members": "loss_nonmembers",
              "validation": "loss_validation"}  # fmt: skip
     expected = {
@@ -142,8 +141,8 @@ def test_the_losses_are_those_of_the_records(findings, record):
 
 
 def test_a_control_that_is_off_is_said_for_its_condition_alone(one_off):
-    text = page(one_off, {})
-    first, second = one_off.conditions
+    text = render_page(one_off, {})
+    first, second = one_off.rows_by_condition
     said = (
         "CONTROL OFF: The texts alone tell members from non-members (blind AUROC, "
         "worst benchmark: boolq, 0.66 [0.60, 0.72], corrected p = 0.010): these "
@@ -157,7 +156,7 @@ def test_a_control_that_is_off_is_said_for_its_condition_alone(one_off):
 def test_filters_have_their_choices(findings, text):
     found = data(text)
     assert found["benchmarks"] == ["all", "boolq", "imdb"]
-    assert found["conditions"] == list(findings.conditions)
+    assert found["conditions"] == list(findings.rows_by_condition)
     assert [each["column"] for each in found["factors"]] == ["learning_rate"]
     assert "blind (no model)" not in found["scored"]
 
@@ -202,13 +201,13 @@ def test_tables_ledger_and_config_are_shown(findings, text):
 
 def test_the_ledgers_counts_are_the_first_seeds(findings, record):
     seeds = [record, *(replace(record, ledger={"inserted copies": n}) for n in (2500, 3500))]
-    text = page(replace(findings, records={"one": seeds}), {})
+    text = render_page(replace(findings, records={"one": seeds}), {})
     assert "<tr><td>seeds</td><td>3</td></tr>" in text
     assert "<tr><td>inserted copies</td><td>1,500</td></tr>" in text
 
 
 def test_without_records_it_says_so(findings):
-    shown = page(replace(findings, records={}), {})
+    shown = render_page(replace(findings, records={}), {})
     assert "corpora were not at hand" in shown
     assert data(shown)["losses"]["length"] == 0
 
@@ -238,7 +237,7 @@ def test_it_says_what_each_cell_is_and_what_wrote_it(findings, text):
 
 
 def test_one_cell_has_no_line_of_its_own(findings):
-    text = page(replace(findings, cells=findings.cells[:1]), {})
+    text = render_page(replace(findings, cells=findings.cells[:1]), {})
     assert section(text, "cells").count("<table>") == 1
 
 

@@ -15,15 +15,15 @@ from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.controls import (
     RELABELINGS,
     ControlKey,
+    _iter_relabelled_roles,
     _relabelled_aurocs,
-    _relabelled_roles,
-    by_control,
     control_aurocs,
-    control_rows,
     control_warning,
     distances,
+    group_by_control,
     mean_control_aurocs,
-    off_controls,
+    mean_control_rows,
+    off_control_rows,
     with_p_values,
 )
 from contamination.analysis.statistics.relabelling import ids_by_benchmark, induced_permutations
@@ -51,9 +51,9 @@ def shifted(cell, **by_benchmark: float):
 def test_errors_of_opposite_signs_do_not_cancel(cell):
     """The clean model at an AUROC of about 0.06 and 0.93, which are 0.5 on average."""
     pooled = statistics("trial", 0, [shifted(cell, boolq=-2.2, imdb=2.1)], QUICK).pooled
-    means = control_rows(pooled).query("method != 'blind'")
+    means = mean_control_rows(pooled).query("method != 'blind'")
     assert ((means["ci_low"] < 0.5) & (means["ci_high"] > 0.5)).all()
-    off = off_controls(pooled)
+    off = off_control_rows(pooled)
     assert set(off["benchmark"]) == {"boolq", "imdb"}
     assert set(off["method"]) == {"loss", "min_k", "min_k_plus_plus"}
     words = control_warning(pooled)
@@ -76,7 +76,7 @@ def test_a_small_error_that_all_benchmarks_share_shows_in_their_mean(make):
     aurocs = control_aurocs(replace(cell, scores={"clean": clean}), no_blind(cell), 0)
     table = rows_of(aurocs)
     tested = with_p_values(table, "cell", {"c": distances(aurocs)})
-    assert set(off_controls(tested)["benchmark"]) == {"all"}
+    assert set(off_control_rows(tested)["benchmark"]) == {"all"}
     words = control_warning(tested)
     assert "(mean over benchmarks: loss 0.64 [0.64, 0.64], corrected p = 0.0" in words
     assert "; worst benchmark: " in words
@@ -179,9 +179,9 @@ def test_relabelled_aurocs_are_those_of_permuted_roles(make):
     examples = cell.examples.iloc[rows]
     scores = np.random.default_rng(0).normal(size=(len(rows), 2)).round(1)
     ids = ids_by_benchmark([cell])["imdb"]
-    aurocs = _relabelled_aurocs(scores, _relabelled_roles(examples, ids, 0))
+    aurocs = _relabelled_aurocs(scores, _iter_relabelled_roles(examples, ids, 0))
     inserted, nonmember = (
-        np.hstack(side) for side in zip(*_relabelled_roles(examples, ids, 0), strict=True)
+        np.hstack(side) for side in zip(*_iter_relabelled_roles(examples, ids, 0), strict=True)
     )
     assert inserted.shape == (len(rows), 1 + RELABELINGS)
     assert len(set(inserted.sum(axis=0))) == len(set(nonmember.sum(axis=0))) == 1
@@ -287,19 +287,19 @@ def test_a_benchmark_without_non_members_does_not_hide_another(make):
     scores = {name: table[kept] for name, table in cell.scores.items()}
     short = replace(cell, examples=cell.examples[kept].reset_index(drop=True), scores=scores)
     pooled = statistics("trial", 0, [short], QUICK).pooled
-    assert set(off_controls(pooled)["benchmark"]) == {"boolq"}
+    assert set(off_control_rows(pooled)["benchmark"]) == {"boolq"}
     assert "(worst benchmark: boolq, " in control_warning(pooled)
 
 
 def test_sound_controls_have_no_stamp(sound):
-    assert off_controls(sound).empty
+    assert off_control_rows(sound).empty
     assert control_warning(sound) is None
-    assert set(by_control(sound)) == {"clean", "blind"}
+    assert set(group_by_control(sound)) == {"clean", "blind"}
 
 
 def test_nothing_looked_at_has_no_stamp(results):
     unknown = results.assign(p_control=np.nan)
-    assert by_control(unknown) == {}
+    assert group_by_control(unknown) == {}
     assert control_warning(unknown) is None
 
 

@@ -22,7 +22,7 @@ from contamination.analysis.statistics.controls import (
     distances,
     with_p_values,
 )
-from contamination.analysis.statistics.results import Measure, cell_rows, estimates
+from contamination.analysis.statistics.results import Measure, cell_estimates, cell_rows
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.detection.baselines.blind import NULLS, BlindBaseline
 
@@ -59,7 +59,7 @@ def simulated(cell, rng, effect, runs=RUNS, seed=0):
 def estimated(cell):
     """Its estimates, without a blind baseline."""
     blind = BlindBaseline(np.full((len(cell.examples), 1 + NULLS), np.nan))
-    return estimates(cell, blind, CONFIG, 0)
+    return cell_estimates(cell, blind, CONFIG, 0)
 
 
 def flat(dose):
@@ -105,7 +105,7 @@ def test_the_intervals_of_the_results_hold_the_truth(seeds):
 def test_the_intervals_over_seeds_hold_the_truth(seeds):
     """Of three seeds that do not differ they hold it in 97 to 98%, more than they promise."""
     cells, found = seeds
-    joint = seed_pooling.pool(found, [each.examples_digest for each in cells], 0)
+    joint = seed_pooling.pool_estimates(found, [each.examples_digest for each in cells], 0)
     rows = pd.DataFrame(seed_pooling.condition_rows(cells, found, joint, LEVEL))
     assert (rows["n_seeds"] == 3).all()
     for place, number in held(rows, norm.cdf(0.7 / 2**0.5)).items():
@@ -115,7 +115,7 @@ def test_the_intervals_over_seeds_hold_the_truth(seeds):
 def test_slopes_over_doses_include_zero_where_there_is_no_trend(seeds):
     (one, *_), (found, *_) = seeds
     responses = trends.dose_responses(one, CONFIG, 0)
-    rows = pd.DataFrame(trends.occurrences_rows("c", [one], found, responses, LEVEL))
+    rows = pd.DataFrame(trends.occurrences_trend_rows("c", [one], found, responses, LEVEL))
     outside = (rows["slope_low"] > 0) | (rows["slope_high"] < 0)
     for benchmark, number in outside.groupby(rows["benchmark"]).sum().items():
         assert rate(number, least=0.035, most=0.065), (benchmark, number)
@@ -151,8 +151,8 @@ def test_a_series_has_no_trend_where_there_is_none(cell):
         replace(simulated(cell, rng, flat, seed=seed), learning_rate=10.0**-seed)
         for seed in range(1, 4)
     ]
-    conditions = [trends.condition_of([each], estimated(each)) for each in cells]
-    rows = pd.DataFrame(trends.series_rows(conditions, LEVEL))
+    conditions = [trends.summarise_condition([each], estimated(each)) for each in cells]
+    rows = pd.DataFrame(trends.series_trend_rows(conditions, LEVEL))
     rows = rows[rows["benchmark"] == "all"]
     assert len(rows) == RUNS
     assert rate((rows["p_value"] < 0.05).sum(), least=0.035, most=0.07)
@@ -176,8 +176,8 @@ def test_a_sweep_of_occurrences_is_paired_over_the_texts_that_its_cells_share(ce
         examples = one.examples.assign(occurrences=occurrences)
         scores = {"contaminated": texts + 0.5 * noise}
         made = replace(one, mean_occurrences=mean, examples=examples, scores=scores)
-        conditions.append(trends.condition_of([made], estimated(made)))
-    rows = pd.DataFrame(trends.series_rows(conditions, LEVEL))
+        conditions.append(trends.summarise_condition([made], estimated(made)))
+    rows = pd.DataFrame(trends.series_trend_rows(conditions, LEVEL))
     rows = rows[(rows["over"] == "mean_occurrences") & (rows["benchmark"] == "all")]
     assert len(rows) == RUNS
     outside = (rows["slope_low"] > 0) | (rows["slope_high"] < 0)

@@ -15,7 +15,7 @@ from contamination.analysis.statistics.curves import (
     ScoreSample,
     histogram_table,
     roc_table,
-    samples,
+    score_samples,
 )
 from contamination.core.statistics.bootstrap import resample
 from contamination.core.statistics.estimates import estimate, interval
@@ -32,7 +32,7 @@ def one(table, **equal):
 
 @pytest.fixture(scope="module")
 def found(cell):
-    return samples([cell], 0)
+    return score_samples([cell], 0)
 
 
 def test_a_curve_is_the_metric_at_each_rate(found):
@@ -58,8 +58,9 @@ def test_all_is_the_mean_over_benchmarks(found):
 def test_two_seeds_are_pooled_into_one_condition(make):
     config = AnalysisConfig(draws=60)
     cells = [make(seed=0), make(seed=1)]
-    pooled, single = roc_table(samples(cells, 0), config, 0), roc_table(samples(cells[:1], 0),
-                                                                        config, 0)  # fmt: skip
+    pooled, single = (
+        roc_table(score_samples(some_cells, 0), config, 0) for some_cells in (cells, cells[:1])
+    )
     assert len(pooled) == len(single)
     for column in ("tpr", "ci_low", "ci_high"):  # the same scores of the same examples twice
         np.testing.assert_allclose(pooled[column], single[column])
@@ -67,14 +68,16 @@ def test_two_seeds_are_pooled_into_one_condition(make):
 
 def test_resamples_follow_the_seed_the_examples_and_the_benchmark(make):
     def drawn(seed, cell):
-        return {place.benchmark: each.seed for place, (each,) in samples([cell], seed).items()}
+        return {
+            place.benchmark: each.seed for place, (each,) in score_samples([cell], seed).items()
+        }
 
     one, two = make(seed=0), make(seed=1, a_dose=4)
     own = set(drawn(0, one).values())
     assert len(own) == 2
     for other in (drawn(1, one), drawn(0, replace(one, examples=one.examples.assign(text="x")))):
         assert own.isdisjoint(other.values())
-    both = samples([one, two], 0)
+    both = score_samples([one, two], 0)
     bands = [roc_table(both, CONFIG, seed)["ci_low"].to_numpy() for seed in (0, 1)]
     assert (bands[0] != bands[1]).any()
 

@@ -11,8 +11,8 @@ from contamination.analysis.statistics import dose_response as module
 from contamination.analysis.statistics.dose_response import (
     BenchmarkScores,
     dose_response,
+    dose_response_of_groups,
     interval,
-    line_response,
     logistic,
 )
 from contamination.analysis.statistics.trends import mean_response
@@ -37,7 +37,7 @@ def placements(sample):
 
 
 def uncorrected(monkeypatch):
-    monkeypatch.setattr(module, "_unbiased", lambda fit, spread: fit)
+    monkeypatch.setattr(module, "_without_bias", lambda fit, spread: fit)
 
 
 def test_the_fit_is_the_maximum_of_the_likelihood_over_all_pairs(monkeypatch):
@@ -161,8 +161,8 @@ def test_a_benchmark_without_overlap_says_nothing_of_the_slope():
         both = dose_response([sample, far._replace(members=far.members + shift)], 0.95)
         assert both.slope.value == alone.slope.value
         assert (both.levels[:, 1] == level).all()
-        at_one = alone.curves.at(0)[0]
-        assert both.curves.at(0)[0] == pytest.approx((at_one + (shift > 0)) / 2)
+        at_one = alone.curves.auroc_at(0)[0]
+        assert both.curves.auroc_at(0)[0] == pytest.approx((at_one + (shift > 0)) / 2)
 
 
 def test_equal_scores_have_a_slope_of_zero():
@@ -198,7 +198,7 @@ def test_levels_of_groups_are_fitted_like_their_members(monkeypatch):
     p = placements(sample)
     by_dose = np.array([p[sample.log_occurrences == x].mean() for x in range(4)])
     members = np.array([20.0, 9, 8, 7])
-    line = line_response(np.arange(4.0), np.stack([by_dose] * 3), members)
+    line = dose_response_of_groups(np.arange(4.0), np.stack([by_dose] * 3), members)
     found = dose_response([sample], 0.95)
     assert line is not None
     assert line.slope[0] == pytest.approx(found.slope.value)

@@ -10,11 +10,11 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from contamination.analysis.cells import make_cell
-from contamination.analysis.charts.gallery import charts_of_condition, charts_over
+from contamination.analysis.charts.gallery import charts_of_condition, charts_over_conditions
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from contamination.analysis.page.data import page_data
-from contamination.analysis.publish import gather
-from contamination.analysis.statistics.curves import histogram_table, roc_table, samples
+from contamination.analysis.page.build import page_data
+from contamination.analysis.report_files import gather_findings
+from contamination.analysis.statistics.curves import histogram_table, roc_table, score_samples
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.analysis.wandb import keys
 from contamination.data.texts import Text
@@ -82,7 +82,9 @@ def test_all_is_the_mean_over_benchmarks_in_the_report_and_wandb(results, expect
     chosen = results.query("metric == 'auroc' and benchmark == 'all' and occurrences == 'any'")
     chosen = chosen.query("checkpoint == 'contaminated' and method == 'min_k'")
     assert chosen["value"].item() == pytest.approx(expected["all"], abs=1e-12)
-    assert keys.summary(results)["auroc/min_k/all"] == pytest.approx(expected["all"], abs=1e-12)
+    assert keys.summary_values(results)["auroc/min_k/all"] == pytest.approx(
+        expected["all"], abs=1e-12
+    )
 
 
 def test_the_command_line_prints_the_same_all_and_calls_the_pooled_figure_pooled(parts, expected):
@@ -93,7 +95,7 @@ def test_the_command_line_prints_the_same_all_and_calls_the_pooled_figure_pooled
 
 
 def test_a_histogram_of_all_is_the_mean_of_the_benchmarks_shares(parts):
-    bins = histogram_table(samples([make_cell(**parts)], 0))
+    bins = histogram_table(score_samples([make_cell(**parts)], 0))
     bins = bins.query("checkpoint == 'contaminated' and method == 'loss' and side == 'non-members'")
     wide = bins.pivot(index="centre", columns="benchmark", values="share")
     np.testing.assert_allclose(wide["all"], wide[["boolq", "imdb"]].mean(axis=1))
@@ -132,7 +134,7 @@ def test_where_a_benchmark_lacks_a_kind_all_has_no_number_and_names_it_everywher
     rates = results.query("metric != 'auroc' and benchmark == 'all'")
     assert rates["value"].isna().all()
     assert rates["needs"].str.contains("imdb|a benchmark").all()
-    logged = keys.summary(results)
+    logged = keys.summary_values(results)
     assert logged["needs/auroc/min_k/all"] == LACKS[kind]
     assert "auroc/min_k/all" not in logged
     assert shown(parts).startswith(f"all, the mean over 2 benchmarks: needs {LACKS[kind]}\n\n")
@@ -155,12 +157,14 @@ def test_a_report_without_all_says_so_and_draws_the_benchmarks_that_it_has():
     where = [CellPaths("corpus", "model", "clean", "contaminated")]
     stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=20))
     made = statistics("trial", 0, cells, stage.analysis)
-    findings = gather(stage, cells, made, [])
+    findings = gather_findings(stage, cells, made, [])
     words, *controls = next(iter(findings.sentences.values()))
     assert words == "all, the mean over benchmarks: needs non-members in imdb."
     assert all("worst benchmark: boolq, " in said for said in controls)
-    first, second = (findings.of_condition(name) for name in findings.conditions)
-    drawn = chain(charts_of_condition(first), charts_of_condition(second), charts_over(findings))
+    first, second = (findings.restrict_to_condition(name) for name in findings.rows_by_condition)
+    drawn = chain(
+        charts_of_condition(first), charts_of_condition(second), charts_over_conditions(findings)
+    )
     assert {chart.name.split("-")[0] for chart in drawn} == {"auroc_by_benchmark"}
     texts = [table.markdown() for table in chain(*findings.tables.values())]
     assert any("needs non-members in imdb" in text for text in texts)
@@ -169,6 +173,6 @@ def test_a_report_without_all_says_so_and_draws_the_benchmarks_that_it_has():
 
 def test_the_curves_of_all_are_there_only_where_every_benchmark_is():
     for kind in LACKS:
-        found = samples([make_cell(**lacking(kind))], 0)
+        found = score_samples([make_cell(**lacking(kind))], 0)
         for table in (histogram_table(found), roc_table(found, AnalysisConfig(draws=20), 0)):
             assert set(table["benchmark"]) == {"boolq"}

@@ -9,21 +9,20 @@ import pandas as pd
 import pytest
 
 from contamination.analysis.cells import name_apart
-from contamination.analysis.conditions import chosen, differences, recipe
+from contamination.analysis.conditions import chosen_fields, distinguishing_suffixes, recipe_digest
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics import seed_pooling as module
-from contamination.analysis.statistics.counterfactual import replicates_table
 from contamination.analysis.statistics.flagged import flags_table
 from contamination.analysis.statistics.results import Measure
 from contamination.analysis.statistics.seed_pooling import (
     COLUMNS,
-    by_condition,
+    cells_by_condition,
     condition_rows,
     hierarchical,
-    pool,
+    pool_estimates,
     pooled_estimate,
 )
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import replicates_table, statistics
 from contamination.core.statistics.estimates import Estimate, interval
 from tests.analysis.conftest import results_table
 
@@ -49,7 +48,9 @@ def test_one_seed_equals_its_results(cell):
 def test_each_condition_has_rows_in_every_table(make, monkeypatch):
     cells = [make(seed=0), make(seed=1), make(learning_rate=1e-2)]
     given = []
-    monkeypatch.setattr(module, "pool", lambda *how: given.append(how[1:]) or pool(*how))
+    monkeypatch.setattr(
+        module, "pool_estimates", lambda *how: given.append(how[1:]) or pool_estimates(*how)
+    )
     found = statistics("trial", 3, cells, QUICK)
     names = {cell.condition for cell in cells}
     for table in (found.pooled, found.comparisons, found.trends, found.flags):
@@ -128,7 +129,7 @@ def test_a_measure_is_pooled_over_the_cells_that_have_it(cell):
     e = [Estimate(9, 9 + k, k / 10, own) for k, own in enumerate(draws)]
     found = [{one: {"x": e[0]}}, {one: {"x": e[1], "y": e[2]}}]
     found.append({one: {"x": e[3], "y": e[4]}, other: {"x": e[5]}})
-    joint = pool(found, digests, 7)
+    joint = pool_estimates(found, digests, 7)
     parts = {(one, "x"): [0, 1, 3], (one, "y"): [2, 4], (other, "x"): [5]}
     assert {(m, name) for m, by_name in joint.items() for name in by_name} == set(parts)
     for (measure, name), ks in parts.items():
@@ -136,7 +137,7 @@ def test_a_measure_is_pooled_over_the_cells_that_have_it(cell):
         expected = hierarchical(draws[ks], 7, own)
         assert made.value == pytest.approx(np.mean(ks) / 10)
         np.testing.assert_array_equal(made.draws, expected)
-    assert pool(found[1:2], digests[1:2], 7) is found[1]
+    assert pool_estimates(found[1:2], digests[1:2], 7) is found[1]
     rows = condition_rows([cell] * 3, found, joint, 0.9)
     counted = {(row["benchmark"], row["occurrences"]): row["n_seeds"] for row in rows}
     assert counted == {("x", "any"): 3, ("y", "any"): 2, ("x", "1"): 1}
@@ -166,8 +167,8 @@ def test_a_perfect_detector_has_an_interval():
 def test_conditions_are_told_apart_by_recipe_not_by_name(make):
     one, two = make(seed=0), make(seed=1)
     other = replace(two, recipe="another")
-    assert len(by_condition(name_apart([one, two]))) == 1
-    apart = by_condition(name_apart([one, other]))
+    assert len(cells_by_condition(name_apart([one, two]))) == 1
+    apart = cells_by_condition(name_apart([one, other]))
     assert [len(cells) for cells in apart.values()] == [1, 1]
     assert f"{one.condition}-{'another'[:6]}" in apart
 
@@ -176,17 +177,20 @@ def test_conditions_are_named_by_the_fields_that_all_have_and_not_all_alike():
     def flat(learning_rate=0.1, schedule="cosine", subsets=("arxiv", "book"), **occurrences):
         own = {"learning_rate": learning_rate, "schedule": schedule}
         corpus = {"corpus": {"subsets": [*subsets]}, "occurrences": occurrences}
-        return chosen(corpus, {"training": own})
+        return chosen_fields(corpus, {"training": own})
 
     fixed = {"_target_": "contamination.injection.occurrences.Fixed"}
     two = {"a" * 64: flat(count=2, **fixed), "b" * 64: flat(schedule="constant", count=8, **fixed)}
-    assert [*differences(two).values()] == ["-count2-schedule_cosine", "-count8-schedule_constant"]
+    assert [*distinguishing_suffixes(two).values()] == [
+        "-count2-schedule_cosine",
+        "-count8-schedule_constant",
+    ]
     poisson = flat(1e-4, _target_="contamination.injection.occurrences.Poisson", rate=4.0)
     designs = {"a" * 64: flat(1e-5, count=2, **fixed), "b" * 64: poisson}
     said = ["-Fixed-learning_rate1e-05", "-Poisson-learning_rate0.0001"]
-    assert [*differences(designs).values()] == said
+    assert [*distinguishing_suffixes(designs).values()] == said
     lists = {"a": flat(), "b": flat(subsets=["c4"])}
-    assert [*differences(lists).values()] == ["-subsets_arxiv_book", "-subsets_c4"]
+    assert [*distinguishing_suffixes(lists).values()] == ["-subsets_arxiv_book", "-subsets_c4"]
 
 
 def test_where_fields_make_no_name_a_piece_of_the_hash_does():
@@ -194,7 +198,7 @@ def test_where_fields_make_no_name_a_piece_of_the_hash_does():
     long = {"0123456789": {"a.x": "w" * 40}, "abcdefghij": {"a.x": "v"}}
     alike = {"0123456789": {"a.x": "a/b"}, "abcdefghij": {"a.x": "a b"}}
     for recipes in (alone, long, alike):
-        assert [*differences(recipes).values()] == ["-012345", "-abcdef"]
+        assert [*distinguishing_suffixes(recipes).values()] == ["-012345", "-abcdef"]
 
 
 def test_a_recipe_leaves_out_seeds_paths_and_how_it_ran():
@@ -202,9 +206,11 @@ def test_a_recipe_leaves_out_seeds_paths_and_how_it_ran():
     model = {"model": {"name": "a", "path": "x"}, "training": {"learning_rate": 0.1}}
     same = {"injection": {**corpus["injection"], "membership_seed": 2, "num_proc": 4}, "seed": 1}
     moved = {**model, "model": {"name": "a", "path": "y"}}
-    assert recipe(corpus, model) == recipe(same, moved)
+    assert recipe_digest(corpus, model) == recipe_digest(same, moved)
     hotter = {**model, "training": {"learning_rate": 0.2}}
-    assert recipe(corpus, model) != recipe(corpus, hotter)
+    assert recipe_digest(corpus, model) != recipe_digest(corpus, hotter)
     along = "learning_rate"
-    assert recipe(corpus, model, without=along) == recipe(corpus, hotter, without=along)
-    assert recipe(corpus, model) != recipe({"injection": {"members": 6}}, model)
+    assert recipe_digest(corpus, model, without_factor=along) == recipe_digest(
+        corpus, hotter, without_factor=along
+    )
+    assert recipe_digest(corpus, model) != recipe_digest({"injection": {"members": 6}}, model)

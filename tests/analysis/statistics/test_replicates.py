@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.analysis.statistics.counterfactual import COLUMNS, replicates_table
+from contamination.analysis.statistics.tidy_tables import REPLICATES_COLUMNS, replicates_table
 
 
 def swap(cell, effect: float, seed: int):
@@ -35,7 +35,7 @@ def score(cell, examples, effect: float, seed: int, level: float = 0.0, scale: f
 def test_the_simulated_effect_is_found_whatever_a_models_level_and_scale(make):
     plain = make(a_dose=60)
     found = replicates_table([score(plain, plain.examples, 2.0, 1, 30, 5), swap(plain, 2.0, 2)])
-    assert tuple(found.columns) == COLUMNS
+    assert tuple(found.columns) == REPLICATES_COLUMNS
     assert len(found) == len(plain.examples) * 3
     assert not found.isna().any().any()
     first = set(plain.examples["example_id"][plain.examples["member"]])
@@ -78,7 +78,7 @@ def test_only_the_same_recipe_and_seed_are_a_pair(make):
     for other in (replace(swap(plain, 1, 1), seed=9), replace(swap(plain, 1, 1), recipe="x")):
         found = replicates_table([plain, other])
         assert found.empty
-        assert tuple(found.columns) == COLUMNS
+        assert tuple(found.columns) == REPLICATES_COLUMNS
 
 
 def test_every_pair_of_the_same_examples_is_found_whatever_stands_between(make, caplog):

@@ -13,8 +13,13 @@ from sklearn.metrics import roc_auc_score
 from contamination.analysis.cells import make_cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics import results as module
-from contamination.analysis.statistics.groups import groups
-from contamination.analysis.statistics.results import COLUMNS, BlindBaselines, lacks, resample
+from contamination.analysis.statistics.groups import measurable_groups
+from contamination.analysis.statistics.results import (
+    COLUMNS,
+    BlindBaselines,
+    resample_group,
+    why_without_number,
+)
 from contamination.core.errors import DataError
 from tests.analysis.conftest import results_table
 
@@ -110,9 +115,11 @@ def test_cells_that_share_a_corpus_share_its_resamples(make):
 
 def drawn(cell, seed=0, benchmark="boolq", dose="any"):
     """The resamples of one group, as columns named after the examples."""
-    own = {(group.benchmark, group.occurrences): group for group in groups(cell.examples)}
+    own = {
+        (group.benchmark, group.occurrences): group for group in measurable_groups(cell.examples)
+    }
     group = own[benchmark, dose]
-    found, names = resample(group, cell, 9, seed), cell.examples["example_id"].to_numpy()
+    found, names = resample_group(group, cell, 9, seed), cell.examples["example_id"].to_numpy()
     sides = (found.members, group.members), (found.nonmembers, group.nonmembers)
     return [pd.DataFrame(counts, columns=names[rows]) for counts, rows in sides]
 
@@ -199,12 +206,12 @@ def test_a_benchmark_too_small_for_the_blind_baseline_keeps_its_detectors(make_p
 )
 def test_a_row_without_a_number_tells_why(sizes, why):
     row = dict(zip(("n_members", "n_nonmembers"), sizes, strict=True))
-    assert lacks({**row, "needs": "≥ 20 members"}) == why
+    assert why_without_number({**row, "needs": "≥ 20 members"}) == why
 
 
 def test_a_cell_without_members_has_rows_of_all_alone_and_of_the_detectors(make_parts):
     parts = make_parts(doses=[0])
-    estimated = module.estimates(make_cell(**parts), BlindBaselines(3, 0)(make_cell(**parts)),
+    estimated = module.cell_estimates(make_cell(**parts), BlindBaselines(3, 0)(make_cell(**parts)),
                                  QUICK, 0)  # fmt: skip
     assert len(estimated) == 2 * 3 * 5
     assert {measure.occurrences for measure in estimated} == {"any"}

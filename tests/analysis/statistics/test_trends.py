@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.analysis.cells import series_of
+from contamination.analysis.cells import series_settings
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.statistics.dose_response import Curves, DoseResponse, crossing
+from contamination.analysis.statistics.dose_response import Curves, DoseResponse, log_dose_at_level
 from contamination.analysis.statistics.dose_test import Detector
 from contamination.analysis.statistics.results import Measure
 from contamination.analysis.statistics.tidy_tables import statistics
@@ -22,12 +22,12 @@ from contamination.analysis.statistics.trends import (
     ONE_DOSE,
     Condition,
     _crossing_columns,
-    condition_of,
-    occurrences_rows,
-    series_rows,
+    occurrences_trend_rows,
+    series_trend_rows,
+    summarise_condition,
     trend_columns,
 )
-from contamination.analysis.sweeps import sweeps_of
+from contamination.analysis.sweeps import find_sweeps
 from contamination.core.statistics.estimates import Estimate
 
 QUICK = AnalysisConfig(draws=100, blind_folds=3)
@@ -83,15 +83,15 @@ def test_a_level_that_is_not_reached_lies_where_the_first_curve_would_reach_it()
         ([(2, 0), (-3, 0), (at + 0.1, 0.1)], [before, after, before]),
     ):
         levels, slopes = np.array(lines, float).T
-        found = crossing(Curves(levels[:, None], slopes), 0, 3, 0.6).tolist()
+        found = log_dose_at_level(Curves(levels[:, None], slopes), 0, 3, 0.6).tolist()
         assert found == pytest.approx(expected)
     at_the_ends = Curves(np.array([[-1.0], [-3.0]]), np.ones(2))
-    assert crossing(at_the_ends, 1, 3, 0.5).tolist() == pytest.approx([1, 3])
+    assert log_dose_at_level(at_the_ends, 1, 3, 0.5).tolist() == pytest.approx([1, 3])
 
 
 def test_benchmarks_reach_a_level_where_the_mean_of_their_curves_does():
     curves = Curves(np.array([[-1.0, 2.0], [-2.0, 0.5]]), np.array([0.8, 1.3]))
-    for place, x in enumerate(crossing(curves, 0, 3, 0.75)):
+    for place, x in enumerate(log_dose_at_level(curves, 0, 3, 0.75)):
         mean = logistic(curves.levels[place] + curves.slope[place] * x).mean()
         assert mean == pytest.approx(0.75)
 
@@ -168,7 +168,7 @@ def test_a_saturated_series_has_no_slope_and_its_note_tells_why(make, values, no
     assert found["note"] == f"no slope: {note}"
     assert "slope" not in found
     detector = Detector("all", "loss", "")
-    (row,) = series_rows(
+    (row,) = series_trend_rows(
         [Condition(make(learning_rate=rate), {detector: line[rate]}) for rate in rates], 0.9
     )
     assert np.isnan(row["p_value"])
@@ -197,26 +197,26 @@ def test_a_series_is_tested_in_the_order_of_its_fact(make):
     conditions = [
         Condition(make(learning_rate=rate), {detector: lines[rate * 1e4]}) for rate in rates
     ]
-    (row,) = series_rows(conditions, 0.9)
+    (row,) = series_trend_rows(conditions, 0.9)
     assert (row["over"], row["condition"]) == ("learning_rate", "tiny_llama-lr0.0001-tokens400000")
     assert (row["benchmark"], row["method"], row["levels"]) == ("all", "loss", 3)
     assert (row["tau"], row["p_value"]) == (1, pytest.approx(1 / 9))
     assert row["slope"] == pytest.approx(0.5, abs=1e-5)
-    (two,) = series_rows(conditions[:2], 0.9)
+    (two,) = series_trend_rows(conditions[:2], 0.9)
     assert (two["levels"], two["tau"], two["slope"]) == (2, 1, pytest.approx(0.5, abs=1e-5))
     close = straight([100.0, 1.0, 10.0], 0.5e-6)  # four of eight draws lie further off than 0
     near = [
         condition._replace(auroc={detector: close[condition.cell.learning_rate * 1e4]})
         for condition in conditions
     ]
-    (row,) = series_rows(near, 0.9)
+    (row,) = series_trend_rows(near, 0.9)
     assert row["p_value"] == pytest.approx((1 + 4) / 9)
     lacks = [conditions[0], conditions[1]._replace(auroc={})]
-    assert not list(series_rows(lacks, 0.9))
-    assert not list(series_rows([*conditions, conditions[0]], 0.9))  # two of one rate
+    assert not list(series_trend_rows(lacks, 0.9))
+    assert not list(series_trend_rows([*conditions, conditions[0]], 0.9))  # two of one rate
     level = straight([100.0, 1.0, 10.0], 0.0, spread=0.0).values()
     flat = [c._replace(auroc={detector: v}) for c, v in zip(conditions, level, strict=True)]
-    (row,) = series_rows(flat, 0.9)
+    (row,) = series_trend_rows(flat, 0.9)
     assert (row["tau"], row["p_value"]) == (0, 1)
     assert row["slope_low"] < 0 < row["slope_high"]  # not told from 0 by rounding
 
@@ -232,19 +232,19 @@ def test_trends_are_those_of_the_aurocs_of_contaminated_models(cell):
     for name, value in others.items():
         for at in ("1", "any"):
             pooled[auroc._replace(**{name: value, "occurrences": at})] = {"x": doses[10.0]}
-    found = condition_of([cell], pooled)
+    found = summarise_condition([cell], pooled)
     assert (found.cell, dict(found.auroc)) == (cell, {Detector("x", "loss", "v"): doses[2.0]})
     detector = Detector("x", "loss", "v")
     rose = DoseResponse(
         Estimate(9, 9, 0.5, 0.5 + 0.1 * SLOPES), np.full((9, 1), 0.1), frozenset([1.0, 2.0, 10.0])
     )
-    (row,) = occurrences_rows("c", [], pooled, {detector: rose}, 0.9)
+    (row,) = occurrences_trend_rows("c", [], pooled, {detector: rose}, 0.9)
     named = {"condition": "c", "over": "occurrences", "benchmark": "x", "method": "loss"}
     assert {name: row[name] for name in named} == named
     assert (row["levels"], row["lowest"], row["highest"], row["slope"]) == (3, 1, 10, 0.5)
     assert row["monotone"] == trend_columns(doses, 0.9)["monotone"]
     assert np.isnan([row["tau"], row["p_value"]]).all()
-    unmeasured = pd.DataFrame(occurrences_rows("c", [cell], {}, {}, 0.9))
+    unmeasured = pd.DataFrame(occurrences_trend_rows("c", [cell], {}, {}, 0.9))
     assert unmeasured["tau"].notna().sum() == 9
     assert set(unmeasured["note"]) == {NOT_MEASURED}
 
@@ -299,7 +299,7 @@ def test_a_falling_series_falls_and_swapped_cells_are_a_series_of_their_own(make
         assert (np.sign(own[["tau", "slope", "slope_low", "slope_high"]]) == sign).all(axis=None)
         assert (own["p_value"] < 0.05).all()
         assert (own["monotone"] > 0.9).all()
-    sweeps = sweeps_of(made.pooled, made.trends, series_of(cells))
+    sweeps = find_sweeps(made.pooled, made.trends, series_settings(cells))
     for sweep, swapped in zip(sweeps, (False, True), strict=True):
         for table in (sweep.rows, sweep.trends):
             assert set(table["condition"].str.contains("swapped")) == {swapped}

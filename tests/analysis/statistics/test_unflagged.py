@@ -8,7 +8,7 @@ import pytest
 
 from contamination.analysis.cells import CLEAN, CONTAMINATED, make_cell
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.statistics.flagged import unflagged_sentence
+from contamination.analysis.statistics.flagged import unflagged_sentences
 from contamination.analysis.statistics.tidy_tables import statistics
 from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.tables.statistical import condition_tables
@@ -62,7 +62,7 @@ def test_the_table_is_that_of_the_other_examples(make_parts):
 def test_the_report_says_how_many_and_shows_both(make_parts):
     cell, _ = flagged_cell(make_parts)
     made = statistics("trial", 0, [cell], CONFIG)
-    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
+    (sentence,) = unflagged_sentences(made.pooled, made.unflagged, cell.condition)
     start = (
         "Examples that share text with a corpus beside their copies: boolq (1 member, 3 "
         "non-members). Without them the AUROC of "
@@ -96,14 +96,14 @@ def test_nothing_is_said_where_nothing_is_flagged(make):
     assert (cell.examples[CONTAMINATION_COLUMN] == "").all()
     made = statistics("trial", 0, [cell], CONFIG)
     assert made.unflagged.empty
-    assert unflagged_sentence(made.pooled, made.unflagged, cell.condition) == []
+    assert unflagged_sentences(made.pooled, made.unflagged, cell.condition) == []
     assert "without_flagged" not in [t.name for t in condition_tables(made, cell.condition)]
 
 
 def test_the_intervals_are_those_corrected_for_the_choice_of_the_best_method(make_parts):
     cell, _ = flagged_cell(make_parts)
     made = statistics("trial", 0, [cell], CONFIG)
-    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
+    (sentence,) = unflagged_sentences(made.pooled, made.unflagged, cell.condition)
     assert sentence.endswith(" (intervals corrected for the choice among 3 methods).")
     method = sentence.partition("the AUROC of ")[2].partition(" ")[0]
     for rows in (made.unflagged, made.pooled):
@@ -121,7 +121,7 @@ def test_seeds_are_pooled_and_an_example_that_both_flag_counts_once(make_parts):
     examples.loc[examples["example_id"] == "boolq-001", CONTAMINATION_COLUMN] = "base: 13-gram"
     made = statistics("trial", 0, cells, CONFIG)
     assert (made.unflagged["n_seeds"] == 2).all()
-    assert "boolq (2 members, 3 non-members)" in unflagged_sentence(
+    assert "boolq (2 members, 3 non-members)" in unflagged_sentences(
         made.pooled, made.unflagged, cells[0].condition
     )[0]  # fmt: skip
     whole = made.unflagged[made.unflagged["benchmark"] == "all"]
@@ -135,7 +135,7 @@ def test_where_all_non_members_are_flagged_it_says_what_is_lacking(make_parts):
     examples[CONTAMINATION_COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
     cell = make_cell(**parts)
     made = statistics("trial", 0, [cell], CONFIG)
-    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
+    (sentence,) = unflagged_sentences(made.pooled, made.unflagged, cell.condition)
     assert "is not known (it needs non-members in boolq), with them 0." in sentence
 
 
@@ -147,7 +147,7 @@ def test_a_benchmark_whose_examples_are_all_flagged_is_stated(make_parts):
     examples[CONTAMINATION_COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
     cell = make_cell(**parts)
     made = statistics("trial", 0, [cell], CONFIG)
-    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
+    (sentence,) = unflagged_sentences(made.pooled, made.unflagged, cell.condition)
     assert "beside their copies: boolq (32 members, 32 non-members). Without them" in sentence
     assert "is not known (it needs non-members and members in boolq), with them 0." in sentence
     rows = made.unflagged.set_index(["checkpoint", "method", "benchmark"])
@@ -170,7 +170,7 @@ def test_where_no_benchmark_is_left_the_sentence_still_counts_the_flags(make_par
     examples[CONTAMINATION_COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
     cell = make_cell(**parts)
     made = statistics("trial", 0, [cell], CONFIG)
-    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cell.condition)
+    (sentence,) = unflagged_sentences(made.pooled, made.unflagged, cell.condition)
     counted = {"members": "32 members", "non-members": "32 non-members",
                "both": "32 members, 32 non-members"}[side]  # fmt: skip
     assert f"beside their copies: boolq ({counted}); imdb ({counted}). Without them" in sentence
@@ -191,7 +191,7 @@ def test_seeds_of_which_one_has_lost_a_benchmark_have_no_mean_over_it(make_parts
     for benchmark, known in {"boolq": False, "imdb": True, "all": False}.items():
         row = rows.loc[(CONTAMINATED, "loss", benchmark), :]
         assert (row["needs"] == "", not np.isnan(row["value"])) == (known, known)
-    (sentence,) = unflagged_sentence(made.pooled, made.unflagged, cells[0].condition)
+    (sentence,) = unflagged_sentences(made.pooled, made.unflagged, cells[0].condition)
     assert "boolq (32 members, 32 non-members)" in sentence
 
 

@@ -17,9 +17,11 @@ def lines_of(table, *start: str) -> list[list[str]]:
 
 
 def test_figures_are_the_papers():
-    printed = paper_comparisons.figures("shi2024_table3_auroc.csv").set_index("method")
+    printed = paper_comparisons.read_printed_table("shi2024_table3_auroc.csv").set_index("method")
     assert printed.loc["min_k", "imdb"] == 0.98
-    tpr = paper_comparisons.figures("shi2024_table7_tpr_at_fpr_0.05.csv").set_index("method")
+    tpr = paper_comparisons.read_printed_table("shi2024_table7_tpr_at_fpr_0.05.csv").set_index(
+        "method"
+    )
     assert tpr.loc["loss", "imdb"] == 0.74
     for table in (printed, tpr):
         assert list(table.columns[-1:]) == ["average"]
@@ -28,7 +30,7 @@ def test_figures_are_the_papers():
 
 
 def test_both_tables_show_the_shared_benchmarks_and_label_the_paper(results):
-    three, seven = paper_comparisons.method_tables(results)
+    three, seven = paper_comparisons.paper_method_tables(results)
     assert (three.name, seven.name) == ("paper_table3", "paper_table7")
     assert three.header == ["method", "source", "boolq", "imdb"]  # no mean: not the same benchmarks
     assert lines_of(three, "min_k", THEIRS) == [["min_k", THEIRS, "0.91", "0.98"]]
@@ -45,14 +47,14 @@ def test_both_tables_show_the_shared_benchmarks_and_label_the_paper(results):
 
 
 def test_methods_of_either_side_alone_are_shown(results):
-    three = paper_comparisons.method_tables(results)[0]
+    three = paper_comparisons.paper_method_tables(results)[0]
     assert lines_of(three, "neighbor") == [["neighbor", THEIRS, "0.68", "0.80"]]
     assert len(lines_of(three, "min_k_plus_plus")) == 1
     assert not lines_of(three, "blind")
 
 
 def test_rows_behind_a_table_say_whose_they_are(results):
-    data = paper_comparisons.method_tables(results)[0].data
+    data = paper_comparisons.paper_method_tables(results)[0].data
     theirs = data[data["source"] == THEIRS]
     assert set(theirs["model"]) == {"LLaMA-7B"}
     assert theirs["ci_low"].isna().all()
@@ -66,7 +68,7 @@ def renamed(results: pd.DataFrame, **names: str) -> pd.DataFrame:
 def test_the_mean_is_shown_where_it_is_over_the_same_benchmarks(results):
     others = renamed(results, boolq="truthfulqa", imdb="commonsenseqa")
     four = pd.concat([results, others[others["benchmark"] != ALL]])
-    three = paper_comparisons.method_tables(four)[0]
+    three = paper_comparisons.paper_method_tables(four)[0]
     assert three.header == [
         "method", "source", "boolq", "commonsenseqa", "imdb", "truthfulqa", "average"
     ]  # fmt: skip
@@ -75,8 +77,8 @@ def test_the_mean_is_shown_where_it_is_over_the_same_benchmarks(results):
 
 def test_no_table_without_the_papers_benchmarks(results):
     other = renamed(results, boolq="mine", imdb="yours")
-    assert paper_comparisons.method_tables(other) == []
-    assert paper_comparisons.learning_rate_table(other.assign(condition="a")) is None
+    assert paper_comparisons.paper_method_tables(other) == []
+    assert paper_comparisons.paper_learning_rate_table(other.assign(condition="a")) is None
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ def pooled(results) -> pd.DataFrame:
 
 
 def test_min_k_by_learning_rate(pooled):
-    table = paper_comparisons.learning_rate_table(pooled)
+    table = paper_comparisons.paper_learning_rate_table(pooled)
     assert table is not None
     assert table.header == ["learning rate", "source", "boolq", "imdb"]
     starts = [list(line[:2]) for line in table.lines]
@@ -104,12 +106,14 @@ def test_min_k_by_learning_rate(pooled):
 
 
 def test_one_learning_rate_makes_no_table(pooled):
-    assert paper_comparisons.learning_rate_table(pooled[pooled["learning_rate"] == 1e-3]) is None
+    assert (
+        paper_comparisons.paper_learning_rate_table(pooled[pooled["learning_rate"] == 1e-3]) is None
+    )
 
 
 def test_only_the_papers_k_is_shown(pooled):
     other = pooled[pooled["method"] == "min_k"].assign(variant="k=0.4", value=0.99)
-    table = paper_comparisons.learning_rate_table(pd.concat([pooled, other]))
+    table = paper_comparisons.paper_learning_rate_table(pd.concat([pooled, other]))
     assert table is not None
     assert len(table.lines) == 4
     assert set(table.data["variant"].dropna()) == {"k=0.2"}

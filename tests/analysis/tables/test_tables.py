@@ -39,7 +39,7 @@ def test_by_occurrences_stands_beside_its_controls(results, metric):
 
 def test_a_rate_that_is_not_carried_is_no_number_but_what_it_needs(results):
     needs = "needs ≥ 100 non-members"
-    table = estimates.by_benchmark(results, "tpr_at_fpr_0.05")
+    table = estimates.benchmark_table(results, "tpr_at_fpr_0.05")
     assert table.lines == [["every method", needs, needs, f"{needs} a benchmark"]]
     table = estimates.by_occurrences(results, "tpr_at_fpr_0.05")
     assert table.lines == [["every method", *[f"{needs} a benchmark"] * 6]]
@@ -50,20 +50,22 @@ def test_a_rate_that_is_not_carried_is_no_number_but_what_it_needs(results):
 
 
 def test_by_benchmark_ends_with_the_mean(results):
-    table = estimates.by_benchmark(results, "auroc")
+    table = estimates.benchmark_table(results, "auroc")
     assert table.header == ["method", "boolq", "imdb", "all"]
     expected = value(results, "auroc", ("contaminated", "loss", "imdb", "any"))
     assert row_of(table, "loss")[2] == expected
 
 
 def test_controls_have_a_verdict(sound):
-    assert {line[-1] for line in estimates.controls(sound).lines} == {"within chance"}
+    assert {line[-1] for line in estimates.controls_table(sound).lines} == {"within chance"}
     off = sound.copy()
     of_loss = (off["method"] == "loss") & (off["benchmark"] == "imdb") & off["p_control"].notna()
     off.loc[of_loss, "p_control"] = 0.031
-    assert row_of(estimates.controls(off), "loss")[-2:] == ["0.031", "**OFF**"]
-    assert row_of(estimates.controls(off), "blind")[-1] == "within chance"
-    unknown = estimates.controls(sound.assign(p_control=np.nan))  # logged by an earlier version
+    assert row_of(estimates.controls_table(off), "loss")[-2:] == ["0.031", "**OFF**"]
+    assert row_of(estimates.controls_table(off), "blind")[-1] == "within chance"
+    unknown = estimates.controls_table(
+        sound.assign(p_control=np.nan)
+    )  # logged by an earlier version
     assert {tuple(line[-2:]) for line in unknown.lines} == {
         (estimates.NO_VALUE, estimates.NO_VALUE)
     }
@@ -71,7 +73,9 @@ def test_controls_have_a_verdict(sound):
 
 def test_variants_are_told_apart_only_where_there_are_several(results):
     other = results[results["method"] == "min_k"].assign(variant="k=0.4")
-    names = [line[0] for line in estimates.by_benchmark(pd.concat([results, other]), "auroc").lines]
+    names = [
+        line[0] for line in estimates.benchmark_table(pd.concat([results, other]), "auroc").lines
+    ]
     assert names == ["loss", "min_k (k=0.2)", "min_k (k=0.4)", "min_k_plus_plus", "blind"]
 
 

@@ -23,7 +23,7 @@ from contamination.analysis.tables.estimates import cell_tables
 from contamination.analysis.wandb import keys as wandb_keys
 from contamination.analysis.wandb import read as wandb_read
 from contamination.analysis.wandb.read import write_wandb_report
-from contamination.analysis.wandb.runs import _training_runs, mirror
+from contamination.analysis.wandb.runs import _training_runs, mirror_to_wandb
 from contamination.core.artifacts import Artifact, Built, build, run_folder
 from contamination.core.errors import ConfigError, DataError
 from contamination.training.config import WandbConfig
@@ -104,7 +104,7 @@ def logged(cell, tmp_path_factory) -> SimpleNamespace:
     another = dataclasses.replace(
         cell, name="another", condition="another", digests={**cell.digests, "model": other.digest}
     )
-    mirror(stage, [cell, another], report)
+    mirror_to_wandb(stage, [cell, another], report)
     _, folder = sorted((runs / "wandb").glob(f"offline-run-*-{identity}*"))
     return SimpleNamespace(
         runs=runs, model=model, cell=cell, results=results, stage=stage, report=report,
@@ -122,8 +122,8 @@ def in_order(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_keys_are_flat_and_lead_back_to_the_results(results):
-    summary = wandb_keys.summary(results)
-    curves = wandb_keys.curves(results)
+    summary = wandb_keys.summary_values(results)
+    curves = wandb_keys.history_rows(results)
     assert {"auroc/min_k/boolq", "tpr_at_fpr_0.25/loss/all", "clean/auroc/loss/imdb",
             "clean/auroc/blind/all", "ci_low/auroc/min_k/boolq"} < summary.keys()  # fmt: skip
     assert [row["occurrences"] for row in curves] == [1, 2, 4, 8]
@@ -135,25 +135,28 @@ def test_keys_are_flat_and_lead_back_to_the_results(results):
     assert summary["by_occurrences/4/auroc/min_k/boolq"] == at_four["value"].item()
     assert doses_named(summary) == {"1", "2", "4", "8"}
     first = results.iloc[0]
-    cell = {**{name: first[name] for name in COLUMNS}, "methods": wandb_keys.labels(results)}
-    back = pd.DataFrame(wandb_keys.rows_of(summary, curves, cell))
+    cell = {
+        **{name: first[name] for name in COLUMNS},
+        "methods": wandb_keys.method_by_label(results),
+    }
+    back = pd.DataFrame(wandb_keys.parse_result_rows(summary, curves, cell))
     pd.testing.assert_frame_equal(in_order(back), in_order(results), check_dtype=False)
 
 
 def test_several_variants_stand_in_the_key(results):
     other = results[results["method"] == "min_k"].assign(variant="k=0.4", default=False)
     both = pd.concat([results, other])
-    assert "auroc/min_k (k=0.4)/boolq" in wandb_keys.summary(both)
-    assert wandb_keys.labels(both)["min_k (k=0.4)"] == {
+    assert "auroc/min_k (k=0.4)/boolq" in wandb_keys.summary_values(both)
+    assert wandb_keys.method_by_label(both)["min_k (k=0.4)"] == {
         "method": "min_k", "variant": "k=0.4", "default": False,
     }  # fmt: skip
 
 
 def test_a_dose_that_was_logged_twice_counts_once(results):
-    curves = wandb_keys.curves(results)
-    cell = {"methods": wandb_keys.labels(results)}
-    assert len(wandb_keys.rows_of({}, curves + curves, cell)) == len(
-        wandb_keys.rows_of({}, curves, cell)
+    curves = wandb_keys.history_rows(results)
+    cell = {"methods": wandb_keys.method_by_label(results)}
+    assert len(wandb_keys.parse_result_rows({}, curves + curves, cell)) == len(
+        wandb_keys.parse_result_rows({}, curves, cell)
     )
 
 
@@ -175,7 +178,7 @@ def test_the_run_is_its_trainings_and_can_be_filtered(logged):
     assert cell["artifacts"] == dict(logged.cell.digests)
     steps = {r["metric"].get("name"): r["metric"].get("step_metric")
              for r in records if r["type"] == "metric"}  # fmt: skip
-    logged_keys = {key for row in wandb_keys.curves(logged.results) for key in row}
+    logged_keys = {key for row in wandb_keys.history_rows(logged.results) for key in row}
     for key in logged_keys - {"occurrences"}:
         assert steps[key.replace(".", r"\.")] == "occurrences", key
     assert run["job_type"] == "train"
@@ -219,7 +222,7 @@ def test_the_command_writes_the_report(logged):
 
 def test_disabled_does_nothing(logged, tmp_path):
     stage = dataclasses.replace(logged.stage, runs=str(tmp_path), wandb=WandbConfig("disabled"))
-    mirror(stage, [logged.cell], logged.report)
+    mirror_to_wandb(stage, [logged.cell], logged.report)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -228,7 +231,7 @@ def test_a_failing_mirror_is_a_warning(logged, monkeypatch, caplog):
         raise wandb.errors.CommError("no network")
 
     monkeypatch.setattr("wandb.init", refused)
-    mirror(logged.stage, [logged.cell], logged.report)
+    mirror_to_wandb(logged.stage, [logged.cell], logged.report)
     assert "The report is finished, but Weights & Biases failed (no network)" in caplog.text
 
 
@@ -251,11 +254,15 @@ class Online:
         cell = {c: first[c] for c in COLUMNS}
         self.id = name
         self.config = {
-            "cell": {**cell, "experiment": experiment, "methods": wandb_keys.labels(results)},
+            "cell": {
+                **cell,
+                "experiment": experiment,
+                "methods": wandb_keys.method_by_label(results),
+            },
             "training": {"learning_rate": 1e-3},
         }
-        self.summary = {**wandb_keys.summary(results), "train/loss": 1.0, "_step": 9}
-        self._history = [{"train/loss": 2.0, "_step": 1}, *wandb_keys.curves(results)]
+        self.summary = {**wandb_keys.summary_values(results), "train/loss": 1.0, "_step": 9}
+        self._history = [{"train/loss": 2.0, "_step": 1}, *wandb_keys.history_rows(results)]
 
     def scan_history(self) -> list[dict[str, float]]:
         return self._history

@@ -6,11 +6,12 @@ import pytest
 from scipy.stats import binomtest, ks_2samp
 
 from contamination.audits.unlearning.comparison import estimate_columns, ks_distance, swap_p_value
-from contamination.audits.unlearning.estimates import AuditUnits, difference
+from contamination.audits.unlearning.estimates import AuditUnits
 from contamination.audits.unlearning.forget_ratio import SAME, fieller, forget_ratio
 from contamination.audits.unlearning.tables import estimate_in
 from contamination.core.statistics.estimates import Estimate
 from contamination.core.statistics.metrics import AUROC
+from contamination.core.statistics.samples import estimate_difference
 
 
 def units(members, others, chunks=1, benchmarks=1, seed=0):
@@ -134,7 +135,10 @@ def test_fiellers_limits_are_where_the_test_of_a_ratio_turns():
 
 def test_a_difference_is_of_the_draws():
     one, other = (Estimate(2, 0, v, np.array([v, v + 1])) for v in (3.0, 1.0))
-    assert (difference(one, other).value, difference(one, other).draws.tolist()) == (2, [2, 2])
+    assert (
+        estimate_difference(one, other).value,
+        estimate_difference(one, other).draws.tolist(),
+    ) == (2, [2, 2])
 
 
 def test_the_distance_is_kolmogorovs_and_its_p_value_is_uniform_without_a_difference():

@@ -9,24 +9,28 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from contamination.analysis.cells import Cell, series_of
+from contamination.analysis.cells import Cell, series_settings
 from contamination.analysis.charts.gallery import save_charts
-from contamination.analysis.conditions import parts_of
+from contamination.analysis.conditions import rows_by_condition
 from contamination.analysis.config import AnalysisStage
 from contamination.analysis.findings import Findings
-from contamination.analysis.headline import controls_line, headlines
+from contamination.analysis.headline import controls_sentence, headlines
 from contamination.analysis.methods import glossary, methods_of
-from contamination.analysis.page.build import page
-from contamination.analysis.provenance import CellRecord, cell_facts, provenance
+from contamination.analysis.page.build import render_page
+from contamination.analysis.provenance import CellRecord, cell_facts, report_provenance
 from contamination.analysis.report_folder import CHARTS, PAGE, REPORT, TABLES
-from contamination.analysis.statistics.controls import LEVEL, control_warning, tested_controls
-from contamination.analysis.statistics.curves import histogram_table, roc_table, samples
-from contamination.analysis.statistics.seed_pooling import by_condition
+from contamination.analysis.statistics.controls import (
+    LEVEL,
+    control_rows_with_p_value,
+    control_warning,
+)
+from contamination.analysis.statistics.curves import histogram_table, roc_table, score_samples
+from contamination.analysis.statistics.seed_pooling import cells_by_condition
 from contamination.analysis.statistics.tidy_tables import Statistics
 from contamination.analysis.summary import reading_guide, sentences_by_condition
-from contamination.analysis.sweeps import Sweep, sweeps_of
+from contamination.analysis.sweeps import Sweep, find_sweeps
 from contamination.analysis.tables.estimates import cell_tables, sweep_table
-from contamination.analysis.tables.paper_comparisons import learning_rate_table
+from contamination.analysis.tables.paper_comparisons import paper_learning_rate_table
 from contamination.analysis.tables.statistical import condition_tables, series_tables
 from contamination.core.files import write_text
 from contamination.core.report.tables import Table, write_tables
@@ -62,7 +66,7 @@ class Section:
     """The sentences on the condition beyond the headline."""
 
 
-def gather(
+def gather_findings(
     stage: AnalysisStage,
     cells: Sequence[Cell],
     tables: Statistics,
@@ -70,27 +74,27 @@ def gather(
     examples: Sequence[str] = (),
 ) -> Findings:
     """All that is shown. `records` are found by their models; a cell may have none."""
-    score_samples = samples(cells, stage.seed)
+    samples_by_curve = score_samples(cells, stage.seed)
     by_model = {record.model: record for record in records}
     records_by_condition = {
         name: [by_model[c.digests["model"]] for c in members if c.digests["model"] in by_model]
-        for name, members in by_condition(cells).items()
+        for name, members in cells_by_condition(cells).items()
     }
     confidence = stage.analysis.confidence
-    sweeps = sweeps_of(tables.pooled, tables.trends, series_of(cells))
+    sweeps = find_sweeps(tables.pooled, tables.trends, series_settings(cells))
     sentences = sentences_by_condition(tables, confidence)
     scored = tables.pooled[tables.pooled["method"] != BLIND]
     classes = {name: path for record in records for name, path in record.methods.items()}
     return Findings(
         title=stage.name,
         pooled=tables.pooled,
-        curves=roc_table(score_samples, stage.analysis, stage.seed),
-        bins=histogram_table(score_samples),
+        curves=roc_table(samples_by_curve, stage.analysis, stage.seed),
+        bins=histogram_table(samples_by_curve),
         sweeps=sweeps,
         headline=headlines(sweeps, sentences, tables.replicates),
-        controls=controls_line(tables.pooled),
+        controls=controls_sentence(tables.pooled),
         records=records_by_condition,
-        tables=_tables(tables, sweeps),
+        tables=_tables_by_condition(tables, sweeps),
         sentences=sentences,
         cells=[cell_facts(cell, by_model.get(cell.digests["model"])) for cell in cells],
         glossary=glossary(dict.fromkeys(method for method, _ in methods_of(scored)), classes),
@@ -107,18 +111,18 @@ def write_report_files(folder: Path, stage: AnalysisStage, findings: Findings) -
         picture = Picture(f"{CHARTS}/{saved.paths[0].name}", saved.title, saved.caption)
         pictures.setdefault(saved.condition, []).append(picture)
         written += saved.paths
-    write_text(folder / REPORT, markdown(findings, _sections(findings, pictures)))
-    write_text(folder / PAGE, page(findings, provenance()))
+    write_text(folder / REPORT, render_markdown(findings, _report_sections(findings, pictures)))
+    write_text(folder / PAGE, render_page(findings, report_provenance()))
     return [*written, folder / REPORT]
 
 
-def _tables(statistics: Statistics, sweeps: Sequence[Sweep]) -> dict[str, list[Table]]:
+def _tables_by_condition(statistics: Statistics, sweeps: Sequence[Sweep]) -> dict[str, list[Table]]:
     """Under OVER_CONDITIONS those over all conditions, the sweeps' first; then by condition."""
     tables_by_condition = {
         name: [*cell_tables(rows), *condition_tables(statistics, name)]
-        for name, rows in parts_of(statistics.pooled).items()
+        for name, rows in rows_by_condition(statistics.pooled).items()
     }
-    learning_rates = learning_rate_table(statistics.pooled)
+    learning_rates = paper_learning_rate_table(statistics.pooled)
     over_conditions = [
         *map(sweep_table, sweeps),
         *([learning_rates] if learning_rates else []),
@@ -131,11 +135,14 @@ def _tables(statistics: Statistics, sweeps: Sequence[Sweep]) -> dict[str, list[T
     )
 
 
-def _sections(findings: Findings, pictures: Mapping[str, Sequence[Picture]]) -> list[Section]:
-    sections = [
-        Section(name, rows, findings.tables[name], pictures.get(name, ()), findings.rest(name))
-        for name, rows in findings.conditions.items()
-    ]
+def _report_sections(
+    findings: Findings, pictures: Mapping[str, Sequence[Picture]]
+) -> list[Section]:
+    sections = []
+    for name, rows in findings.rows_by_condition.items():
+        sentences = findings.sentences_beyond_headline(name)
+        tables, charts = findings.tables[name], pictures.get(name, ())
+        sections.append(Section(name, rows, tables, charts, sentences))
     over_conditions = findings.tables.get(OVER_CONDITIONS, ()), pictures.get(OVER_CONDITIONS, ())
     return (
         [Section(OVER_CONDITIONS, None, *over_conditions), *sections]
@@ -144,20 +151,20 @@ def _sections(findings: Findings, pictures: Mapping[str, Sequence[Picture]]) -> 
     )
 
 
-def markdown(findings: Findings, sections: Sequence[Section]) -> str:
+def render_markdown(findings: Findings, sections: Sequence[Section]) -> str:
     """Returns report.md: the answer first, then the controls, the charts and the tables."""
     config = findings.config
     parts = [f"# {findings.title}: detection of contamination", *findings.headline]
     parts.append(findings.controls)
     for section in sections:
-        parts += _markdown_section(section)
+        parts += _render_section(section)
     if findings.examples:
         links = "\n".join(f"- [{Path(path).stem}]({path})" for path in findings.examples)
         parts += ["## Examples, token by token", links]
     return "\n\n".join([*parts, "## How to read this", reading_guide(config)]) + "\n"
 
 
-def _markdown_section(section: Section) -> list[str]:
+def _render_section(section: Section) -> list[str]:
     charts_and_tables = [
         *(f"![{chart.title}]({chart.path})\n\n*{chart.caption}*" for chart in section.charts),
         *(f"### {table.title}\n\n{table.markdown()}" for table in section.tables),
@@ -171,5 +178,5 @@ def _markdown_section(section: Section) -> list[str]:
         *([f"> **{warning}**"] if warning else []),
         "\n".join(f"- {sentence}" for sentence in section.sentences),
         *charts_and_tables,
-        *([ON_CONTROLS] if len(tested_controls(results)) else []),
+        *([ON_CONTROLS] if len(control_rows_with_p_value(results)) else []),
     ]

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from contamination.core.statistics.clusters import (
-    ClusterBootstrap,
+from contamination.core.statistics.estimates import estimate, interval
+from contamination.core.statistics.metrics import AUROC, tpr_at_fpr
+from contamination.core.statistics.samples import (
+    LabelledSample,
     draw_cluster_counts,
     widening_factor,
 )
-from contamination.core.statistics.estimates import estimate, interval
-from contamination.core.statistics.metrics import AUROC, tpr_at_fpr
 
 METRICS = [AUROC, tpr_at_fpr(0.05)]
 
@@ -40,13 +40,13 @@ def test_of_clusters_of_several_sizes_the_last_is_cut():
 def held(clusters, size, repetitions, seed=0):
     """How often the interval of each metric held the truth: of whole clusters, of examples."""
     rng, own = np.random.default_rng(seed), np.repeat(np.arange(clusters), size)
-    plans = [ClusterBootstrap.of(own, own, 200, i) for i in range(5)]
+    plans = [LabelledSample((len(own), len(own)), (own, own), 200, i) for i in range(5)]
     found = np.zeros((2, len(METRICS)), int)
     for i in range(repetitions):
         sides = rng.normal(0, 0.55, (2, clusters))[:, own] + rng.normal(0, 0.84, (2, len(own)))
         plan = plans[i % 5]
         for row, lines in enumerate(
-            (plan.estimate(*sides, METRICS), estimate(*sides, plan.single, METRICS))
+            (plan.estimate(*sides, METRICS), estimate(*sides, plan.drawn_singly, METRICS))
         ):
             for column, (metric, truth) in enumerate(zip(METRICS, (0.5, 0.05), strict=True)):
                 low, high = interval(lines[metric.name], 0.95)
@@ -64,20 +64,20 @@ def test_scores_that_say_nothing_hold_one_half(clusters):
 
 def test_where_all_draws_agree_a_cluster_counts_as_one_example():
     cluster = np.repeat(np.arange(10), 30)
-    plan = ClusterBootstrap.of(cluster, cluster, 50, 0)
+    plan = LabelledSample((300, 300), (cluster, cluster), 50, 0)
     high, low = np.arange(300.0) + 1000, np.arange(300.0)
     found = plan.estimate(high, low, METRICS)
     for metric in METRICS:
         assert found[metric.name].value == 1
         assert metric.trials is not None
         assert found[metric.name].trials == metric.trials(10, 10)
-    alone = estimate(high, low, plan.single, METRICS)["auroc"]
+    alone = estimate(high, low, plan.drawn_singly, METRICS)["auroc"]
     assert interval(found["auroc"], 0.95)[0] < interval(alone, 0.95)[0] - 0.05
 
 
 def test_one_cluster_shows_no_variance():
     one, many = np.zeros(120, int), np.arange(120)
-    found = ClusterBootstrap.of(one, many, 20, 0).estimate(
+    found = LabelledSample((120, 120), (one, many), 20, 0).estimate(
         np.arange(120.0), np.arange(120.0), METRICS
     )
     assert found["auroc"].needs == "≥ 2 clusters of members"
