@@ -23,6 +23,7 @@ from contamination.core import integrity
 from contamination.core.cli import command, run_tool
 from contamination.core.errors import ArtifactError, ConfigError, near_names, require
 from contamination.core.signals import SIGNALS
+from contamination.launch import DAMAGE_REMEDY
 from contamination.launch.cells import Launch
 from contamination.launch.status import status
 
@@ -127,6 +128,7 @@ def _launch() -> int:
 
 def main() -> int:
     """Run a launch, or one of its tools."""
+    integrity.set_damage_remedy(DAMAGE_REMEDY)
     match sys.argv[1:]:
         case [tool, *words] if tool in TOOLS and {"-h", "--help"} & {*words}:
             print(__doc__)

@@ -28,9 +28,11 @@ from hydra.utils import get_class
 from contamination.core.artifacts import version
 from contamination.core.cli import CONF, run_tool
 from contamination.core.errors import ConfigError, near_names
+from contamination.core.integrity import set_damage_remedy
 from contamination.core.startup import COMMAND
 from contamination.core.stored_files import read_yaml
 from contamination.core.terminal import description_lines
+from contamination.launch import DAMAGE_REMEDY
 
 PACKAGES = {
     "inject": "injection",
@@ -60,6 +62,7 @@ GROUPS = {
 
 def main() -> int:
     """Run a stage or a tool and return the exit status."""
+    set_damage_remedy(DAMAGE_REMEDY)
     match sys.argv[1:]:
         case [] | ["-h" | "--help" | "help"]:
             print(__doc__)

@@ -27,7 +27,7 @@ from contamination.core.disk import disk_errors, writable
 from contamination.core.distributed import launched_processes
 from contamination.core.errors import ConfigError, StoppedError, UserError, require
 from contamination.core.lock import no_empty_folders
-from contamination.core.progress import CELL, titles_below
+from contamination.core.progress import OUTER_TITLE, set_in_environment
 from contamination.launch import benchmark_evaluation, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import ClusterConfig, LaunchSettings
@@ -277,7 +277,7 @@ def _run_cell(
     """Run the cell in this process, up to the stage that is asked for."""
     cell, until = CellFolder(stages.folder), settings.launch.stage
     position = Launch(cell.folder.parents[1]).position(cell)
-    with cell.record_run(until), titles_below(CELL, position):
+    with cell.record_run(until), set_in_environment(OUTER_TITLE, position):
         if benchmark_evaluation.is_benchmark(config):
             cell.write_outcome(benchmark_evaluation.run_cell(config, stages))
             return
@@ -300,7 +300,7 @@ def _run_slice(
     slice_folder = cell.slice_folder(fraction)
     position = Launch(cell.folder.parents[1]).position(cell)
     stages = Stages(settings.cluster, slice_folder.folder, snapshot.HOME, slice=fraction)
-    with slice_folder.record_run("detect"), titles_below(CELL, position):
+    with slice_folder.record_run("detect"), set_in_environment(OUTER_TITLE, position):
         pipeline.run_cell(_check(config, settings, stages), stages)
         slice_folder.write_outcome(Outcome("done"))
 

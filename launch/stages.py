@@ -10,9 +10,8 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from contamination.core import integrity
+from contamination.core import integrity, progress
 from contamination.core.artifacts import Artifact, as_data, file_name
-from contamination.core.progress import STAGE, SWEEP, sweep_end, titles_below
 from contamination.detection.config import DetectionStage
 from contamination.injection.config import InjectionStage
 from contamination.launch.cells import CellFolder, Launch
@@ -150,7 +149,10 @@ class Stages:
     def make(self, stage: str, run: str, make: Callable[[], Made], processes: int = 1) -> Made:
         """Return what `make` returns; progress bars name the run, and its cost is recorded."""
         name = f"{stage} {run}"
-        with titles_below(STAGE, name), titles_below(SWEEP, self._left(name)):
+        with (
+            progress.set_in_environment(progress.STAGE, name),
+            progress.set_in_environment(progress.LATER_RUNS, self._left(name)),
+        ):
             if self.folder == Path():  # there is no cell to record the cost
                 return make()
             count = self.processes(stage).local_count if stage in PACKAGES else 1
@@ -161,7 +163,7 @@ class Stages:
         if not self.in_turn:
             return ""
         left = time_left(Launch(self.folder.parents[1]), CellFolder(self.folder), run)
-        return sweep_end(left.now, left.later) if left else ""
+        return progress.describe_later_runs("sweep", left.now, left.later) if left else ""
 
     def processes(self, stage: str) -> Processes:
         """Return how a stage's processes are started."""

@@ -15,11 +15,7 @@ from typing import Any
 from contamination.core import hub
 from contamination.core.models import load_config, resolve
 from contamination.data.readers.hub import hub_nodes
-from contamination.detection.collect import covering_passes
-from contamination.detection.flags import with_token_counts
-from contamination.detection.methods.registry import build_methods
-from contamination.detection.passes import Pass
-from contamination.detection.views import VIEWS
+from contamination.detection.collect import TokensRead, tokens_read
 from contamination.injection.corpus import open_corpus
 from contamination.injection.finetuning.config import PRETRAINING
 from contamination.injection.finetuning.layout import lay_out
@@ -137,22 +133,17 @@ def scoring_work(plan: CellPlan, model: ModelCost | None, *, first: bool) -> Wor
     The `first` run of a cell includes what later runs reuse: the passes of other models, and the
     neighbours, which one device makes.
     """
-    tokens_per_text, texts = text_tokens(plan), _texts(plan)
-    passes = [
-        scoring_pass for scoring_pass in _passes(plan) if first or scoring_pass.model == "target"
-    ]
-    tokens = texts * sum(VIEWS[p.view].reads(p, tokens_per_text) for p in passes)
+    per_text = _tokens_read_per_text(plan)
+    tokens = _text_count(plan) * (per_text.target + first * per_text.other_models)
     if model is None:
         return Workload(tokens, None)
-    flops = masked_lm_flops(plan, tokens_per_text) if first else None
+    flops = masked_lm_flops(plan, text_tokens(plan)) if first else None
     return Workload(tokens, tokens * model.flops / 3, neighbour_tokens(plan) * (flops or 0.0) / 3)
 
 
 def neighbour_tokens(plan: CellPlan) -> int:
     """Return the tokens that a masked language model reads to make all neighbours."""
-    passes = {p.view_key: p for p in _passes(plan) if "masked_lm" in VIEWS[p.view].needs}
-    copies = sum(VIEWS[p.view].copies(p) for p in passes.values())
-    return _texts(plan) * text_tokens(plan) * copies
+    return _text_count(plan) * _tokens_read_per_text(plan).neighbours
 
 
 def masked_lm_flops(plan: CellPlan, width: int) -> float | None:
@@ -177,16 +168,13 @@ def masked_lm_work(plan: CellPlan) -> Workload:
     return Workload(tokens, 0.0, tokens * flops)
 
 
-def _texts(plan: CellPlan) -> int:
+def _text_count(plan: CellPlan) -> int:
     injection = plan.injection.injection
     return (injection.members + injection.nonmembers) * len(plan.injection.benchmark)
 
 
-def _passes(plan: CellPlan) -> set[Pass]:
-    """Return the passes that are run; if one contains the statistics of others, only that one."""
-    methods = build_methods(plan.detection.method).values()
-    needed = {scoring_pass for method in methods for scoring_pass in method.passes}
-    return set(covering_passes(with_token_counts(needed)).values())
+def _tokens_read_per_text(plan: CellPlan) -> TokensRead:
+    return tokens_read(plan.detection.method, text_tokens(plan))
 
 
 def _folder(field: str, path: str) -> str | None:
