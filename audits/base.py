@@ -24,34 +24,15 @@ from contamination.core.report.document import ReportContent
 from contamination.core.stored_files import read_yaml
 from contamination.data.config import ExamplesConfig
 from contamination.data.texts import Texts
-from contamination.detection.config import (
-    DetectionConfig,
-    DetectionStage,
-    NeighborModelConfig,
-    PrefixConfig,
-    ReferenceConfig,
-    ScoredModelConfig,
-)
+from contamination.detection.config import DetectionStage, ScoredModelConfig, ScoringNodes
 
 
-@dataclass(frozen=True)
-class AuditStage:
-    """The configuration of one audit; its model and scoring nodes are those of `DetectionStage`."""
+@dataclass(frozen=True, kw_only=True)
+class AuditStage(ScoringNodes):
+    """The configuration of one audit."""
 
     audit: dict[str, Any]
     """`_target_`, which names a subclass of `Audit`, and its fields."""
-
-    name: str = "run"
-    seed: int = 0
-    """All other seeds are derived from it and a name."""
-    runs: str = "runs"
-    """The folder of all artefacts."""
-    model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
-    reference: ReferenceConfig = field(default_factory=ReferenceConfig)
-    masked_lm: NeighborModelConfig = field(default_factory=NeighborModelConfig)
-    prefix: PrefixConfig = field(default_factory=PrefixConfig)
-    method: dict[str, Any] = field(default_factory=dict)
-    detection: DetectionConfig = field(default_factory=DetectionConfig)
 
     def scores(
         self, texts: Texts, description: str, model: ScoredModelConfig | None = None
@@ -76,18 +57,9 @@ class AuditStage:
         return scores_folder(self._detection_stage(description, model), texts)
 
     def _detection_stage(self, description: str, model: ScoredModelConfig | None) -> DetectionStage:
-        return DetectionStage(
-            name=self.name,
-            seed=self.seed,
-            runs=self.runs,
-            examples=ExamplesConfig(f"({description})"),
-            model=model or self.model,
-            reference=self.reference,
-            masked_lm=self.masked_lm,
-            prefix=self.prefix,
-            method=self.method,
-            detection=self.detection,
-        )
+        nodes = {field.name: getattr(self, field.name) for field in fields(ScoringNodes)}
+        nodes["model"] = model or self.model
+        return DetectionStage(**nodes, examples=ExamplesConfig(f"({description})"))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ TARGET = "tests.audits.sample.Letters"
 def stage(tmp_path):
     (tmp_path / "a.txt").write_text("abc")
     node = {"_target_": TARGET, "file": str(tmp_path / "a.txt")}
-    return AuditStage(node, runs=str(tmp_path / "runs"))
+    return AuditStage(audit=node, runs=str(tmp_path / "runs"))
 
 
 def test_an_audit_is_an_artefact(stage):
