@@ -147,15 +147,15 @@ def register_installed_audits(overrides: Sequence[str]) -> None:
     Raises:
         ConfigError: the chosen audit can't be imported, or is not an audit.
     """
-    chosen = _chosen_audit(overrides)
+    chosen = _chosen_audit_name(overrides)
     for entry_point in entry_points(group=ENTRY_POINTS):
         node: dict[str, Any] = {"_target_": entry_point.value.replace(":", ".")}
         if entry_point.name == chosen:
-            node |= {field.name: _default(field) for field in _load_fields(entry_point)}
+            node |= {field.name: _default_value(field) for field in _load_audit_fields(entry_point)}
         ConfigStore.instance().store(name=entry_point.name, node=node, group="audit")
 
 
-def _load_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
+def _load_audit_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
     """The fields of an installed audit."""
     try:
         audit_class = entry_point.load()
@@ -170,19 +170,21 @@ def _load_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
     return fields(audit_class)
 
 
-def _default(field: Field[Any]) -> Any:
+def _default_value(field: Field[Any]) -> Any:
     if field.default_factory is not MISSING:
         return field.default_factory()
     return "???" if field.default is MISSING else field.default
 
 
-def spelled_out(overrides: Sequence[str]) -> list[str]:
+def add_audit_prefixes(overrides: Sequence[str]) -> list[str]:
     """The command line's overrides, with `positives=DIR` written as `audit.positives=DIR`.
 
     A field of the chosen audit is recognised without its prefix, unless `AuditStage` has a field of
     the same name, such as `model`.
     """
-    names = _audit_fields(_chosen_audit(overrides)) - {field.name for field in fields(AuditStage)}
+    names = _audit_field_names(_chosen_audit_name(overrides)) - {
+        field.name for field in fields(AuditStage)
+    }
     if not names:
         return [*overrides]
     alternatives = "|".join(map(re.escape, sorted(names)))
@@ -190,13 +192,13 @@ def spelled_out(overrides: Sequence[str]) -> list[str]:
     return [unprefixed.sub(r"\1audit.\2", override) for override in overrides]
 
 
-def _chosen_audit(overrides: Sequence[str]) -> str | None:
+def _chosen_audit_name(overrides: Sequence[str]) -> str | None:
     """The last `audit=NAME` among the overrides."""
     choices = [match[1] for match in map(CHOICE.fullmatch, overrides) if match]
     return choices[-1] if choices else None
 
 
-def _audit_fields(name: str | None) -> set[str]:
+def _audit_field_names(name: str | None) -> set[str]:
     """The fields of a file of conf/audit, or of an installed audit; none if there is neither."""
     if name is None:
         return set()
@@ -204,4 +206,4 @@ def _audit_fields(name: str | None) -> set[str]:
     if file.is_file():
         return {*read_yaml(file)}
     installed = entry_points(group=ENTRY_POINTS, name=name)
-    return {field.name for entry_point in installed for field in _load_fields(entry_point)}
+    return {field.name for entry_point in installed for field in _load_audit_fields(entry_point)}

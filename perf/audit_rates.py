@@ -26,7 +26,7 @@ from contamination.audits.books.rates import (
     normal_p_values,
     rank_p_values,
 )
-from contamination.audits.books.selection import ValidationScores, hold_out
+from contamination.audits.books.selection import ValidationScores, compute_held_out_rates
 from contamination.core.statistics.bootstrap import Scores
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
@@ -101,7 +101,9 @@ def null(draws: int) -> None:
             rng, p_values = np.random.default_rng(1), []
             for seed in range(draws):
                 sides = [[b[None] for b in books(rng, number, s, offset, 2.0)] for s in (1, 0)]
-                held_out = hold_out(ValidationScores([("x", "")], sides[0], sides[1], seed))
+                held_out = compute_held_out_rates(
+                    ValidationScores([("x", "")], sides[0], sides[1], seed)
+                )
                 negatives = Rates(held_out.negatives, np.full(number, float(SNIPPETS)))
                 suspect = held_out.rates(books(rng, 1, 0, offset, 2.0)[None, 0])[None]
                 count = np.array([float(SNIPPETS)])

@@ -14,7 +14,7 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
-from contamination.audits.base import spelled_out
+from contamination.audits.base import add_audit_prefixes
 from contamination.core.cli import CONF
 from contamination.core.stored_files import read_yaml
 from contamination.launch.cli import GROUPS, OTHERS, PACKAGES, TOOLS
@@ -143,7 +143,7 @@ def _overrides(command: str, words: Sequence[str]) -> str | None:
     if YOURS.search(" ".join(words)):
         return None
     if command == "audits":
-        words = spelled_out(words)
+        words = add_audit_prefixes(words)
     if command == "detection thresholds":
         words = [re.sub("^examples=", "examples_file=", word) for word in words]
     if command.startswith("analysis wandb"):

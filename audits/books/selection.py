@@ -134,11 +134,13 @@ class ValidationScores:
 
     def choose_rule(self, without: Iterable[int] = ()) -> SnippetRule:
         """The most accurate candidate in a cross-validation without these folds, as a rule."""
-        accuracies = [self.held_out_accuracy(c, without)[0] for c in range(len(self.candidates))]
+        accuracies = [
+            self.held_out_accuracy_tpr_fpr(c, without)[0] for c in range(len(self.candidates))
+        ]
         best = int(np.argmax(accuracies))
         return SnippetRule(best, self.threshold(best, without))
 
-    def held_out_accuracy(
+    def held_out_accuracy_tpr_fpr(
         self, candidate: int, without: Iterable[int] = ()
     ) -> tuple[float, float, float]:
         """A candidate's balanced accuracy, TPR and FPR in a cross-validation, means over books.
@@ -160,7 +162,7 @@ class ValidationScores:
 
     def accuracies(self) -> list[CandidateAccuracy]:
         """The accuracy of each candidate, in order."""
-        aurocs = [self._auroc(candidate) for candidate in range(len(self.candidates))]
+        aurocs = [self._auroc_estimate(candidate) for candidate in range(len(self.candidates))]
         intervals = zip(*joint_intervals(aurocs, CONFIDENCE), strict=True)
         return [
             CandidateAccuracy(
@@ -169,14 +171,14 @@ class ValidationScores:
                 auroc.value,
                 float(low),
                 float(high),
-                *self.held_out_accuracy(candidate),
+                *self.held_out_accuracy_tpr_fpr(candidate),
             )
             for candidate, (key, auroc, (low, high)) in enumerate(
                 zip(self.candidates, aurocs, intervals, strict=True)
             )
         ]
 
-    def _auroc(self, candidate: int) -> Estimate:
+    def _auroc_estimate(self, candidate: int) -> Estimate:
         """The AUROC over all pairs of snippets; its draws resample books."""
         positives, negatives = self.positives.books, self.negatives.books
         book_aurocs = np.array(
@@ -216,7 +218,7 @@ class HeldOutRates:
         return np.array([rule.rate(scores) for rule in self.rules])
 
 
-def hold_out(validation: ValidationScores) -> HeldOutRates:
+def compute_held_out_rates(validation: ValidationScores) -> HeldOutRates:
     """Choose a rule without each fold, and apply it to the fold's books."""
     rules = [validation.choose_rule([fold]) for fold in range(validation.folds)]
     positives, negatives = (

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contamination.audits.unlearning.estimates import AuditUnits, Mask, difference
+from contamination.audits.unlearning.estimates import AuditUnits, Mask, paired_difference
 from contamination.audits.unlearning.forget_ratio import (
     ForgetRatio,
     ScreenResult,
@@ -30,45 +30,54 @@ MAX_SIGNS = 2**20
 """The most numbers in memory at once while swapping."""
 
 
-def ks_distance(scores: Scores, other: Scores) -> float:
+def ks_distance(scores: Scores, other_scores: Scores) -> float:
     """Kolmogorov and Smirnov's statistic, the largest difference of the two distributions (0–1)."""
-    return float(_max_differences(*_steps(scores, other), np.ones((1, len(scores))))[0])
+    return float(
+        _max_differences_by_swap(
+            *_distribution_steps(scores, other_scores), np.ones((1, len(scores)))
+        )[0]
+    )
 
 
-def swap_p_value(scores: Scores, other: Scores, texts: Sequence[str], seed: int) -> float:
+def swap_p_value(scores: Scores, other_scores: Scores, text_ids: Sequence[str], seed: int) -> float:
     """The permutation p-value of the `ks_distance`, (1 + count) / (1 + swaps).
 
     Args:
         scores: a model's scores.
-        other: another model's scores of the same units.
-        texts: the text of each unit; all units of a text are swapped together.
+        other_scores: another model's scores of the same units.
+        text_ids: the text of each unit; all units of a text are swapped together.
         seed: of the swaps.
     """
-    _, text = np.unique(np.asarray(texts, str), return_inverse=True)
-    rng, steps = np.random.default_rng(derive(seed, "swaps")), _steps(scores, other)
-    observed, as_far = ks_distance(scores, other), 0
+    _, text = np.unique(np.asarray(text_ids, str), return_inverse=True)
+    rng, steps = (
+        np.random.default_rng(derive(seed, "swaps")),
+        _distribution_steps(scores, other_scores),
+    )
+    observed, as_far = ks_distance(scores, other_scores), 0
     batch = max(1, MAX_SIGNS // (2 * len(scores)))
     for start in range(0, SWAPS, batch):
         shape = min(batch, SWAPS - start), int(text.max()) + 1
         signs = rng.choice([-1.0, 1.0], shape)[:, text]
-        as_far += int((_max_differences(*steps, signs) >= observed - 1e-12).sum())
+        as_far += int((_max_differences_by_swap(*steps, signs) >= observed - 1e-12).sum())
     return (1 + as_far) / (1 + SWAPS)
 
 
-def _steps(scores: Scores, other: Scores) -> tuple[Indices, Scores, Indices]:
+def _distribution_steps(scores: Scores, other_scores: Scores) -> tuple[Indices, Scores, Indices]:
     """The steps of the difference of both distribution functions, in the order of all scores.
 
     Returns:
         The unit of each step, its height, and the indices of the last step at each score.
     """
-    values = np.concatenate([scores, other])
+    values = np.concatenate([scores, other_scores])
     order = np.argsort(values, kind="stable")
     heights = np.where(order < len(scores), 1.0, -1.0) / len(scores)
     is_last = np.append(np.diff(values[order]) > 0, True)
     return (order % len(scores)).astype(np.int64), heights, np.flatnonzero(is_last)
 
 
-def _max_differences(units: Indices, heights: Scores, last: Indices, signs: Scores) -> Scores:
+def _max_differences_by_swap(
+    units: Indices, heights: Scores, last: Indices, signs: Scores
+) -> Scores:
     """The distance for each row of the units' signs (S×U): −1 swaps a unit's two scores."""
     differences = np.cumsum(signs[:, units] * heights, axis=1)
     largest: Scores = np.abs(differences[:, last]).max(axis=1)
@@ -130,24 +139,24 @@ def forget_ratio_table(models: AuditedModels, quantities: Iterable[Quantity]) ->
 
 
 def _forget_ratio_rows(
-    models: AuditedModels, quantity: Quantity, name: str
+    models: AuditedModels, quantity: Quantity, unlearned_name: str
 ) -> Iterator[dict[str, Any]]:
     assert models.clean is not None
-    values = [quantity.values[m] for m in (models.original.name, name, models.clean.name)]
+    values = [quantity.values[m] for m in (models.original.name, unlearned_name, models.clean.name)]
     units, method = quantity.units, quantity.name if quantity.is_score else ""
-    names = {"unlearned": name, "quantity": quantity.name, "method": method}
+    names = {"unlearned": unlearned_name, "quantity": quantity.name, "method": method}
     if not units.sides[True].any():
         return
     members = [units.mean(model_values, True) for model_values in values]
     ratio = forget_ratio(members, units.texts(controls=False))
     row = {**names, **_model_columns("", members), **_ratio_columns("share", ratio)}
-    if units.labelled:
+    if units.has_both_labels:
         nonmembers = [units.mean(model_values, False) for model_values in values]
-        differences = [difference(*pair) for pair in zip(members, nonmembers, strict=True)]
+        differences = [paired_difference(*pair) for pair in zip(members, nonmembers, strict=True)]
         beyond = forget_ratio(differences, units.texts(controls=True))
         row |= _model_columns("non_members_", nonmembers) | _ratio_columns("beyond", beyond)
     yield row
-    if quantity.is_score and units.labelled:
+    if quantity.is_score and units.has_both_labels:
         aurocs = [units.auroc(model_values) for model_values in values]
         ratio = forget_ratio(aurocs, units.texts(controls=True))
         names["quantity"] = f"AUROC of {quantity.name}"
@@ -169,30 +178,30 @@ def _ratio_columns(name: str, ratio: ForgetRatio) -> dict[str, Any]:
 
 
 def screen_table(
-    screens: Mapping[str, ScreenResult], scores: Quantity, original: str
+    screen_by_model: Mapping[str, ScreenResult], screened_score: Quantity, original_name: str
 ) -> pd.DataFrame:
     """The result of the ratio screen by unlearned model.
 
     Args:
-        screens: by the model's name.
-        scores: those that the screen reads.
-        original: the original's name.
+        screen_by_model: by the model's name.
+        screened_score: those that the screen reads.
+        original_name: the original's name.
     """
     rows: Rows = []
-    for name, screen in screens.items():
+    for name, screen in screen_by_model.items():
         row: dict[str, Any] = {"unlearned": name, "chunks": len(screen.suspicious)}
         row["suspicious"] = int(screen.suspicious.sum())
-        for rate, estimate in screen.rates():
+        for rate, estimate in screen.iter_named_rates():
             row |= estimate_columns(rate, estimate)
         row["known"] = screen.known
-        if scores.units.labelled:
-            falls = score_falls(scores.values[original], scores.values[name])
-            row |= estimate_columns("auroc_of_the_fall", scores.units.auroc(falls))
+        if screened_score.units.has_both_labels:
+            falls = score_falls(screened_score.values[original_name], screened_score.values[name])
+            row |= estimate_columns("auroc_of_the_fall", screened_score.units.auroc(falls))
         rows.append(row)
     return pd.DataFrame(rows).astype({"known": "Int64"})
 
 
-def group_table(
+def group_mean_table(
     models: AuditedModels, quantities: Iterable[Quantity], suspicious: Mapping[str, set[str]]
 ) -> pd.DataFrame:
     """Each quantity's mean by model, of members and non-members, suspicious or not.
@@ -209,17 +218,17 @@ def group_table(
             flagged = (
                 ids.isin(suspicious[model.name]).to_numpy() if model.name in suspicious else None
             )
-            for name, mask in _groups(quantity.units, flagged):
-                mean = quantity.units.mean_of(quantity.values[model.name], mask, name)
+            for name, mask in _group_masks(quantity.units, flagged):
+                mean = quantity.units.mean_in_mask(quantity.values[model.name], mask, name)
                 row = {"quantity": quantity.name, "model": model.name, "group": name}
                 rows.append({**row, "units": int(mask.sum()), **estimate_columns("mean", mean)})
     return pd.DataFrame(rows)
 
 
-def _groups(units: AuditUnits, suspicious: Mask | None) -> Iterator[tuple[str, Mask]]:
+def _group_masks(units: AuditUnits, suspicious: Mask | None) -> Iterator[tuple[str, Mask]]:
     """The groups by name: members and non-members, then each divided by the screen."""
     labels = {"members": units.sides[True], "non-members": units.sides[False]}
-    if not units.labelled:
+    if not units.has_both_labels:
         labels = {"texts": np.ones(len(units.table), bool)}
     yield from labels.items()
     if suspicious is not None:
@@ -232,7 +241,7 @@ def utility_table(models: AuditedModels, losses: Quantity) -> pd.DataFrame:
     """Each model's loss, and its change from the original's on the same texts."""
     everything = np.ones(len(losses.units.table), bool)
     loss_by_model = {
-        model.name: losses.units.mean_of(losses.values[model.name], everything, "all")
+        model.name: losses.units.mean_in_mask(losses.values[model.name], everything, "all")
         for model in models
     }
     original = loss_by_model[models.original.name]
@@ -240,7 +249,7 @@ def utility_table(models: AuditedModels, losses: Quantity) -> pd.DataFrame:
         {
             "model": name,
             **estimate_columns("loss", loss),
-            **estimate_columns("change", difference(loss, original)),
+            **estimate_columns("change", paired_difference(loss, original)),
         }
         for name, loss in loss_by_model.items() if loss is not None and original is not None
     ])  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.audits.base import AuditStage
-from contamination.audits.unlearning.inputs import AuditedModel, read_texts
+from contamination.audits.unlearning.inputs import AuditedModel, read_texts_of_field
 from contamination.audits.unlearning.text_similarity import rouge_l
 from contamination.core.artifacts import is_complete
 from contamination.core.statistics.bootstrap import Scores
@@ -76,7 +76,7 @@ class CompletionPlan:
         return split_at_share(text, self.share, self.words)[1].strip()
 
 
-def true_continuations(
+def true_continuation_by_sha256(
     model: AuditedModel, texts: Sequence[Text], plan: CompletionPlan
 ) -> dict[str, str]:
     """The true continuation of each chunk's prompt by the chunk's SHA-256.
@@ -94,7 +94,7 @@ def true_continuations(
     }
 
 
-def sample_continuations(
+def sample_continuations_by_sha256(
     model: AuditedModel,
     texts: Texts,
     plan: CompletionPlan,
@@ -137,14 +137,14 @@ def compare_continuations(
     ]
     table = pd.DataFrame(rows, columns=["chunk", "number", "written", "true", "other"])
     pairs = list(zip(table["written"], table["true"], strict=True))
-    table[ROUGE] = rouge_f1(pairs)
-    table[OTHER] = rouge_f1(list(zip(table["written"], table["other"], strict=True)))
+    table[ROUGE] = rouge_f1_scores(pairs)
+    table[OTHER] = rouge_f1_scores(list(zip(table["written"], table["other"], strict=True)))
     for name, similarity in similarities.items():
         table[name] = similarity(pairs)
     return table.drop(columns=["true", "other"])
 
 
-def rouge_f1(pairs: Sequence[tuple[str, str]]) -> Scores:
+def rouge_f1_scores(pairs: Sequence[tuple[str, str]]) -> Scores:
     """ROUGE-L's F1 of each pair."""
     return np.array([rouge_l(*pair).f1 for pair in pairs], np.float64)
 
@@ -160,14 +160,14 @@ MAX_SEQUENCES = 500
 """The most sequences of a packed corpus that are used: losses need no more."""
 
 
-def validation_texts(path: str) -> Texts:
+def read_validation_texts(path: str) -> Texts:
     """The texts of a file, or up to MAX_SEQUENCES packed sequences of a corpus folder."""
     if not is_complete(Path(path).expanduser()):
-        return read_texts("audit.validation", path)
-    return Texts.of(_sequences(Path(path).expanduser()))
+        return read_texts_of_field("audit.validation", path)
+    return Texts.of(_iter_sequence_texts(Path(path).expanduser()))
 
 
-def _sequences(folder: Path) -> Iterator[Text]:
+def _iter_sequence_texts(folder: Path) -> Iterator[Text]:
     corpus = open_corpus(folder)
     indices = np.linspace(0, len(corpus.sequences) - 1, min(MAX_SEQUENCES, len(corpus.sequences)))
     for index in sorted({*indices.astype(int).tolist()}):
@@ -185,7 +185,7 @@ def mean_losses(stage: AuditStage, model: AuditedModel, texts: Texts) -> Scores:
     return np.array([losses[text.sha256] for text in texts], np.float64)
 
 
-def unlabelled_units(texts: Texts) -> pd.DataFrame:
+def unlabelled_unit_table(texts: Texts) -> pd.DataFrame:
     """The texts as units without labels, a row each: `unit` and `UNITS`."""
     ids = [text.example_id for text in texts]
     member = pd.array([None] * len(ids), "boolean")

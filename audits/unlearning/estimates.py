@@ -87,32 +87,32 @@ class AuditUnits:
     def __init__(self, table: pd.DataFrame, seed: int) -> None:
         self.table = table.reset_index(drop=True)
         self._seed = seed
-        self.sides = {True: self._mask(True), False: self._mask(False)}
+        self.sides = {True: self._label_mask(True), False: self._label_mask(False)}
         """The masks of members (True) and of non-members."""
-        self.benchmarks = [*self._benchmarks()]
+        self.benchmarks = [*self._iter_benchmarks()]
 
     @property
-    def labelled(self) -> bool:
+    def has_both_labels(self) -> bool:
         """Whether there are members and non-members."""
         return all(mask.any() for mask in self.sides.values())
 
     def texts(self, *, controls: bool) -> int:
         """The number of member texts, or if smaller that of non-member texts (`controls`)."""
         sides = (True, False) if controls else (True,)
-        return min(self._count_texts(self.sides[side]) for side in sides)
+        return min(self._count_texts_in_mask(self.sides[side]) for side in sides)
 
     def mean(self, values: Scores, member: bool) -> Estimate:
         """The mean of the members, or of the non-members."""
         samples = [
             benchmark.members if member else benchmark.nonmembers for benchmark in self.benchmarks
         ]
-        return _over_benchmarks([sample.mean(values) for sample in samples])
+        return _mean_over_benchmarks([sample.mean(values) for sample in samples])
 
     def auroc(self, values: Scores) -> Estimate:
         """The AUROC of members against non-members."""
-        return _over_benchmarks([benchmark.auroc(values) for benchmark in self.benchmarks])
+        return _mean_over_benchmarks([benchmark.auroc(values) for benchmark in self.benchmarks])
 
-    def mean_of(
+    def mean_in_mask(
         self, values: Scores, mask: Mask, name: str, *, rate: bool = False
     ) -> Estimate | None:
         """The mean over the units of a mask, all benchmarks together; None if it has no unit.
@@ -123,29 +123,31 @@ class AuditUnits:
             name: of the draws: masks with the same name and size have the same draws.
             rate: whether the values are 0 or 1.
         """
-        return self._sample(mask, name).mean(values, rate=rate) if mask.any() else None
+        return self._draw_sample(mask, name).mean(values, rate=rate) if mask.any() else None
 
-    def _count_texts(self, mask: Mask) -> int:
+    def _count_texts_in_mask(self, mask: Mask) -> int:
         return int(self.table.loc[mask, "text_id"].nunique())
 
-    def _mask(self, member: bool) -> Mask:
+    def _label_mask(self, member: bool) -> Mask:
         mask: Mask = (self.table["member"].fillna(not member) == member).to_numpy(bool)
         return mask
 
-    def _benchmarks(self) -> Iterator[LabelledUnits]:
+    def _iter_benchmarks(self) -> Iterator[LabelledUnits]:
         names = self.table["benchmark"].to_numpy()
         masks = [names == name for name in np.unique(names)]
-        sizes = [self._count_texts(mask & side) for mask in masks for side in self.sides.values()]
+        sizes = [
+            self._count_texts_in_mask(mask & side) for mask in masks for side in self.sides.values()
+        ]
         if min(sizes, default=MIN_TEXTS) < MIN_TEXTS:
             masks = [np.ones(len(names), bool)]
         for number, mask in enumerate(masks):
             members, nonmembers = (
-                self._sample(mask & self.sides[member], f"{side} {number}")
+                self._draw_sample(mask & self.sides[member], f"{side} {number}")
                 for member, side in ((True, "members"), (False, "non-members"))
             )
             yield LabelledUnits(members, nonmembers)
 
-    def _sample(self, mask: Mask, name: str) -> UnitSample:
+    def _draw_sample(self, mask: Mask, name: str) -> UnitSample:
         rows = np.flatnonzero(mask)
         _, text = np.unique(self.table["text_id"].to_numpy(str)[rows], return_inverse=True)
         texts = int(text.max(initial=-1)) + 1
@@ -153,11 +155,11 @@ class AuditUnits:
         return UnitSample(rows, drawn[:, text], texts)
 
 
-def _over_benchmarks(estimates: Sequence[Estimate]) -> Estimate:
+def _mean_over_benchmarks(estimates: Sequence[Estimate]) -> Estimate:
     return estimates[0] if len(estimates) == 1 else mean(estimates)
 
 
-def difference(minuend: Estimate, subtrahend: Estimate) -> Estimate:
+def paired_difference(minuend: Estimate, subtrahend: Estimate) -> Estimate:
     """The paired difference, draw by draw; its interval is that of the draws."""
     value, draws = minuend.value - subtrahend.value, minuend.draws - subtrahend.draws
     return replace(minuend, value=value, draws=draws, trials=None, steps=None)

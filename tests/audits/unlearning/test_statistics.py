@@ -6,9 +6,9 @@ import pytest
 from scipy.stats import binomtest, ks_2samp
 
 from contamination.audits.unlearning.comparison import estimate_columns, ks_distance, swap_p_value
-from contamination.audits.unlearning.estimates import AuditUnits, difference
-from contamination.audits.unlearning.forget_ratio import SAME, fieller, forget_ratio
-from contamination.audits.unlearning.tables import estimate_in
+from contamination.audits.unlearning.estimates import AuditUnits, paired_difference
+from contamination.audits.unlearning.forget_ratio import SAME, fieller_interval, forget_ratio
+from contamination.audits.unlearning.tables import format_estimate
 from contamination.core.statistics.estimates import Estimate
 from contamination.core.statistics.metrics import AUROC
 
@@ -60,7 +60,7 @@ def test_the_mean_of_one_text_has_no_interval():
     )
     assert one["loss"] == 0.0
     assert np.isnan([one["loss_low"], one["loss_high"]]).all()
-    assert estimate_in(one, "loss") == "0.000"
+    assert format_estimate(one, "loss") == "0.000"
     assert two["loss_low"] < two["loss"] < two["loss_high"]
 
 
@@ -126,15 +126,18 @@ def test_the_share_is_the_same_in_any_unit():
 
 def test_fiellers_limits_are_where_the_test_of_a_ratio_turns():
     covariance = np.array([[0.04, 0.01], [0.01, 0.02]])
-    for limit in fieller(1.0, 2.0, covariance, 2.0):
+    for limit in fieller_interval(1.0, 2.0, covariance, 2.0):
         spread = np.array([1, -limit])
         assert (1 - 2 * limit) ** 2 == pytest.approx(4 * spread @ covariance @ spread)
-    assert fieller(1.0, 0.2, covariance, 2.0) is None
+    assert fieller_interval(1.0, 0.2, covariance, 2.0) is None
 
 
 def test_a_difference_is_of_the_draws():
     one, other = (Estimate(2, 0, v, np.array([v, v + 1])) for v in (3.0, 1.0))
-    assert (difference(one, other).value, difference(one, other).draws.tolist()) == (2, [2, 2])
+    assert (paired_difference(one, other).value, paired_difference(one, other).draws.tolist()) == (
+        2,
+        [2, 2],
+    )
 
 
 def test_the_distance_is_kolmogorovs_and_its_p_value_is_uniform_without_a_difference():
