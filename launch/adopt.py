@@ -75,15 +75,15 @@ def adopt(kind: str, path: str, runs: str) -> Artifact:
     require(bool(runs) and not inside, "runs", runs, "give a folder that is not in path.")
     check_writable("runs", runs)
     if is_complete(source):
-        return _copied(open_artifact(source, kind), Path(runs))
+        return _copy_artifact(open_artifact(source, kind), Path(runs))
     owner = next((folder for folder in source.parents[:2] if is_complete(folder)), None)
     require(owner is None, "path", path, f"it is a part of the artefact {owner}: give that folder.")
     adoptable = kind == "model" and (source / "config.json").is_file()
     require(adoptable, "path", path, REMEDIES[kind])
-    return _new_model(source, Path(runs))
+    return _adopt_hf_model(source, Path(runs))
 
 
-def _copied(source: Artifact, runs: Path) -> Artifact:
+def _copy_artifact(source: Artifact, runs: Path) -> Artifact:
     """Copy a finished folder with its manifest, under its own name unless it was renamed."""
     name = source.path.name
     if not FOLDER_NAME.fullmatch(name):
@@ -94,9 +94,9 @@ def _copied(source: Artifact, runs: Path) -> Artifact:
     require(not is_there, "path", str(source.path), remedy)
     with exclusive_build(folder) as check, disk_errors(folder):
         if not is_complete(folder):
-            _clear(folder)
+            _prepare_empty_folder(folder)
             (folder / ADOPTING).touch()
-            _copy(source.path, folder, [CONFIG, *source.files, *source.records])
+            _copy_files(source.path, folder, [CONFIG, *source.files, *source.records])
             check()
             (folder / ADOPTING).unlink()
             write_text(folder / MANIFEST, read_text(source.path / MANIFEST))
@@ -109,7 +109,7 @@ def _copied(source: Artifact, runs: Path) -> Artifact:
     return copy
 
 
-def _clear(folder: Path) -> None:
+def _prepare_empty_folder(folder: Path) -> None:
     """Empty the folder if a killed adoption left it; refuse a folder that a stage began."""
     if folder.is_dir() and not (folder / ADOPTING).exists() and any(folder.iterdir()):
         raise ArtifactError(
@@ -120,7 +120,7 @@ def _clear(folder: Path) -> None:
     folder.mkdir(parents=True)
 
 
-def _new_model(source: Path, runs: Path) -> Artifact:
+def _adopt_hf_model(source: Path, runs: Path) -> Artifact:
     load_tokenizer("path", str(source))
     model = load_model("path", str(source), device_map="meta")  # without the weights' values
     parameters = sum(weights.numel() for weights in model.parameters())
@@ -129,7 +129,7 @@ def _new_model(source: Path, runs: Path) -> Artifact:
     def make(folder: Path) -> Built:
         copy = folder / trained_model.HF
         shutil.rmtree(copy, ignore_errors=True)
-        _copy(source, copy, files)
+        _copy_files(source, copy, files)
         if digests({name: copy / name for name in files}) != files:
             raise DataError(f"{source} changed while it was copied: run the same command again.")
         counts = {"parameters": parameters, **ancestry_of("path", str(source)).recorded()}
@@ -140,7 +140,7 @@ def _new_model(source: Path, runs: Path) -> Artifact:
     return build(folder, Adopted(str(source)), inputs, make)
 
 
-def _copy(source: Path, target: Path, names: Iterable[str]) -> None:
+def _copy_files(source: Path, target: Path, names: Iterable[str]) -> None:
     for name in names:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)

@@ -48,10 +48,10 @@ class CheckedPath:
     path: Path
     state: str
     bytes: int
-    words: str = ""
+    remark: str = ""
 
 
-def check(runs: Path) -> list[CheckedPath]:
+def inspect_runs(runs: Path) -> list[CheckedPath]:
     """Check everything in a runs folder, comparing each finished artefact's files by content.
 
     Raises:
@@ -60,48 +60,57 @@ def check(runs: Path) -> list[CheckedPath]:
     if not runs.is_dir():
         raise ConfigError(f"runs is {str(runs)!r}: there is no such folder. Give runs=DIR.")
     folders = sorted(p for kind in ARTIFACTS for p in (runs / kind).glob("*") if p.is_dir())
-    sizes = {folder: _bytes(folder) for folder in folders}
+    sizes = {folder: _size_in_bytes(folder) for folder in folders}
     total = sum(sizes.values())
     options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
     paths = []
     with progress(total=total, desc="check", **options) as bar:
         for folder, size in sizes.items():
-            state, words = _state(folder)
-            paths.append(CheckedPath(folder, state, size, words))
+            state, remark = _state_and_remark(folder)
+            paths.append(CheckedPath(folder, state, size, remark))
             bar.update(size)
     in_progress = [path.path for path in paths if path.state in (UNFINISHED, RUNNING)]
-    paths += [*_leases(runs), *_temporary_files(runs, in_progress), *_unused_checkpoints(paths)]
+    paths += [
+        *_orphaned_leases(runs),
+        *_orphaned_temporary_files(runs, in_progress),
+        *_unused_checkpoints(paths),
+    ]
     return sorted(paths, key=lambda path: (STATES.index(path.state), str(path.path)))
 
 
-def listed(runs: Path, paths: Sequence[CheckedPath]) -> str:
+def format_paths(runs: Path, paths: Sequence[CheckedPath]) -> str:
     """Return the number and size of paths in each state, and a line per path that is not intact."""
     lines = [
-        f"  {path.state:10} {_size_text([path]):>9}  {path.path}{path.words and f': {path.words}'}"
+        f"  {path.state:10} {_format_total_size([path]):>9}  {path.path}{path.remark and ': '}"
+        f"{path.remark}"
         for path in paths
         if path.state != WHOLE
     ]
     by_state = {state: [p for p in paths if p.state == state] for state in reversed(STATES)}
     counts = [
-        f"{len(some)} {state} ({_size_text(some)})" for state, some in by_state.items() if some
+        f"{len(some)} {state} ({_format_total_size(some)})"
+        for state, some in by_state.items()
+        if some
     ]
     return "\n".join([f"{runs}: {', '.join(counts) or 'no artefact'}", *lines])
 
 
-def prune(paths: Sequence[CheckedPath], agreed: Callable[[str], bool]) -> None:
-    """Remove paths that are left over, then damaged ones, if `agreed` returns True for each group.
+def prune(paths: Sequence[CheckedPath], confirm: Callable[[str], bool]) -> None:
+    """Remove paths that are left over, then damaged ones, if `confirm` returns True for each group.
 
     What a process is making is never removed.
     """
     damaged = "damaged; their commands make them again"
     for states, why in (((UNFINISHED, ORPHANED), "left over"), ((DAMAGED,), damaged)):
         removable = [path for path in paths if path.state in states]
-        if removable and agreed(f"Remove {len(removable)} ({_size_text(removable)}), {why}?"):
+        if removable and confirm(
+            f"Remove {len(removable)} ({_format_total_size(removable)}), {why}?"
+        ):
             for path in removable:
-                print(_removed(path.path))
+                print(_remove_unless_in_use(path.path))
 
 
-def _removed(place: Path) -> str:
+def _remove_unless_in_use(place: Path) -> str:
     """Remove it unless a process may be making it; return a line that says what happened."""
     folder = next((p for p in (place, *place.parents) if p.parent.name in ARTIFACTS), None)
     lease = place if place.parent.name == LOCKS else folder and lease_file(folder)
@@ -111,13 +120,13 @@ def _removed(place: Path) -> str:
             return f"kept {place}: a process may make it now"
         try:
             if place != lease:  # `if_free` removes the lease itself
-                _delete(place)
+                _delete_path(place)
         except OSError as error:
             return f"kept {place}: {error.strerror}"
     return f"removed {place}"
 
 
-def _delete(place: Path) -> None:
+def _delete_path(place: Path) -> None:
     """Delete a file, a link or a folder; a folder's manifest is deleted first."""
     if place.is_dir() and not place.is_symlink():
         if is_complete(place):
@@ -127,7 +136,7 @@ def _delete(place: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def _state(folder: Path) -> tuple[str, str]:
+def _state_and_remark(folder: Path) -> tuple[str, str]:
     """Return the state of an artefact's folder and a remark."""
     # the maker is read first: it may finish the folder meanwhile
     has_stage_name, process = FOLDER_NAME.fullmatch(folder.name), describe_builder(folder)
@@ -149,13 +158,15 @@ def _state(folder: Path) -> tuple[str, str]:
     return DAMAGED if problems else WHOLE, "; ".join(problems)
 
 
-def _leases(runs: Path) -> Iterator[CheckedPath]:
+def _orphaned_leases(runs: Path) -> Iterator[CheckedPath]:
     for file in (runs / LOCKS).glob("*.lease"):
         if file.is_file() and describe_lease_holder(file) is None:
-            yield CheckedPath(file, ORPHANED, _bytes(file), "the lease of a process that is gone")
+            yield CheckedPath(
+                file, ORPHANED, _size_in_bytes(file), "the lease of a process that is gone"
+            )
 
 
-def _temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterator[CheckedPath]:
+def _orphaned_temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterator[CheckedPath]:
     """Yield what killed processes were writing, except in unfinished folders."""
     kinds = [runs / kind for kind in (*ARTIFACTS, "launches")]
     for place, folders, files in (step for kind in kinds for step in os.walk(kind)):
@@ -165,14 +176,14 @@ def _temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterator[Checke
             continue
         for name in [*folders, *files]:
             match = TEMPORARY.fullmatch(name)
-            if match and not _is_written(here / name, match):
+            if match and not _is_being_written(here / name, match):
                 yield CheckedPath(
-                    here / name, ORPHANED, _bytes(here / name), "of a process that is gone"
+                    here / name, ORPHANED, _size_in_bytes(here / name), "of a process that is gone"
                 )
         folders[:] = [name for name in folders if not TEMPORARY.fullmatch(name)]
 
 
-def _is_written(path: Path, match: re.Match[str]) -> bool:
+def _is_being_written(path: Path, match: re.Match[str]) -> bool:
     """Return whether the process that made the temporary file may still be writing it."""
     if match["host"] == socket.gethostname():
         return bool(psutil.pid_exists(int(match["pid"])))
@@ -189,10 +200,10 @@ def _unused_checkpoints(paths: Sequence[CheckedPath]) -> Iterator[CheckedPath]:
             folders = (artifact.path / name for name in ("checkpoints", "tokens"))
             unused = [folder for folder in folders if folder.is_dir()]
         for path in unused:
-            yield CheckedPath(path, ORPHANED, _bytes(path), "nothing resumes from it")
+            yield CheckedPath(path, ORPHANED, _size_in_bytes(path), "nothing resumes from it")
 
 
-def _bytes(path: Path) -> int:
+def _size_in_bytes(path: Path) -> int:
     """Return the size of a file, or of all files in a folder."""
     total = 0
     for file in path.rglob("*") if path.is_dir() else [path]:
@@ -201,7 +212,7 @@ def _bytes(path: Path) -> int:
     return total
 
 
-def _size_text(paths: Sequence[CheckedPath]) -> str:
+def _format_total_size(paths: Sequence[CheckedPath]) -> str:
     count: float = sum(path.bytes for path in paths)
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:

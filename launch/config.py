@@ -111,7 +111,7 @@ class ClusterConfig(TasksConfig, node="cluster"):
             return TasksConfig()
         return TasksConfig(**{f.name: getattr(self, f.name) for f in fields(TasksConfig)})
 
-    def job(self, stage: str) -> dict[str, Any]:
+    def job_options(self, stage: str) -> dict[str, Any]:
         """Return the SLURM options of a stage's job; null ones are left to `all`, or to SLURM."""
         all_and_own = [self.jobs.get(name, {}) for name in ("all", stage)]
         options = {k: v for part in all_and_own for k, v in part.items() if v is not None}
@@ -159,18 +159,18 @@ class SecondStage(Ranged, node="second_stage"):
         self.require(has_texts, "instructions", remedy)
 
     @property
-    def clean(self) -> dict[str, InstructionsConfig]:
+    def clean_sets(self) -> dict[str, InstructionsConfig]:
         """The configurations of the clean texts, by name.
 
         Raises:
             ConfigError: an unknown field, or an invalid value.
         """
         nodes = OmegaConf.create({"instructions": self.instructions})
-        return convert(nodes, _Clean).instructions
+        return convert(nodes, _CleanSets).instructions
 
 
 @dataclass(frozen=True)
-class _Clean:
+class _CleanSets:
     instructions: dict[str, InstructionsConfig]
 
 

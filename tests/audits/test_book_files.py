@@ -181,10 +181,10 @@ def test_a_page_that_the_spine_names_again_and_again_counts_each_time(tmp_path):
 def test_a_page_that_the_spine_names_several_times_is_read_once(tmp_path, monkeypatch):
     package = PACKAGE.replace('<itemref idref="a"/>', '<itemref idref="a"/>' * 20)
     write_epub(tmp_path / "a.epub", **{"OEBPS/book.opf": package})
-    read, unpacked = [], epub._unpacked
+    read, unpacked = [], epub._unpack_file
     monkeypatch.setattr(
         epub,
-        "_unpacked",
+        "_unpack_file",
         lambda book, name, limits: read.append(name) or unpacked(book, name, limits),
     )
     ((_, text),) = iter_epub_books(tmp_path / "a.epub")
