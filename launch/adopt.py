@@ -48,10 +48,6 @@ REMEDIES = {
 }
 
 
-ADOPTING = ".adopting"
-"""A file that marks a folder while a finished one is copied into it."""
-
-
 @dataclass(frozen=True)
 class Adopted:
     """The content of config.yaml for a copied model."""
@@ -81,6 +77,10 @@ def adopt(kind: str, path: str, runs: str) -> Artifact:
     adoptable = kind == "model" and (source / "config.json").is_file()
     require(adoptable, "path", path, REMEDIES[kind])
     return _adopt_hf_model(source, Path(runs))
+
+
+ADOPTING = ".adopting"
+"""A file that marks a folder while a finished one is copied into it."""
 
 
 def _copy_artifact(source: Artifact, runs: Path) -> Artifact:

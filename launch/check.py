@@ -36,9 +36,6 @@ ARTIFACTS = (
 WHOLE, DAMAGED, UNFINISHED, ORPHANED = "whole", "damaged", "unfinished", "orphaned"
 RUNNING, OLDER, FOREIGN = "running", "older", "foreign"
 STATES = (DAMAGED, UNFINISHED, ORPHANED, RUNNING, OLDER, FOREIGN, WHOLE)
-TEMPORARY = re.compile(r"\.(.+\.(?P<host>[^.].*)\.(?P<pid>\d{1,7})|.+)" + re.escape(TEMPORARY_END))
-STALE = 3600.0
-"""Seconds without a change after which another machine's temporary file counts as left over."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +161,11 @@ def _orphaned_leases(runs: Path) -> Iterator[CheckedPath]:
             yield CheckedPath(
                 file, ORPHANED, _size_in_bytes(file), "the lease of a process that is gone"
             )
+
+
+TEMPORARY = re.compile(r"\.(.+\.(?P<host>[^.].*)\.(?P<pid>\d{1,7})|.+)" + re.escape(TEMPORARY_END))
+STALE = 3600.0
+"""Seconds without a change after which another machine's temporary file counts as left over."""
 
 
 def _orphaned_temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterator[CheckedPath]:

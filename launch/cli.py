@@ -50,14 +50,6 @@ TOOLS = {
 }
 """The tools of `launch`, with the words that completion offers after them."""
 OTHERS = ("audit", "list", "quickstart")
-GROUPS = {
-    "methods": "method",
-    "audits": "audit",
-    "benchmarks": "benchmark",
-    "models": "model",
-    "corpora": "corpus",
-    "experiments": "experiment",
-}
 
 
 def main() -> int:
@@ -98,6 +90,16 @@ def parse_overrides(words: list[str]) -> list[str]:
         value = next(remaining, "") if value is None else value
         fields.append(f"{node}.{field.replace('-', '_')}={value}")
     return fields
+
+
+GROUPS = {
+    "methods": "method",
+    "audits": "audit",
+    "benchmarks": "benchmark",
+    "models": "model",
+    "corpora": "corpus",
+    "experiments": "experiment",
+}
 
 
 def format_choices(kinds: list[str]) -> str:

@@ -51,31 +51,6 @@ COMMANDS = {
 }
 """Each command below `python -m`, with its file in conf/ and its dataclass."""
 
-LAUNCH_NODES = (
-    *("launch.config.LaunchSettings", "injection.config.InjectionStage"),
-    *("training.config.TrainingStage", "detection.config.DetectionStage"),
-)
-"""The dataclasses whose nodes `launch` has besides its own; of two with one name the first's."""
-
-GROUPS = ("occurrences", "corpus", "rewording", "method", "audit", "source", "format")
-"""Folders of conf/ whose files name a class each, with the fields of that class."""
-
-COMMON = ("name", "seed", "runs", "verify")
-"""Fields of conf/common.yaml, which every command has."""
-
-HEAD = """\
-# Configuration fields
-
-`python -m contamination.launch.field_reference > docs/fields.md` writes this page from the
-code, and a test compares the two. Edit the dataclasses, not this page.
-
-Every command takes `field=value`. A field of a node is given with the node's name before it, such
-as `injection.members=50`. The defaults are those of the dataclasses; a file in `conf/`, such as an
-experiment or a model, may set other values. To see the values that a command will use, add
-`--cfg job` to it. A field may be `null` where its type includes `None`. A value outside its range
-is an error that names the field.
-"""
-
 
 @dataclass(frozen=True)
 class FieldDoc:
@@ -130,6 +105,13 @@ def describe_dataclass(schema: type, comments: Mapping[str, str] | None = None) 
             nodes[field.name] = node
     text = _join_lines((schema.__doc__ or "").split("\n\n")[0])
     return Schema(text, tuple(plain), nodes)
+
+
+LAUNCH_NODES = (
+    *("launch.config.LaunchSettings", "injection.config.InjectionStage"),
+    *("training.config.TrainingStage", "detection.config.DetectionStage"),
+)
+"""The dataclasses whose nodes `launch` has besides its own; of two with one name the first's."""
 
 
 def command_schema(command: str) -> Schema:
@@ -303,6 +285,24 @@ def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
+HEAD = """\
+# Configuration fields
+
+`python -m contamination.launch.field_reference > docs/fields.md` writes this page from the
+code, and a test compares the two. Edit the dataclasses, not this page.
+
+Every command takes `field=value`. A field of a node is given with the node's name before it, such
+as `injection.members=50`. The defaults are those of the dataclasses; a file in `conf/`, such as an
+experiment or a model, may set other values. To see the values that a command will use, add
+`--cfg job` to it. A field may be `null` where its type includes `None`. A value outside its range
+is an error that names the field.
+"""
+
+
+COMMON = ("name", "seed", "runs", "verify")
+"""Fields of conf/common.yaml, which every command has."""
+
+
 def render_page() -> str:
     """The whole page."""
     schemas = {command: command_schema(command) for command in COMMANDS}
@@ -348,6 +348,10 @@ def _render_nodes(schemas: Mapping[str, Schema]) -> Iterator[str]:
         if nested := [f"[`{name}`](#{_anchor(node)})" for name, node in schema.nodes.items()]:
             yield f"Nodes in it: {', '.join(nested)}.\n"
         yield from _render_table(schema.fields)
+
+
+GROUPS = ("occurrences", "corpus", "rewording", "method", "audit", "source", "format")
+"""Folders of conf/ whose files name a class each, with the fields of that class."""
 
 
 def _render_groups() -> Iterator[str]:

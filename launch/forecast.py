@@ -25,26 +25,13 @@ from contamination.detection.methods.registry import build_methods
 from contamination.injection.finetuning.config import FINETUNING
 from contamination.injection.pool import read_candidates, source_name
 from contamination.injection.run import planned_copies
+from contamination.launch import workload
 from contamination.launch.cells import KIND
 from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import CellPlan
 from contamination.launch.run_records import read_costs
 from contamination.launch.shared import make_base_training_stage
 from contamination.launch.stages import Stages
-from contamination.launch.workload import (
-    ModelCost,
-    assumed_text_tokens,
-    clean_sets_on_hub,
-    count_finetuning_sequences,
-    evaluated_tokens,
-    finetuning_sequence_tokens,
-    masked_lm_flops,
-    masked_lm_workload,
-    neighbour_tokens,
-    recomputation_factor,
-    scoring_workload,
-    training_workload,
-)
 from contamination.training.config import TrainingStage
 from contamination.training.resources import LOGIT_COPIES, memory_need
 from contamination.training.trained_model import HF, METRICS
@@ -55,7 +42,7 @@ SAME_SIZE = 0.05
 """Models whose sizes differ by a smaller share count as equally fast."""
 
 
-def flops_per_second(stage: TrainingStage, model: ModelCost | None) -> float | None:
+def flops_per_second(stage: TrainingStage, model: workload.ModelCost | None) -> float | None:
     """Return the speed of one device with such a model; None if not known.
 
     It is what the newest recorded training of a similar model reached, else `MFU` of
@@ -67,7 +54,7 @@ def flops_per_second(stage: TrainingStage, model: ModelCost | None) -> float | N
     return measured or (peak * 1e12 * MFU if peak else None)
 
 
-def _measured_flops_per_second(stage: TrainingStage, model: ModelCost) -> float | None:
+def _measured_flops_per_second(stage: TrainingStage, model: workload.ModelCost) -> float | None:
     """Return the speed of the newest recorded training of a similar model; None without one."""
     cells = (Path(stage.runs) / KIND).glob("*/cells/*")
     costs = [cost for cell in cells for cost in read_costs(cell)]
@@ -78,14 +65,14 @@ def _measured_flops_per_second(stage: TrainingStage, model: ModelCost) -> float 
             if is_complete(folder) and (speeds := _read_tokens_per_second(folder)):
                 config = read_config(folder)
                 if _is_similar_training(folder, config, stage, model):
-                    flops = model.flops * recomputation_factor(config["training"])
+                    flops = model.flops * workload.recomputation_factor(config["training"])
                     modified = (folder / METRICS).stat().st_mtime
                     speed_by_time[modified] = flops * median(speeds) / devices
     return speed_by_time[max(speed_by_time)] if speed_by_time else None
 
 
 def _is_similar_training(
-    folder: Path, config: Mapping[str, Any], stage: TrainingStage, model: ModelCost
+    folder: Path, config: Mapping[str, Any], stage: TrainingStage, model: workload.ModelCost
 ) -> bool:
     """Whether a training was of a model of this name and dtype, and of about this size."""
     names = config.get("model", {}).get("name"), config.get("training", {}).get("dtype")
@@ -141,7 +128,7 @@ class RunForecast:
 
 def forecast_runs(plan: CellPlan, stages: Stages) -> list[RunForecast]:
     """Return the forecasts of the cell's runs in their order."""
-    finetuning_count = count_finetuning_sequences(plan)
+    finetuning_count = workload.count_finetuning_sequences(plan)
     corpora, trainings = (
         _corpus_forecasts(plan, finetuning_count),
         _training_forecasts(plan, stages, finetuning_count),
@@ -178,7 +165,9 @@ def _time_limit_note(forecast: RunForecast, stages: Stages) -> str:
 
 def _second_stage_note(plan: CellPlan) -> str:
     """Return a note if the second stage is left out because its clean texts are on the hub."""
-    away = ", ".join(f"second_stage.instructions.{name}" for name in clean_sets_on_hub(plan))
+    away = ", ".join(
+        f"second_stage.instructions.{name}" for name in workload.clean_sets_on_hub(plan)
+    )
     return f"the second stage is left out: the hub has {away}." if away else ""
 
 
@@ -187,8 +176,8 @@ def _neighbours_note(plan: CellPlan) -> str:
     path = plan.detection.masked_lm.path
     if (
         path is None
-        or not neighbour_tokens(plan)
-        or masked_lm_flops(plan, assumed_text_tokens(plan))
+        or not workload.neighbour_tokens(plan)
+        or workload.masked_lm_flops(plan, workload.assumed_text_tokens(plan))
     ):
         return ""
     return f"making neighbours is left out: the size of masked_lm.path={path} is not known here."
@@ -218,7 +207,7 @@ def _corpus_forecasts(plan: CellPlan, finetuning_count: int | None) -> Iterator[
             f"inject {run}", tokens, disk_bytes=2 * 4.0 * tokens
         )  # shards, then sequences
     if finetuning_count:
-        tokens = finetuning_count * finetuning_sequence_tokens(plan)
+        tokens = finetuning_count * workload.finetuning_sequence_tokens(plan)
         yield RunForecast(
             "inject finetuning", tokens, disk_bytes=9.0 * tokens
         )  # with its text and output
@@ -231,7 +220,7 @@ def _training_forecasts(
         stages.processes("train").count,
         plan.injection.injection.sequence_tokens,
     )
-    sequences, evaluated = plan.order.sequences, evaluated_tokens(plan)
+    sequences, evaluated = plan.order.sequences, workload.evaluated_tokens(plan)
     study = _forecast_training(
         "study", plan.training, sequences, sequence_tokens, processes, evaluated
     )
@@ -247,7 +236,7 @@ def _training_forecasts(
     if plan.makes_reference:
         yield _forecast_training("reference", base, *base_size, processes)
     if plan.makes_masked_lm:
-        work = masked_lm_workload(plan)
+        work = workload.masked_lm_workload(plan)
         yield RunForecast(
             "train masked_lm", work.tokens, 1, work.seconds(_device_flops_per_second(plan), 1)
         )
@@ -264,7 +253,7 @@ def _finetuning_forecasts(
     stage = replace(plan.training, training=config)
     return [
         _forecast_training(
-            "finetuning", stage, sequences, finetuning_sequence_tokens(plan), processes
+            "finetuning", stage, sequences, workload.finetuning_sequence_tokens(plan), processes
         )
     ]
 
@@ -277,8 +266,8 @@ def _forecast_training(
     processes: int,
     evaluated: int = 0,
 ) -> RunForecast:
-    config, model = stage.training, ModelCost.of(stage.model, sequence_tokens)
-    work = training_workload(stage, sequences, sequence_tokens, model, evaluated)
+    config, model = stage.training, workload.ModelCost.of(stage.model, sequence_tokens)
+    work = workload.training_workload(stage, sequences, sequence_tokens, model, evaluated)
     seconds = work.seconds(flops_per_second(stage, model), processes)
     forecast = RunForecast(f"train {run}", work.tokens, processes, seconds)
     if model is None:
@@ -299,7 +288,7 @@ def _forecast_training(
 
 def _device_flops_per_second(plan: CellPlan) -> float | None:
     width = plan.injection.injection.sequence_tokens
-    return flops_per_second(plan.training, ModelCost.of(plan.training.model, width))
+    return flops_per_second(plan.training, workload.ModelCost.of(plan.training.model, width))
 
 
 def _scoring_forecasts(plan: CellPlan, stages: Stages) -> Iterator[RunForecast]:
@@ -307,7 +296,7 @@ def _scoring_forecasts(plan: CellPlan, stages: Stages) -> Iterator[RunForecast]:
     stage = plan.detection
     processes = max(stages.processes("detect").count, stage.detection.processes)
     processes *= stages.cluster.slices
-    model = ModelCost.of(plan.training.model, assumed_text_tokens(plan))
+    model = workload.ModelCost.of(plan.training.model, workload.assumed_text_tokens(plan))
     speed, device_bytes = _device_flops_per_second(plan), None
     if model is not None:
         bytes_per_weight = 4 if stage.detection.dtype == "float32" else 2
@@ -318,7 +307,7 @@ def _scoring_forecasts(plan: CellPlan, stages: Stages) -> Iterator[RunForecast]:
         "contaminated",
         *(f"step-{n:08d}" for n in plan.last_training.export_steps),
     ):
-        work = scoring_workload(plan, model, first=run == "clean")
+        work = workload.scoring_workload(plan, model, first=run == "clean")
         seconds, disk_bytes = work.seconds(speed, processes), 20.0 * work.tokens
         yield RunForecast(
             f"detect {run}",

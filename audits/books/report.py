@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,17 +34,6 @@ ROUNDING = 1 + 1e-9
 """Tolerance of comparisons with ALPHA: 13 · (1 / 260) is 0.05 except for its last bit."""
 MAX_TITLES = 5
 """The most titles in a sentence."""
-LIMITATIONS = (
-    "That a book is not found says nothing: it may have been trained on too rarely, or in an "
-    "edition that differs.",
-    "A share that was trained on may come from quotations, reviews or another book with the "
-    "same text: the audit does not know where the model read it.",
-    "The correction assumes that the suspects are like the validation books. Where they differ in "
-    "date, genre, edition or fame, their rates of false alarms and of hits differ too, and no "
-    "interval here accounts for that.",
-    "Positives stand for books that were trained on as a whole. Where they were read more often "
-    "than a suspect (famous books are), the suspect's share is underestimated.",
-)
 
 
 @dataclass(frozen=True)
@@ -199,6 +189,19 @@ def _warnings(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
         )
 
 
+LIMITATIONS = (
+    "That a book is not found says nothing: it may have been trained on too rarely, or in an "
+    "edition that differs.",
+    "A share that was trained on may come from quotations, reviews or another book with the "
+    "same text: the audit does not know where the model read it.",
+    "The correction assumes that the suspects are like the validation books. Where they differ in "
+    "date, genre, edition or fame, their rates of false alarms and of hits differ too, and no "
+    "interval here accounts for that.",
+    "Positives stand for books that were trained on as a whole. Where they were read more often "
+    "than a suspect (famous books are), the suspect's share is underestimated.",
+)
+
+
 def _fact_by_label(books: AuditedBooks) -> dict[str, str]:
     plan = books.plan
     return {
@@ -345,12 +348,13 @@ def _share_chart(result: BooksResult) -> InlineChart:
         axes.set(xlim=(-2, 102), xlabel="share of the book (%)", ylim=(-0.7, len(suspects) - 0.3))
         axes.set_yticks(heights, [_shorten_title(suspect.title) for suspect in suspects])
         axes.grid(axis="y", visible=False)
-        figure.legend(loc="outside upper center", ncols=2)
-        return InlineChart(
+        return _finish_chart(
+            figure,
             "shares",
-            "Estimated share of each suspect that was trained on",
-            svg_element(figure, "Corrected shares of the suspects with their intervals"),
-            "The contamination rate counts false alarms and misses; the corrected rate does not.",
+            title="Estimated share of each suspect that was trained on",
+            alternative="Corrected shares of the suspects with their intervals",
+            caption="The contamination rate counts false alarms and misses; the corrected rate "
+            "does not.",
         )
 
 
@@ -370,15 +374,13 @@ def _score_chart(result: BooksResult, scores: Mapping[str, Sequence[BookScores]]
         axes.axvline(threshold, color=INK, ls="--", label="threshold")
         name = _format_candidate(result.chosen_accuracy.candidate)
         axes.set(xlabel=f"score of a snippet by {name}", ylabel="snippets of the side (%)")
-        figure.legend(loc="outside upper center", ncols=3)
-        return InlineChart(
+        return _finish_chart(
+            figure,
             "scores",
-            "Scores of the validation books' snippets",
-            svg_element(
-                figure, "Histograms of positives' and negatives' scores with the threshold"
-            ),
-            "As in Raoof et al. (2025), figure 1. Scores right of the threshold count as trained "
-            "on.",
+            title="Scores of the validation books' snippets",
+            alternative="Histograms of positives' and negatives' scores with the threshold",
+            caption="As in Raoof et al. (2025), figure 1. Scores right of the threshold count as "
+            "trained on.",
         )
 
 
@@ -398,13 +400,21 @@ def _rate_chart(result: BooksResult) -> InlineChart:
         )
         axes.set(xlim=(0, 100), xlabel="contamination rate (%)", ylabel="books")
         axes.locator_params(axis="y", integer=True)
-        figure.legend(loc="outside upper center", ncols=3)
-        return InlineChart(
+        return _finish_chart(
+            figure,
             "rates",
-            "Contamination rates of all books",
-            svg_element(figure, "Histograms of the contamination rates of all books by role"),
-            "Validation books by thresholds that were chosen without them.",
+            title="Contamination rates of all books",
+            alternative="Histograms of the contamination rates of all books by role",
+            caption="Validation books by thresholds that were chosen without them.",
         )
+
+
+def _finish_chart(
+    figure: Any, name: str, *, title: str, alternative: str, caption: str
+) -> InlineChart:
+    """The figure with a legend above it; `alternative` describes it to those who can't see it."""
+    figure.legend(loc="outside upper center", ncols=3)
+    return InlineChart(name, title, svg_element(figure, alternative), caption)
 
 
 def _shorten_title(title: str, limit: int = 40) -> str:

@@ -17,21 +17,8 @@ import pandas as pd
 import pyarrow as pa
 
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
-from contamination.audits.unlearning import comparison
-from contamination.audits.unlearning.completions import (
-    EMBEDDING,
-    JUDGE,
-    OTHER,
-    ROUGE,
-    TITLES,
-    CompletionPlan,
-    compare_continuations,
-    mean_losses,
-    read_validation_texts,
-    sample_continuations_by_sha256,
-    true_continuation_by_sha256,
-    unlabelled_unit_table,
-)
+from contamination.audits.unlearning import comparison, completions
+from contamination.audits.unlearning.completions import CompletionPlan
 from contamination.audits.unlearning.forget_ratio import ScreenResult, apply_ratio_screen
 from contamination.audits.unlearning.inputs import (
     AuditedModels,
@@ -114,20 +101,22 @@ class UnlearningInputs:
         if score.units.table.empty:
             raise DataError(self._no_ranked_chunk_message())
         screens = self._screen_by_model(score)
-        suspicious, completions = (
+        suspicious, completion_quantities = (
             _suspicious_units_by_model(score, screens),
             [*self._compare_completions(folder)],
         )
-        answers, suspicious_questions = self._ask_questions(suspicious)
+        answer_quantities, suspicious_questions = self._ask_questions(suspicious)
         self._write_chunk_table(folder, scores, screens)
         figures = UnlearningFigures(
             models=self.models,
             screened=score,
             screens=comparison.screen_table(screens, score, self.models.original.name),
-            ratios=self._forget_ratio_table([*scores, *completions, *answers]),
+            ratios=self._forget_ratio_table([*scores, *completion_quantities, *answer_quantities]),
             membership=self._membership_table(scores),
-            completions=comparison.group_mean_table(self.models, completions, suspicious),
-            answers=comparison.group_mean_table(self.models, answers, suspicious_questions),
+            completions=comparison.group_mean_table(self.models, completion_quantities, suspicious),
+            answers=comparison.group_mean_table(
+                self.models, answer_quantities, suspicious_questions
+            ),
             utility=self._utility_table(),
             chunks=self.chunks,
             texts=str(self.audit.texts),
@@ -135,9 +124,9 @@ class UnlearningInputs:
             method=self.audit.screen,
             ratio=self.audit.ratio,
             completions_per_chunk=self.audit.completions,
-            similarities=[TITLES[name] for name in self.similarities],
+            similarities=[completions.TITLES[name] for name in self.similarities],
         )
-        return build_report(figures, [CHUNKS, *([COMPLETIONS] if completions else [])])
+        return build_report(figures, [CHUNKS, *([COMPLETIONS] if completion_quantities else [])])
 
     def _no_ranked_chunk_message(self) -> str:
         min_tokens = self.stage.detection.min_scored_tokens
@@ -170,21 +159,26 @@ class UnlearningInputs:
         if not chosen:
             return
         texts = self.texts.take([completable[index] for index in chosen])
-        true = true_continuation_by_sha256(self.models.original, texts, plan)
+        true = completions.true_continuation_by_sha256(self.models.original, texts, plan)
         runs, settings, seed = Path(self.stage.runs), self.stage.detection, self.stage.seed
         tables = {}
         for model in self.models:
-            continuations = sample_continuations_by_sha256(model, texts, plan, runs, settings, seed)
-            tables[model.name] = compare_continuations(
+            continuations = completions.sample_continuations_by_sha256(
+                model, texts, plan, runs, settings, seed
+            )
+            tables[model.name] = completions.compare_continuations(
                 texts, continuations, true, self.similarities
             )
         table = pd.concat(
             [rows.assign(model=name) for name, rows in tables.items()], ignore_index=True
         )
         write_parquet(folder / COMPLETIONS, pa.Table.from_pandas(table, preserve_index=False))
-        for measure in (ROUGE, *(name for name in TITLES if name in table and name != ROUGE)):
+        for measure in (
+            completions.ROUGE,
+            *(name for name in completions.TITLES if name in table and name != completions.ROUGE),
+        ):
             means = {name: self._chunk_means(rows, measure) for name, rows in tables.items()}
-            yield make_quantity(TITLES[measure], means, seed)
+            yield make_quantity(completions.TITLES[measure], means, seed)
 
     def _chunk_means(self, table: pd.DataFrame, measure: str) -> pd.DataFrame:
         """Each chunk's mean over its completions."""
@@ -224,7 +218,11 @@ class UnlearningInputs:
     def _forget_ratio_table(self, quantities: Sequence[Quantity]) -> pd.DataFrame | None:
         if self.models.clean is None:
             return None
-        compared = [quantity for quantity in quantities if quantity.name != TITLES[OTHER]]
+        compared = [
+            quantity
+            for quantity in quantities
+            if quantity.name != completions.TITLES[completions.OTHER]
+        ]
         table = comparison.forget_ratio_table(self.models, compared)
         return None if table.empty else table
 
@@ -236,11 +234,11 @@ class UnlearningInputs:
             texts = self.texts.take(np.flatnonzero(nonmembers))
         if not len(texts):
             return None
-        rows = unlabelled_unit_table(texts)
+        rows = completions.unlabelled_unit_table(texts)
         if self.validation is None:
             rows["text_id"] = self.chunks.loc[nonmembers, "text_id"].to_numpy()
         losses = {
-            model.name: rows.assign(value=mean_losses(self.stage, model, texts))
+            model.name: rows.assign(value=completions.mean_losses(self.stage, model, texts))
             for model in self.models
         }
         return comparison.utility_table(self.models, make_quantity("loss", losses, self.stage.seed))
@@ -322,10 +320,10 @@ class Unlearning(Audit):
         check_same_tokens(models, texts)
         similarities: dict[str, Any] = {}
         if self.embedding is not None:
-            similarities[EMBEDDING] = Embedding(self.embedding, stage.detection.device)
+            similarities[completions.EMBEDDING] = Embedding(self.embedding, stage.detection.device)
         if self.judge is not None:
-            similarities[JUDGE] = Judge(self.judge, Path(stage.runs))
-        validation = read_validation_texts(self.validation) if self.validation else None
+            similarities[completions.JUDGE] = Judge(self.judge, Path(stage.runs))
+        validation = completions.read_validation_texts(self.validation) if self.validation else None
         questions = (
             None if self.questions in (None, CORPUS) else read_question_file(str(self.questions))
         )

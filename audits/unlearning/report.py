@@ -26,25 +26,6 @@ from contamination.core.report.charts import (
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import Table
 
-LIMITS = (
-    "That a text is forgotten. The audit finds what is still there; another method, prompt or "
-    "threshold may find more.",
-    "That the screen is right. A chunk that was never known has similar scores before and after, "
-    "like one that is still known: the ratio can't tell them apart.",
-    "That all twins are alike. The clean twin is one training of one seed; the intervals resample "
-    "texts, not trainings.",
-)
-NO_TWIN = (
-    "How far the unlearned model is from one that was never trained on the texts: there is no "
-    "clean twin (audit.clean)."
-)
-NO_LABELS = (
-    "Who was a member: the texts have no labels of both kinds, so no rate of the screen is known, "
-    "and there is no control."
-)
-HARM = 0.05
-"""The rise of the loss on other text, in nats per token, above which a warning is given."""
-
 
 @dataclass(frozen=True)
 class UnlearningFigures:
@@ -125,6 +106,24 @@ def build_report(figures: UnlearningFigures, files: Sequence[str]) -> AuditResul
     )
     counts = {"chunks": len(figures.chunks), "unlearned": len(figures.unlearned_names)}
     return AuditResult(content, counts, files)
+
+
+LIMITS = (
+    "That a text is forgotten. The audit finds what is still there; another method, prompt or "
+    "threshold may find more.",
+    "That the screen is right. A chunk that was never known has similar scores before and after, "
+    "like one that is still known: the ratio can't tell them apart.",
+    "That all twins are alike. The clean twin is one training of one seed; the intervals resample "
+    "texts, not trainings.",
+)
+NO_TWIN = (
+    "How far the unlearned model is from one that was never trained on the texts: there is no "
+    "clean twin (audit.clean)."
+)
+NO_LABELS = (
+    "Who was a member: the texts have no labels of both kinds, so no rate of the screen is known, "
+    "and there is no control."
+)
 
 
 def _tables(figures: UnlearningFigures) -> Iterator[Table]:
@@ -221,6 +220,10 @@ def _warnings(figures: UnlearningFigures) -> Iterator[str]:
         yield f"{left_out} of {len(figures.chunks)} chunks are too short or blank: not ranked."
     if figures.utility is not None:
         yield from _harm_warnings(figures, figures.utility.set_index("model"))
+
+
+HARM = 0.05
+"""The rise of the loss on other text, in nats per token, above which a warning is given."""
 
 
 def _harm_warnings(figures: UnlearningFigures, utility: pd.DataFrame) -> Iterator[str]:
