@@ -156,7 +156,6 @@ def register_installed_audits(overrides: Sequence[str]) -> None:
 
 
 def _load_audit_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
-    """The fields of an installed audit."""
     try:
         audit_class = entry_point.load()
     except Exception as error:  # another package's import may fail in any way
@@ -193,7 +192,6 @@ def add_audit_prefixes(overrides: Sequence[str]) -> list[str]:
 
 
 def _chosen_audit_name(overrides: Sequence[str]) -> str | None:
-    """The last `audit=NAME` among the overrides."""
     choices = [match[1] for match in map(CHOICE.fullmatch, overrides) if match]
     return choices[-1] if choices else None
 

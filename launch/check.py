@@ -134,7 +134,6 @@ def _delete_path(place: Path) -> None:
 
 
 def _state_and_remark(folder: Path) -> tuple[str, str]:
-    """Return the state of an artefact's folder and a remark."""
     # the maker is read first: it may finish the folder meanwhile
     has_stage_name, process = FOLDER_NAME.fullmatch(folder.name), describe_builder(folder)
     if not is_complete(folder):
@@ -206,7 +205,6 @@ def _unused_checkpoints(paths: Sequence[CheckedPath]) -> Iterator[CheckedPath]:
 
 
 def _size_in_bytes(path: Path) -> int:
-    """Return the size of a file, or of all files in a folder."""
     total = 0
     for file in path.rglob("*") if path.is_dir() else [path]:
         with suppress(OSError):  # another process has removed it

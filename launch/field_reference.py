@@ -128,7 +128,6 @@ def command_schema(command: str) -> Schema:
 
 
 def _typed_node_names(file: str) -> list[str]:
-    """The nodes that a file in conf/ types."""
     entries = read_yaml(CONF / f"{file}.yaml")["defaults"]
     typed = [e for e in entries if isinstance(e, str) and e.startswith("schema/")]
     return [re.split("[/@]", entry)[-1] for entry in typed]
@@ -379,7 +378,6 @@ def _replace_default(field: FieldDoc, config: Mapping[str, Any]) -> FieldDoc:
 
 
 def _comment_by_key(path: Path) -> dict[str, str]:
-    """Comments behind the keys of a file at any depth."""
     found = re.findall(r"^\s*(\w+):[^#\n]*?#\s*(.*)$", path.read_text(), re.M)
     return dict(found)
 

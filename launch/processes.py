@@ -142,7 +142,6 @@ class Processes:
         return [*torchrun, *cluster.options, "-m"]
 
     def _rendezvous_options(self, run_name: str) -> list[str]:
-        """Return the options by which torchrun's nodes find each other."""
         cluster = self.cluster
         if cluster.nodes == 1:
             return ["--standalone"]

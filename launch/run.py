@@ -149,7 +149,6 @@ def _report_on_done_cells(config: DictConfig, launch: Launch) -> Artifact | None
 
 
 def _runs_in_turn(settings: LaunchSettings) -> bool:
-    """Return whether this process runs the cells of the sweep one after another."""
     launcher = str(HydraConfig.get().launcher["_target_"])
     return settings.cluster.kind != "slurm" and launcher.endswith(".BasicLauncher")
 
@@ -363,7 +362,6 @@ def _is_cell_done(
 
 
 def _describe_dry_run(config: DictConfig, settings: LaunchSettings) -> str:
-    """Return what a dry run prints for the cell."""
     from contamination.launch import downloads, forecast
 
     overrides = list(HydraConfig.get().overrides.task)

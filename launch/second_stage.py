@@ -87,7 +87,6 @@ def max_sequences(second: SecondStage, study: InjectionStage) -> int | None:
 
 
 def _sequence_tokens(second: SecondStage, study: InjectionStage) -> int:
-    """Return the tokens of one sequence of the fine-tuning set."""
     return second.finetuning.sequence_tokens or study.injection.sequence_tokens
 
 

@@ -194,7 +194,6 @@ def _stage_without_examples(study: InjectionStage, config: InjectionConfig) -> I
 def _config_without_insertions(
     study: InjectionStage, part: str, budget_tokens: int, sequence_tokens: int
 ) -> InjectionConfig:
-    """Return the configuration of a part of the corpus without any insertion."""
     names = ("base_fraction", "validation_fraction", "num_proc")
     return InjectionConfig(
         members=0,

@@ -274,7 +274,6 @@ def _stages_until(until: str | None) -> Sequence[str]:
 
 
 def _dependency_options(stage: str, before: str | None, cells: int) -> dict[str, str]:
-    """Return the options that make a stage's job wait for the previous job."""
     if before is None:
         return {}
     if stage == ANALYSE:  # the report is written even if cells failed

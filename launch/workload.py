@@ -227,7 +227,6 @@ def _token_counts_of_copies(plan: CellPlan) -> list[int]:
 
 
 def _token_counts_of_clean_texts(plan: CellPlan) -> list[int]:
-    """Return the tokens of each clean text of the second stage."""
     seed, count_tokens = plan.injection.injection.pool_seed, _make_token_counter(plan)
     return [
         count_tokens(text.own)

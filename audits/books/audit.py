@@ -73,7 +73,6 @@ def blind_auroc_and_interval(
 
 
 def _evenly_spaced_indices(length: int, number: int) -> list[int]:
-    """`number` indices, evenly spaced over range(length)."""
     return [(2 * i + 1) * length // (2 * number) for i in range(number)]
 
 

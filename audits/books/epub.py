@@ -143,7 +143,6 @@ def _refuse_entity(*_: object) -> None:
 
 
 def _package_path(container: ElementTree.Element) -> str:
-    """The path of the package document, which the container names first."""
     rootfile = container.find(".//{*}rootfile")
     if rootfile is None:
         raise KeyError(f"{CONTAINER} names no package")

@@ -52,7 +52,6 @@ def iter_jsonl_books(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str,
 
 
 def _iter_numbered_lines(path: Path, limits: Limits) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers from 1."""
     with path.open("rb") as stream:
         read_line = partial(stream.readline, limits.max_book_bytes + 1)
         for line_number, line in enumerate(iter(read_line, b""), 1):
@@ -238,7 +237,6 @@ def _check_texts_differ(books: Sequence[Book]) -> None:
 
 
 def _index_pairs_with_common_keys(keys: Sequence[Keys]) -> list[tuple[int, int]]:
-    """The pairs of books that share any key."""
     all_keys = np.concatenate(keys)
     book_index = np.repeat(np.arange(len(keys)), [len(book_keys) for book_keys in keys])
     order = np.argsort(all_keys, kind="stable")

@@ -176,7 +176,6 @@ class SharedEdges:
 
 
 def _is_mostly_shared(index: int, text: str, edges: Iterable[SharedEdges]) -> bool:
-    """Whether the shared words of a text are nearly all of it."""
     shared_words = sum(shared_edges.shared_word_count(index) for shared_edges in edges)
     if not shared_words:
         return False

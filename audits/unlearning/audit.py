@@ -136,7 +136,6 @@ class UnlearningInputs:
         )
 
     def _screen_by_model(self, score: Quantity) -> dict[str, ScreenResult]:
-        """The result of the ratio screen by unlearned model."""
         before, clean = score.values[self.models.original.name], self.models.clean
         twin, width = None if clean is None else score.values[clean.name], self.audit.ratio
         return {
@@ -181,7 +180,6 @@ class UnlearningInputs:
             yield make_quantity(completions.TITLES[measure], means, seed)
 
     def _chunk_means(self, table: pd.DataFrame, measure: str) -> pd.DataFrame:
-        """Each chunk's mean over its completions."""
         means = table.groupby("chunk")[measure].mean().rename("value").reset_index()
         return self.chunks.merge(means, on="chunk").rename(columns={"chunk": "unit"})
 
@@ -206,7 +204,6 @@ class UnlearningInputs:
         return [answers], _suspicious_units_by_model(score, self._screen_by_model(score))
 
     def _suspicious_texts_by_model(self, suspicious: SuspiciousUnits) -> dict[str, set[str]]:
-        """By unlearned model, the texts with a suspicious chunk."""
         text_of = dict(zip(self.chunks["chunk"], self.chunks["text_id"], strict=True))
         return {name: {text_of[chunk] for chunk in chunks} for name, chunks in suspicious.items()}
 

@@ -143,7 +143,6 @@ def _tables(figures: UnlearningFigures) -> Iterator[Table]:
 
 
 def _conclusions(figures: UnlearningFigures, unlearned_name: str) -> Iterator[str]:
-    """The sentences about one unlearned model."""
     if figures.membership is not None:
         yield _membership_sentence(figures, unlearned_name)
     if figures.ratios is not None:
