@@ -34,7 +34,7 @@ class AuditStage(ScoringNodes):
     audit: dict[str, Any]
     """`_target_`, which names a subclass of `Audit`, and its fields."""
 
-    def scores(
+    def score_texts(
         self, texts: Texts, description: str, model: ScoredModelConfig | None = None
     ) -> Artifact:
         """Score texts as `python -m detection` does; existing scores are reused.
@@ -51,7 +51,7 @@ class AuditStage(ScoringNodes):
     def scores_folder(
         self, texts: Texts, description: str, model: ScoredModelConfig | None = None
     ) -> Path:
-        """The folder of the same `scores`; its name depends on all that can change them."""
+        """The folder of the same scores; its name depends on all that can change them."""
         from contamination.detection.run import scores_folder
 
         return scores_folder(self._detection_stage(description, model), texts)

@@ -33,14 +33,14 @@ STOPPED = [128 + number for number in SIGNALS]
 
 
 def _report_on_folder(folder: Path) -> int:
-    from contamination.launch.run import report
+    from contamination.launch.run import report_on_launch
 
     if not (folder / "cells").is_dir():
         raise ArtifactError(f"{folder} is not a launch's folder: give one of runs/launches/.")
     launch = Launch(folder.resolve())
     with integrity.naming_folders(folder):
         integrity.set_policy(launch.read_config().get("verify", integrity.CHANGED))
-        return report(launch)
+        return report_on_launch(launch)
 
 
 def _status_text(words: Sequence[str]) -> str:
@@ -53,7 +53,7 @@ def _status_text(words: Sequence[str]) -> str:
 
 
 def _check_and_prune(words: Sequence[str]) -> int:
-    from contamination.launch.check import DAMAGED, format_paths, inspect_runs, prune
+    from contamination.launch.check import DAMAGED, format_paths, inspect_runs, prune_paths
 
     options = {word for word in words if word.startswith("--")}
     folders = [word for word in words if word not in options]
@@ -65,7 +65,7 @@ def _check_and_prune(words: Sequence[str]) -> int:
     paths = inspect_runs(Path(runs))
     print(format_paths(Path(runs), paths))
     if "--prune" in options:
-        prune(paths, partial(_confirm, "--yes" in options))
+        prune_paths(paths, partial(_confirm, "--yes" in options))
     return 2 if any(path.state == DAMAGED and path.path.exists() for path in paths) else 0
 
 

@@ -92,7 +92,7 @@ def format_paths(runs: Path, paths: Sequence[CheckedPath]) -> str:
     return "\n".join([f"{runs}: {', '.join(counts) or 'no artefact'}", *lines])
 
 
-def prune(paths: Sequence[CheckedPath], confirm: Callable[[str], bool]) -> None:
+def prune_paths(paths: Sequence[CheckedPath], confirm: Callable[[str], bool]) -> None:
     """Remove paths that are left over, then damaged ones, if `confirm` returns True for each group.
 
     What a process is making is never removed.

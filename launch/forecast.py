@@ -177,7 +177,7 @@ def _neighbours_note(plan: CellPlan) -> str:
     if (
         path is None
         or not workload.neighbour_tokens(plan)
-        or workload.masked_lm_flops(plan, workload.assumed_text_tokens(plan))
+        or workload.masked_lm_token_flops(plan, workload.assumed_text_tokens(plan))
     ):
         return ""
     return f"making neighbours is left out: the size of masked_lm.path={path} is not known here."
@@ -220,7 +220,7 @@ def _training_forecasts(
         stages.processes("train").count,
         plan.injection.injection.sequence_tokens,
     )
-    sequences, evaluated = plan.order.sequences, workload.evaluated_tokens(plan)
+    sequences, evaluated = plan.sequence_order.sequences, workload.evaluated_tokens(plan)
     study = _forecast_training(
         "study", plan.training, sequences, sequence_tokens, processes, evaluated
     )
@@ -329,7 +329,7 @@ def plan_summary(plan: CellPlan) -> list[str]:
     Raises:
         UserError: a benchmark can't be used, or the copies don't fit into the corpus.
     """
-    config, order = plan.training.training, plan.order
+    config, order = plan.training.training, plan.sequence_order
     width = plan.injection.injection.sequence_tokens
     return [
         f"insertions: {_describe_insertions(plan)}",

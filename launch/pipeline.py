@@ -46,7 +46,7 @@ class Corpora:
     finetuning: Artifact | None = None  # the second stage's texts
 
     @property
-    def scored(self) -> Artifact:
+    def scored_corpus(self) -> Artifact:
         """The corpus whose examples are scored: a fine-tuning set says where outputs begin."""
         return self.finetuning or self.study
 
@@ -70,7 +70,7 @@ def run_cell(plan: CellPlan, stages: Stages, until: str | None = None) -> CellPa
     corpora = _make_corpora(plan, stages)
     if until == "inject":
         return None
-    models = _make_models(plan, stages, corpora)
+    models = _train_models(plan, stages, corpora)
     if until == "train":
         return None
     if stages.slice is None:
@@ -111,7 +111,7 @@ def _make_corpora(plan: CellPlan, stages: Stages) -> Corpora:
         clean = None if pretraining == study else pretraining
         texts = make_finetuning_set(plan.second, stage, study, stages, clean)
         check_finetuning_set(plan.second, texts, plan.training.deepspeed)
-    check_methods(plan, _with_examples_of(plan.detection, texts or study))
+    check_methods(plan, _stage_with_examples(plan.detection, texts or study))
     validation, config = plan.training.validation_folder, plan.training.training
     if config.evaluate_every_steps and not validation:
         validation = str(shared.make_validation_corpus(stage, config.evaluate_tokens, stages).path)
@@ -126,7 +126,7 @@ def _corpora_of_base_model(plan: CellPlan, base: Artifact | None) -> dict[str, s
     return shared.find_training_corpora(model_path) if model_path is not None else {}
 
 
-def _make_models(plan: CellPlan, stages: Stages, corpora: Corpora) -> CellModels:
+def _train_models(plan: CellPlan, stages: Stages, corpora: Corpora) -> CellModels:
     """Train the base model, unless one is given, and then the contaminated model."""
     stage, pretraining = plan.training, plan.pretraining
     if pretraining and corpora.base:
@@ -171,7 +171,7 @@ def _detection_stage_by_run(
     trained, trust = str(models.trained.artifact.path), plan.training.model.trust_remote_code
     model_paths = {"clean": models.base, "contaminated": trained, **exports}
     stage = stage_with_models(plan.detection, models.reference, models.masked_lm)
-    stage = _with_examples_of(stage, corpora.scored)
+    stage = _stage_with_examples(stage, corpora.scored_corpus)
     return {
         run: replace(stage, model=ScoredModelConfig(path, trust))
         for run, path in model_paths.items()
@@ -207,5 +207,5 @@ def injection_stage_with_tokenizer(plan: CellPlan, base_corpus: Artifact | None)
     return replace(stage, tokenizer=replace(stage.tokenizer, path=path))
 
 
-def _with_examples_of(stage: DetectionStage, corpus: Artifact) -> DetectionStage:
+def _stage_with_examples(stage: DetectionStage, corpus: Artifact) -> DetectionStage:
     return replace(stage, examples=ExamplesConfig(path=str(corpus.path)))

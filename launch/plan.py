@@ -78,7 +78,7 @@ class CellPlan:
         return self.second.members_in is not None
 
     @property
-    def order(self) -> SequenceOrder:
+    def sequence_order(self) -> SequenceOrder:
         """The batches and epochs of the contaminated training, without the seed of its order."""
         config, sequences = self.training.training, self.injection.injection.sequences
         return SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
@@ -123,7 +123,7 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
     held_out = "the corpus's own" if stages.injection.injection.held_out else None
     prefix = PrefixConfig(path=stages.detection.prefix.path or held_out)
     check_methods(stages, replace(stages.detection, prefix=prefix))
-    _check_window(stages.injection.injection, stages.training.training)
+    _check_order_for_window(stages.injection.injection, stages.training.training)
     if stages.training.model.path is not None:
         hf_folder("model.path", stages.training.model.path)
     else:
@@ -133,7 +133,7 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
     if stages.detection.prefix.path is not None:
         open_prefix(stages.detection.prefix.path)
     training, width = stages.training, stages.injection.injection.sequence_tokens
-    check_recipe(training.training, training.deepspeed, stages.order, width)
+    check_recipe(training.training, training.deepspeed, stages.sequence_order, width)
     if stages.has_second_stage:
         check_second_stage(stages.second, training.deepspeed, stages.injection, read=read)
     training.wandb.check_login()
@@ -178,14 +178,19 @@ def _named_model_paths(stage: DetectionStage) -> dict[str, str]:
     return {role: path for role, path in paths.items() if path is not None and path != BASE}
 
 
-def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
+def _check_order_for_window(injection: InjectionConfig, training: TrainingConfig) -> None:
     """Require training in the corpus's order if copies are inserted in only a part of it."""
     is_whole = injection.last_tokens is None and injection.window == [0, 1]
     remedy = (
         "give training.order=corpus with injection.window or injection.last_tokens: a shuffled "
         "order spreads the copies over the whole training."
     )
-    require(is_whole or training.order == "corpus", "training.order", training.order, remedy)
+    require(
+        is_whole or training.order == "corpus",
+        "training.order",
+        training.order,
+        remedy,
+    )
 
 
 def _check_base_model(plan: CellPlan, *, with_transformers: bool) -> None:

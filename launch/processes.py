@@ -91,7 +91,7 @@ class Processes:
             *config_arguments(folder),
         ]
 
-    def run(self, run: str, artifact: Path | None) -> None:
+    def run_with_retries(self, run: str, artifact: Path | None) -> None:
         """Start the processes; if they crash, start them again up to `cluster.retries` times.
 
         Args:

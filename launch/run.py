@@ -189,10 +189,12 @@ def conclude_sweep() -> int:
     launch = Launch(code.parent)
     if settings.cluster.kind == "slurm":
         return _submit_or_report(launch, code, settings)
-    return report(launch) if settings.launch.stage is None else _log_cells_in_states(launch)
+    return (
+        report_on_launch(launch) if settings.launch.stage is None else _log_cells_in_states(launch)
+    )
 
 
-def report(launch: Launch) -> int:
+def report_on_launch(launch: Launch) -> int:
     """Write the report on a launch's cells, and log those without a result.
 
     Returns:
@@ -276,7 +278,7 @@ def _submit_or_report(launch: Launch, code: Path, settings: LaunchSettings) -> i
         log.info("jobs of this launch that are still queued go on: %s", jobs)
     if ready:
         slurm.submit_cells(launch, code, settings.cluster, ready, settings.launch.stage)
-    return _log_cells_in_states(launch) if ready or queued_jobs else report(launch)
+    return _log_cells_in_states(launch) if ready or queued_jobs else report_on_launch(launch)
 
 
 def _run_cell(

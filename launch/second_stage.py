@@ -40,8 +40,8 @@ def check_second_stage(
 ) -> None:
     """Raise a ConfigError for errors that are recognisable before the first token is written.
 
-    A warm-up or an export that even `max_sequences` sequences don't reach is refused here; others
-    are refused by `check_finetuning_set`, once the fine-tuning set is made.
+    A warm-up or an export that lies beyond `max_finetuning_sequences` is refused here; others are
+    refused by `check_finetuning_set`, once the fine-tuning set is made.
 
     Args:
         second: the node `second_stage`.
@@ -53,13 +53,13 @@ def check_second_stage(
         create(f"second_stage.instructions.{name}.rows", instructions.rows)
     width = _sequence_tokens(second, study)
     _check_training(second, deepspeed, UNKNOWN_SEQUENCES, width)
-    most_sequences = max_sequences(second, study) if read else None
+    most_sequences = max_finetuning_sequences(second, study) if read else None
     if most_sequences is not None:
         note = f" (second_stage's texts fill at most {most_sequences} sequences of {width} tokens)"
         _check_training(second, deepspeed, most_sequences, width, note)
 
 
-def max_sequences(second: SecondStage, study: InjectionStage) -> int | None:
+def max_finetuning_sequences(second: SecondStage, study: InjectionStage) -> int | None:
     """Return an upper bound on the sequences of the fine-tuning set; None if it is not known.
 
     A text takes at most one sequence. Two consecutive sequences have more tokens than fit in one,
@@ -91,13 +91,17 @@ def _sequence_tokens(second: SecondStage, study: InjectionStage) -> int:
 
 
 def _check_training(
-    second: SecondStage, deepspeed: dict[str, Any], sequences: int, width: int, note: str = ""
+    second: SecondStage,
+    deepspeed: dict[str, Any],
+    sequences: int,
+    sequence_tokens: int,
+    note: str = "",
 ) -> None:
     """Raise a ConfigError, with the note, if the recipe does not fit so many sequences."""
     config = second.training
     order = SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
     try:
-        check_recipe(config, deepspeed, order, width, has_outputs=True)
+        check_recipe(config, deepspeed, order, sequence_tokens, has_outputs=True)
     except ConfigError as error:
         message = str(error).replace("training.", "second_stage.training.")
         raise ConfigError(f"{message}{note}") from error

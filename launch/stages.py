@@ -186,6 +186,6 @@ class Stages:
             save_config(
                 processes.config_folder(run), {**as_data(config), **runtime}, self.code / "conf"
             )
-            processes.run(run, artifact)
+            processes.run_with_retries(run, artifact)
 
         return None if processes.is_in_process else start

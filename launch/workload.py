@@ -90,7 +90,11 @@ def recomputation_factor(config: Mapping[str, Any]) -> float:
 
 
 def training_workload(
-    stage: TrainingStage, sequences: int, width: int, model: ModelCost | None, evaluated: int = 0
+    stage: TrainingStage,
+    sequences: int,
+    sequence_tokens: int,
+    model: ModelCost | None,
+    evaluated: int = 0,
 ) -> Workload:
     """Return the workload of a training with `evaluated` tokens in all its evaluations.
 
@@ -98,15 +102,19 @@ def training_workload(
     """
     config, factor = stage.training, recomputation_factor(vars(stage.training))
     order = SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
-    tokens = order.seen(order.steps) * width + planned_retained_tokens(config, order)
-    read = evaluated + CLASSES[config.objective].readings * sequences * width
+    tokens = order.seen(order.steps) * sequence_tokens + planned_retained_tokens(config, order)
+    read = evaluated + CLASSES[config.objective].readings * sequences * sequence_tokens
     return Workload(tokens, (factor * tokens + read / 3) * model.flops if model else None)
 
 
 def evaluated_tokens(plan: CellPlan) -> int:
     """Return the tokens of all evaluations during the study's training, texts at full length."""
     config, injection = plan.training.training, plan.injection.injection
-    every, steps, width = config.evaluate_every_steps, plan.order.steps, injection.sequence_tokens
+    every, steps, width = (
+        config.evaluate_every_steps,
+        plan.sequence_order.steps,
+        injection.sequence_tokens,
+    )
     if every is None:
         return 0
     evaluations = 1 + steps // every + (steps % every > 0)
@@ -139,7 +147,7 @@ def scoring_workload(plan: CellPlan, model: ModelCost | None, *, first: bool) ->
     tokens = _text_count(plan) * (per_text.target + first * per_text.other_models)
     if model is None:
         return Workload(tokens, None)
-    flops = masked_lm_flops(plan, assumed_text_tokens(plan)) if first else None
+    flops = masked_lm_token_flops(plan, assumed_text_tokens(plan)) if first else None
     return Workload(tokens, tokens * model.flops / 3, neighbour_tokens(plan) * (flops or 0.0) / 3)
 
 
@@ -148,7 +156,7 @@ def neighbour_tokens(plan: CellPlan) -> int:
     return _text_count(plan) * _tokens_read_per_text(plan).neighbours
 
 
-def masked_lm_flops(plan: CellPlan, width: int) -> float | None:
+def masked_lm_token_flops(plan: CellPlan, sequence_tokens: int) -> float | None:
     """Return the masked LM's FLOPs per token of a training step; None if it is on the hub."""
     path, pretraining = plan.detection.masked_lm.path, plan.pretraining
     if path is not None:
@@ -158,7 +166,7 @@ def masked_lm_flops(plan: CellPlan, width: int) -> float | None:
         config = pretraining and architecture(
             MaskedLMTrainingConfig(), pretraining.vocab_size, pretraining.sequence_tokens
         )
-    return masked_lm_flops_per_token(config, width) if config else None
+    return masked_lm_flops_per_token(config, sequence_tokens) if config else None
 
 
 def masked_lm_workload(plan: CellPlan) -> Workload:
@@ -166,7 +174,7 @@ def masked_lm_workload(plan: CellPlan) -> Workload:
     pretraining = plan.pretraining
     assert pretraining is not None
     tokens = pretraining.sequences * pretraining.sequence_tokens
-    flops = masked_lm_flops(plan, pretraining.sequence_tokens) or 0.0
+    flops = masked_lm_token_flops(plan, pretraining.sequence_tokens) or 0.0
     return Workload(tokens, 0.0, tokens * flops)
 
 

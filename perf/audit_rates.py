@@ -105,7 +105,7 @@ def null(draws: int) -> None:
                     ValidationScores([("x", "")], sides[0], sides[1], seed)
                 )
                 negatives = Rates(held_out.negatives, np.full(number, float(SNIPPETS)))
-                suspect = held_out.rates(books(rng, 1, 0, offset, 2.0)[None, 0])[None]
+                suspect = held_out.rates_by_fold(books(rng, 1, 0, offset, 2.0)[None, 0])[None]
                 count = np.array([float(SNIPPETS)])
                 ranks = rank_p_values(suspect, count, negatives, held_out.fold)
                 p_values.append([*ranks, *normal_p_values(suspect.mean(axis=1), count, negatives)])

@@ -123,11 +123,11 @@ class Books(Audit):
         _check_validation_book_counts(books)
         split = list_word_spans if self.unit == WORDS else make_token_splitter(model.tokenizer())
         plan = SnippetPlan(self.snippets, self.length, self.unit, split, stage.seed)
-        snippets = {book.name: draw_snippets(book, plan) for book in books}
+        snippets = {book.role_and_title: draw_snippets(book, plan) for book in books}
         for book in books:
-            _check_snippet_count(book, len(snippets[book.name].texts))
+            _check_snippet_count(book, len(snippets[book.role_and_title].texts))
         texts = Texts.of([text for of_book in snippets.values() for text in of_book.texts])
-        scores = stage.scores(texts, "snippets of books")
+        scores = stage.score_texts(texts, "snippets of books")
         inputs = {"books": books_digest(books), "scores": scores.digest}
         conduct = partial(self._conduct, books, snippets, scores, plan, model.slug)
         return PreparedAudit(model.slug, inputs, conduct)
@@ -144,13 +144,17 @@ class Books(Audit):
         candidates, score_matrix = _candidates_and_scores(scores)
         by_role = {role: [book for book in books if book.role == role] for role in ROLES}
         book_scores = {
-            role: [_book_scores(book, snippets[book.name], score_matrix) for book in by_role[role]]
+            role: [
+                _book_scores(book, snippets[book.role_and_title], score_matrix)
+                for book in by_role[role]
+            ]
             for role in ROLES
         }
         positives, negatives, suspects = (book_scores[role] for role in ROLES)
         result = audit_books(candidates, positives, negatives, suspects, self.null_model, plan.seed)
         positive_snippets, negative_snippets = (
-            [snippets[book.name] for book in by_role[role]] for role in ("positives", "negatives")
+            [snippets[book.role_and_title] for book in by_role[role]]
+            for role in ("positives", "negatives")
         )
         audited_books = AuditedBooks(
             model=model,

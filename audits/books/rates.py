@@ -57,7 +57,7 @@ class Rates:
         return float(np.mean(1 / (4 * self.snippets + 2)))
 
     @property
-    def variance(self) -> float:
+    def angle_variance(self) -> float:
         """The variance of the angles over books, at least the sampling variance."""
         return max(float(self.angles.var(ddof=1)), self.sampling_variance)
 
@@ -65,8 +65,8 @@ class Rates:
         """Quantiles of the predictive distribution of one more book's true rate."""
         from scipy.stats import t
 
-        n, between_books = len(self.values), self.variance - self.sampling_variance
-        spread = np.sqrt(between_books + self.variance / n)
+        n, between_books = len(self.values), self.angle_variance - self.sampling_variance
+        spread = np.sqrt(between_books + self.angle_variance / n)
         angles = self.angles.mean() + spread * t.ppf(levels, n - 1)
         rates: Scores = np.sin(np.clip(angles, 0, np.pi / 2)) ** 2
         return rates
@@ -206,8 +206,8 @@ def normal_p_values(suspect_rates: Scores, effective_snippets: Scores, negatives
     from scipy.stats import t
 
     n = len(negatives.values)
-    between_books = negatives.variance - negatives.sampling_variance
-    variance = negatives.variance / n + between_books + 1 / (4 * effective_snippets + 2)
+    between_books = negatives.angle_variance - negatives.sampling_variance
+    variance = negatives.angle_variance / n + between_books + 1 / (4 * effective_snippets + 2)
     distance = Rates(suspect_rates, effective_snippets).angles - negatives.angles.mean()
     p_values: Scores = t.sf(distance / np.sqrt(variance), n - 1)
     return p_values

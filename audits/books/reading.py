@@ -115,7 +115,7 @@ class Book:
     boilerplate: tuple[BoilerplateRun, ...] = ()
 
     @property
-    def name(self) -> str:
+    def role_and_title(self) -> str:
         """Role and title, which are unique."""
         return f"{self.role}/{self.title}"
 

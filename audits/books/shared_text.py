@@ -154,9 +154,9 @@ class SharedEdges:
             np.concatenate(unique_per_text), return_counts=True
         )
 
-    def word_book_counts(self, index: int) -> NDArray[np.intp]:
+    def word_book_counts(self, text_index: int) -> NDArray[np.intp]:
         """For each word of a text, how many texts have an n-gram that contains it; at least 1."""
-        words, hashes = len(self.spans[index]), self._hashes_by_text[index]
+        words, hashes = len(self.spans[text_index]), self._hashes_by_text[text_index]
         counts = self._book_counts[np.searchsorted(self._hashes, hashes)]
         word_counts = np.ones(words, np.intp)
         for offset in range(min(GRAM, words) if len(hashes) else 0):
@@ -164,14 +164,14 @@ class SharedEdges:
             np.maximum(covered, counts, out=covered)
         return word_counts
 
-    def shared_word_count(self, index: int) -> int:
+    def shared_word_count(self, text_index: int) -> int:
         """The number of words of a text's run of shared words; 0 if it has none."""
-        counts = self.word_book_counts(index)
+        counts = self.word_book_counts(text_index)
         return _shared_run_length(counts[::-1] if self._backwards else counts)
 
-    def exempt_texts(self, indices: Sequence[int]) -> None:
+    def exempt_texts(self, text_indices: Sequence[int]) -> None:
         """Count nothing of these texts as boilerplate, in any text."""
-        works = np.concatenate([self._hashes_by_text[index] for index in indices])
+        works = np.concatenate([self._hashes_by_text[index] for index in text_indices])
         self._book_counts[np.isin(self._hashes, works)] = 1
 
 

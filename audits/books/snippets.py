@@ -90,12 +90,12 @@ def draw_snippets(book: Book, plan: SnippetPlan) -> BookSnippets:
             f"audit.{book.role}: {book.title!r} ({book.file}) has {len(spans):,} {plan.unit}, "
             f"fewer than a snippet's {length:,}. Remove it, or give a smaller audit.length."
         )
-    rng = np.random.default_rng(derive(plan.seed, "snippets", book.name))
+    rng = np.random.default_rng(derive(plan.seed, "snippets", book.role_and_title))
     starts = _draw_starts(len(spans), length, plan.number, rng)
     snippet_spans = [(spans[start][0], spans[start + length - 1][1]) for start in starts]
     label = ROLES[book.role]
     texts = [
-        make_text(f"{book.name}#{number}", book.text[start:end], label, "")
+        make_text(f"{book.role_and_title}#{number}", book.text[start:end], label, "")
         for number, (start, end) in enumerate(snippet_spans)
     ]
     return BookSnippets(texts, min(len(texts), len(spans) // length), len(spans))

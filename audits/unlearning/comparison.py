@@ -147,18 +147,18 @@ def _forget_ratio_rows(
     names = {"unlearned": unlearned_name, "quantity": quantity.name, "method": method}
     if not units.sides[True].any():
         return
-    members = [units.mean(model_values, True) for model_values in values]
-    ratio = forget_ratio(members, units.texts(controls=False))
+    members = [units.label_mean(model_values, True) for model_values in values]
+    ratio = forget_ratio(members, units.count_texts(with_controls=False))
     row = {**names, **_model_columns("", members), **_ratio_columns("share", ratio)}
     if units.has_both_labels:
-        nonmembers = [units.mean(model_values, False) for model_values in values]
+        nonmembers = [units.label_mean(model_values, False) for model_values in values]
         differences = [paired_difference(*pair) for pair in zip(members, nonmembers, strict=True)]
-        beyond = forget_ratio(differences, units.texts(controls=True))
+        beyond = forget_ratio(differences, units.count_texts(with_controls=True))
         row |= _model_columns("non_members_", nonmembers) | _ratio_columns("beyond", beyond)
     yield row
     if quantity.is_score and units.has_both_labels:
         aurocs = [units.auroc(model_values) for model_values in values]
-        ratio = forget_ratio(aurocs, units.texts(controls=True))
+        ratio = forget_ratio(aurocs, units.count_texts(with_controls=True))
         names["quantity"] = f"AUROC of {quantity.name}"
         yield {**names, **_model_columns("", aurocs), **_ratio_columns("share", ratio)}
 

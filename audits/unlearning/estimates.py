@@ -96,12 +96,12 @@ class AuditUnits:
         """Whether there are members and non-members."""
         return all(mask.any() for mask in self.sides.values())
 
-    def texts(self, *, controls: bool) -> int:
-        """The number of member texts, or if smaller that of non-member texts (`controls`)."""
-        sides = (True, False) if controls else (True,)
+    def count_texts(self, *, with_controls: bool) -> int:
+        """The number of member texts, or if smaller that of non-member texts (`with_controls`)."""
+        sides = (True, False) if with_controls else (True,)
         return min(self._count_texts_in_mask(self.sides[side]) for side in sides)
 
-    def mean(self, values: Scores, member: bool) -> Estimate:
+    def label_mean(self, values: Scores, member: bool) -> Estimate:
         """The mean of the members, or of the non-members."""
         samples = [
             benchmark.members if member else benchmark.nonmembers for benchmark in self.benchmarks

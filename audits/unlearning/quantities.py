@@ -100,7 +100,7 @@ def score_quantities(
 
 def _score_table(stage: AuditStage, model: AuditedModel, texts: Texts) -> pd.DataFrame:
     """A row per chunk and method: unit, method and value, NaN for chunks that are not ranked."""
-    scores = stage.scores(texts, f"the chunks of {stage.audit['texts']}", model.node)
+    scores = stage.score_texts(texts, f"the chunks of {stage.audit['texts']}", model.node)
     table = open_scores(scores.path).table
     table = table[table["default"]].astype({"example_id": str, "method": str})
     value = table["score"].where(table["ranked"])

@@ -232,7 +232,7 @@ class Judge:
                 self._answers[unanswered_keys[index]] = answer
                 bar.update()
         answers = [self._answers[key] for key in keys]
-        alike = np.array([_rate_alike(answer) for answer in answers], np.float64)
+        alike = np.array([_alike_as_number(answer) for answer in answers], np.float64)
         self._check_ratings(alike, answers)
         return alike
 
@@ -269,6 +269,6 @@ def parse_rating(answer: str) -> int | None:
     return int(match[0]) if match and not SCALE.search(answer) else None
 
 
-def _rate_alike(answer: str) -> float:
+def _alike_as_number(answer: str) -> float:
     number = parse_rating(answer)
     return np.nan if number is None else float(number >= MIN_ALIKE)

@@ -26,7 +26,7 @@ from contamination.core.files import hashed_json, temporary_path, verified_json
 from contamination.core.integrity import MANIFEST
 from contamination.core.lock import exclusive_build, lease_file
 from contamination.launch.__main__ import main
-from contamination.launch.check import ARTIFACTS, format_paths, inspect_runs, prune
+from contamination.launch.check import ARTIFACTS, format_paths, inspect_runs, prune_paths
 
 
 def make(folder):
@@ -114,13 +114,13 @@ def test_only_what_is_agreed_is_removed(runs):
         asked.append(question)
         return False
 
-    prune(inspect_runs(runs), no)
+    prune_paths(inspect_runs(runs), no)
     assert states(runs) == before
     assert [q.split(",")[0].rpartition(" (")[0] for q in asked] == ["Remove 5", "Remove 1"]
-    prune(inspect_runs(runs), lambda question: "left over" in question)
+    prune_paths(inspect_runs(runs), lambda question: "left over" in question)
     kept = {"model/older-000000000001": "older", "corpus/mine": "foreign"}
     assert states(runs) == {**kept, "scores/damaged-000000000001": "damaged"}
-    prune(inspect_runs(runs), lambda question: True)
+    prune_paths(inspect_runs(runs), lambda question: True)
     assert states(runs) == {"model/older-000000000001": "older", "corpus/mine": "foreign"}
     assert sorted(p.name for p in runs.glob("*/*-000000000001")) == [
         "older-000000000001",
@@ -134,7 +134,7 @@ def test_of_a_linked_folder_only_the_link_is_removed(runs, tmp_path_factory):
     shutil.move(runs / "scores/damaged-000000000001", elsewhere)
     (runs / "scores/damaged-000000000001").symlink_to(elsewhere)
     before = sorted(elsewhere.iterdir())
-    prune(inspect_runs(runs), lambda question: "damaged" in question)
+    prune_paths(inspect_runs(runs), lambda question: "damaged" in question)
     assert not (runs / "scores/damaged-000000000001").is_symlink()
     assert sorted(elsewhere.iterdir()) == before
 
@@ -144,7 +144,7 @@ def test_what_a_process_makes_is_not_removed(runs, capsys):
     found = inspect_runs(runs)
     with exclusive_build(folder):
         assert states(runs)["model/half-000000000001"] == "running"
-        prune(found, lambda question: True)  # found before it began
+        prune_paths(found, lambda question: True)  # found before it began
         assert (folder / "config.yaml").is_file()
         assert f"kept {folder}" in capsys.readouterr().out
     assert states(runs)["model/half-000000000001"] == "unfinished"
@@ -157,7 +157,7 @@ def test_what_a_process_makes_a_part_of_is_not_removed(runs, capsys):
         assert states(runs)["passes/half-000000000001"] == "running"
     found = inspect_runs(runs)
     with shared_folder(folder, {}, "slice-2-of-2"):
-        prune(found, lambda question: True)
+        prune_paths(found, lambda question: True)
         assert (folder / "config.yaml").is_file()
         assert f"kept {folder}" in capsys.readouterr().out
     assert states(runs)["passes/half-000000000001"] == "unfinished"
@@ -170,7 +170,7 @@ def test_the_lease_of_the_dead_is_left_over(runs):
     place = str(runs / "corpus" / "other-1")
     subprocess.run([sys.executable, "-c", code, place], check=True)
     assert states(runs)[str(lease.relative_to(runs))] == "orphaned"
-    prune(inspect_runs(runs), lambda question: "left over" in question)
+    prune_paths(inspect_runs(runs), lambda question: "left over" in question)
     assert not lease.exists()
 
 
@@ -182,7 +182,7 @@ def test_what_another_machine_left_goes_and_what_is_odd_stays(runs, capsys):
     os.utime(lease, (0, 0))
     (half / MANIFEST).mkdir()
     (lease.parent / "odd.lease").mkdir()
-    prune(inspect_runs(runs), lambda question: "left over" in question)
+    prune_paths(inspect_runs(runs), lambda question: "left over" in question)
     assert not half.exists()
     assert not lease.exists()
     assert (lease.parent / "odd.lease").is_dir()

@@ -56,7 +56,7 @@ def test_the_papers_design(path):
 
 
 def test_a_warm_up_that_is_never_over_is_refused_before_any_work():
-    assert planned("training.warmup_steps=146").order.steps == 147
+    assert planned("training.warmup_steps=146").sequence_order.steps == 147
     with pytest.raises(ConfigError, match="training.warmup_steps is 147, but .* has 147 steps"):
         planned("training.warmup_steps=147")
 

@@ -39,7 +39,7 @@ def started(tmp_path, monkeypatch):
         error = None
         try:
             made = artefact if artefact.is_dir() else None
-            Scripted(cluster, "train", cell, snapshot.HOME).run("study", made)
+            Scripted(cluster, "train", cell, snapshot.HOME).run_with_retries("study", made)
         except UserError as raised:
             error = raised
         return (tmp_path / "starts").read_text().count("\n"), error

@@ -56,7 +56,8 @@ def test_a_benchmark_of_members_alone_makes_all_texts_one_group():
 def test_the_mean_of_one_text_has_no_interval():
     found = units(1, 2)
     one, two = (
-        estimate_columns("loss", found.mean(np.arange(3.0), member)) for member in (True, False)
+        estimate_columns("loss", found.label_mean(np.arange(3.0), member))
+        for member in (True, False)
     )
     assert one["loss"] == 0.0
     assert np.isnan([one["loss_low"], one["loss_high"]]).all()
@@ -67,7 +68,7 @@ def test_the_mean_of_one_text_has_no_interval():
 def test_benchmarks_of_few_texts_make_one_group_whose_draws_differ():
     found = units(12, 12, benchmarks=12)
     assert len(found.benchmarks) == 1
-    assert found.mean(np.arange(24.0), True).draws.std() > 0
+    assert found.label_mean(np.arange(24.0), True).draws.std() > 0
 
 
 def three(rng, share, texts, gap=0.5, noise=0.3):
@@ -82,7 +83,7 @@ def test_the_interval_holds_the_true_share(share):
     rng, found = np.random.default_rng(3), units(40, 1)
     hits = []
     for _ in range(150):
-        means = [found.mean(np.append(v, 0), True) for v in three(rng, share, 40)]
+        means = [found.label_mean(np.append(v, 0), True) for v in three(rng, share, 40)]
         one = forget_ratio(means, 40)
         hits.append(one.low <= share <= one.high)
     assert binomtest(sum(hits), 150, 0.95).pvalue > 0.001
@@ -92,14 +93,14 @@ def test_an_original_that_is_the_twin_has_no_way_to_go():
     rng, found = np.random.default_rng(0), units(40, 1)
     told = 0
     for _ in range(150):
-        means = [found.mean(np.append(v, 0), True) for v in three(rng, 0, 40, gap=0)]
+        means = [found.label_mean(np.append(v, 0), True) for v in three(rng, 0, 40, gap=0)]
         told += not forget_ratio(means, 40).reason
     assert told / 150 < 0.07
 
 
 def test_the_same_model_has_gone_no_way_and_the_twin_all_of_it():
     rng, found = np.random.default_rng(0), units(40, 1)
-    before, _, clean = (found.mean(np.append(v, 0), True) for v in three(rng, 0, 40))
+    before, _, clean = (found.label_mean(np.append(v, 0), True) for v in three(rng, 0, 40))
     same = forget_ratio([before, before, clean], 40)
     twin = forget_ratio([before, clean, clean], 40)
     assert (same.value, same.low, same.high) == (0, 0, 0)
@@ -109,7 +110,7 @@ def test_the_same_model_has_gone_no_way_and_the_twin_all_of_it():
 
 def test_rounding_that_is_the_same_for_all_texts_is_no_way_to_go():
     found, scores = units(40, 1), np.append(np.random.default_rng(0).normal(size=40), 0)
-    before, after = (found.mean(scores - less, True) for less in (0, 1e-6))
+    before, after = (found.label_mean(scores - less, True) for less in (0, 1e-6))
     assert forget_ratio([before, after, after], 40).reason == SAME
 
 
@@ -117,7 +118,7 @@ def test_the_share_is_the_same_in_any_unit():
     """Zlib's scores, in nats a token and byte, of long texts are some 0.0001."""
     found, values = units(40, 1), [*three(np.random.default_rng(0), 0.5, 40)]
     one, tiny = (
-        forget_ratio([found.mean(np.append(v, 0) * unit, True) for v in values], 40)
+        forget_ratio([found.label_mean(np.append(v, 0) * unit, True) for v in values], 40)
         for unit in (1, 2.0**-20)
     )
     assert not one.reason
