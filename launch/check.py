@@ -15,18 +15,12 @@ from typing import Any
 
 import psutil
 
+from contamination.core import lock
 from contamination.core.artifacts import CONFIG, FOLDER_NAME, is_complete
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.files import TEMPORARY_END
 from contamination.core.hashing import SHOWN_BYTES
 from contamination.core.integrity import ALWAYS, MANIFEST, SCHEMA, find_damages, read_manifest
-from contamination.core.lock import (
-    LOCKS,
-    describe_builder,
-    describe_lease_holder,
-    lease_file,
-    try_lease,
-)
 from contamination.core.progress import progress
 
 ARTIFACTS = (
@@ -110,13 +104,14 @@ def prune_paths(paths: Sequence[CheckedPath], confirm: Callable[[str], bool]) ->
 def _remove_unless_in_use(place: Path) -> str:
     """Remove it unless a process may be making it; return a line that says what happened."""
     folder = next((p for p in (place, *place.parents) if p.parent.name in ARTIFACTS), None)
-    lease = place if place.parent.name == LOCKS else folder and lease_file(folder)
-    in_progress = folder is not None and describe_builder(folder) is not None
-    with nullcontext(not in_progress) if in_progress or lease is None else try_lease(lease) as free:
+    lease = place if place.parent.name == lock.LOCKS else folder and lock.lease_file(folder)
+    in_progress = folder is not None and lock.describe_builder(folder) is not None
+    no_lease = nullcontext(not in_progress)
+    with no_lease if in_progress or lease is None else lock.try_lease(lease) as free:
         if not free:
             return f"kept {place}: a process may make it now"
         try:
-            if place != lease:  # `if_free` removes the lease itself
+            if place != lease:  # `try_lease` removes the lease itself
                 _delete_path(place)
         except OSError as error:
             return f"kept {place}: {error.strerror}"
@@ -135,7 +130,7 @@ def _delete_path(place: Path) -> None:
 
 def _state_and_remark(folder: Path) -> tuple[str, str]:
     # the maker is read first: it may finish the folder meanwhile
-    has_stage_name, process = FOLDER_NAME.fullmatch(folder.name), describe_builder(folder)
+    has_stage_name, process = FOLDER_NAME.fullmatch(folder.name), lock.describe_builder(folder)
     if not is_complete(folder):
         if process is not None:
             return RUNNING, f"{process} makes it"
@@ -155,8 +150,8 @@ def _state_and_remark(folder: Path) -> tuple[str, str]:
 
 
 def _orphaned_leases(runs: Path) -> Iterator[CheckedPath]:
-    for file in (runs / LOCKS).glob("*.lease"):
-        if file.is_file() and describe_lease_holder(file) is None:
+    for file in (runs / lock.LOCKS).glob("*.lease"):
+        if file.is_file() and lock.describe_lease_holder(file) is None:
             yield CheckedPath(
                 file, ORPHANED, _size_in_bytes(file), "the lease of a process that is gone"
             )
@@ -172,7 +167,7 @@ def _orphaned_temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterat
     kinds = [runs / kind for kind in (*ARTIFACTS, "launches")]
     for place, folders, files in (step for kind in kinds for step in os.walk(kind)):
         here = Path(place)
-        if here in in_progress or here.name == LOCKS:
+        if here in in_progress or here.name == lock.LOCKS:
             folders.clear()
             continue
         for name in [*folders, *files]:
@@ -197,7 +192,10 @@ def _unused_checkpoints(paths: Sequence[CheckedPath]) -> Iterator[CheckedPath]:
     """Yield checkpoints that nothing resumes from: damaged ones, and those of finished folders."""
     for artifact in paths:
         unused = [*artifact.path.glob("checkpoints/damaged-*")]
-        if artifact.state == WHOLE and describe_lease_holder(lease_file(artifact.path)) is None:
+        if (
+            artifact.state == WHOLE
+            and lock.describe_lease_holder(lock.lease_file(artifact.path)) is None
+        ):
             folders = (artifact.path / name for name in ("checkpoints", "tokens"))
             unused = [folder for folder in folders if folder.is_dir()]
         for path in unused:

@@ -14,7 +14,7 @@ from contamination.core.config import convert
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.injection.config import InjectionStage
-from contamination.launch import shared
+from contamination.launch import second_stage, shared
 from contamination.launch.config import ClusterConfig
 from contamination.launch.plan import (
     BASE,
@@ -23,12 +23,6 @@ from contamination.launch.plan import (
     check_methods,
     plan,
     stage_with_models,
-)
-from contamination.launch.second_stage import (
-    check_finetuning_set,
-    make_finetuning_set,
-    make_pretraining_corpus,
-    train_on_finetuning_set,
 )
 from contamination.launch.stages import Stages
 from contamination.training.models import hf_folder
@@ -107,10 +101,10 @@ def _make_corpora(plan: CellPlan, stages: Stages) -> Corpora:
     study = stages.inject("study", stage)
     pretraining, texts = study, None
     if plan.has_second_stage:
-        pretraining = make_pretraining_corpus(plan.second, stage, study, stages)
+        pretraining = second_stage.make_pretraining_corpus(plan.second, stage, study, stages)
         clean = None if pretraining == study else pretraining
-        texts = make_finetuning_set(plan.second, stage, study, stages, clean)
-        check_finetuning_set(plan.second, texts, plan.training.deepspeed)
+        texts = second_stage.make_finetuning_set(plan.second, stage, study, stages, clean)
+        second_stage.check_finetuning_set(plan.second, texts, plan.training.deepspeed)
     check_methods(plan, _stage_with_examples(plan.detection, texts or study))
     validation, config = plan.training.validation_folder, plan.training.training
     if config.evaluate_every_steps and not validation:
@@ -139,7 +133,7 @@ def _train_models(plan: CellPlan, stages: Stages, corpora: Corpora) -> CellModel
     trained, first = open_checkpoint(stages.train("study", stage).path), None
     if corpora.finetuning:
         first = trained
-        model = train_on_finetuning_set(
+        model = second_stage.train_on_finetuning_set(
             plan.second, stage, first.artifact, corpora.finetuning, stages
         )
         trained = open_checkpoint(model.path)

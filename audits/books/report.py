@@ -15,16 +15,7 @@ from contamination.audits.books.reading import ROLES
 from contamination.audits.books.results import BookScores, BooksResult, Suspect
 from contamination.audits.books.selection import CandidateAccuracy
 from contamination.audits.books.snippets import BookSnippets, SnippetPlan
-from contamination.core.report.charts import (
-    ACCENT,
-    GREY,
-    INK,
-    MEMBER,
-    NONMEMBER,
-    InlineChart,
-    page_figure,
-    svg_element,
-)
+from contamination.core.report import charts
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import NO_VALUE, Table, format_interval
 from contamination.detection.baselines.blind import describe_blind_baseline
@@ -327,24 +318,26 @@ MAX_SUSPECTS = 40
 """The most suspects in the chart of shares: those with the highest rates."""
 
 
-def _charts(result: BooksResult, scores: Mapping[str, Sequence[BookScores]]) -> list[InlineChart]:
+def _charts(
+    result: BooksResult, scores: Mapping[str, Sequence[BookScores]]
+) -> list[charts.InlineChart]:
     shares = [_share_chart(result)] if result.separated else []
     return [*shares, _score_chart(result, scores), _rate_chart(result)]
 
 
-def _share_chart(result: BooksResult) -> InlineChart:
+def _share_chart(result: BooksResult) -> charts.InlineChart:
     """Each suspect's corrected share with its interval, beside its contamination rate."""
     suspects = result.suspects[:MAX_SUSPECTS]
     heights = np.arange(len(suspects))[::-1]
-    with page_figure(8, 1.2 + 0.24 * len(suspects)) as (figure, axes):
+    with charts.page_figure(8, 1.2 + 0.24 * len(suspects)) as (figure, axes):
         for y, suspect in zip(heights, suspects, strict=True):
             share = suspect.corrected
             assert share is not None
-            axes.plot([100 * share.low, 100 * share.high], [y] * 2, color=ACCENT, lw=2)
-            axes.plot([100 * share.value], [y], "o", color=ACCENT)
-            axes.plot([100 * suspect.rate], [y], "|", color=INK, ms=9)
-        axes.plot([], [], "o-", color=ACCENT, lw=2, label="corrected, with 95% interval")
-        axes.plot([], [], "|", color=INK, ms=9, label="contamination rate")
+            axes.plot([100 * share.low, 100 * share.high], [y] * 2, color=charts.ACCENT, lw=2)
+            axes.plot([100 * share.value], [y], "o", color=charts.ACCENT)
+            axes.plot([100 * suspect.rate], [y], "|", color=charts.INK, ms=9)
+        axes.plot([], [], "o-", color=charts.ACCENT, lw=2, label="corrected, with 95% interval")
+        axes.plot([], [], "|", color=charts.INK, ms=9, label="contamination rate")
         axes.set(xlim=(-2, 102), xlabel="share of the book (%)", ylim=(-0.7, len(suspects) - 0.3))
         axes.set_yticks(heights, [_shorten_title(suspect.title) for suspect in suspects])
         axes.grid(axis="y", visible=False)
@@ -358,7 +351,9 @@ def _share_chart(result: BooksResult) -> InlineChart:
         )
 
 
-def _score_chart(result: BooksResult, scores: Mapping[str, Sequence[BookScores]]) -> InlineChart:
+def _score_chart(
+    result: BooksResult, scores: Mapping[str, Sequence[BookScores]]
+) -> charts.InlineChart:
     """Histograms of the validation snippets' scores, with the threshold."""
     candidate, threshold = result.rule.candidate, result.rule.threshold
     snippet_scores = {
@@ -366,12 +361,12 @@ def _score_chart(result: BooksResult, scores: Mapping[str, Sequence[BookScores]]
         for role in ("positives", "negatives")
     }
     edges = np.histogram_bin_edges(np.concatenate([*snippet_scores.values()]), BINS)
-    with page_figure(8, 3.6) as (figure, axes):
-        for role, colour in (("positives", MEMBER), ("negatives", NONMEMBER)):
+    with charts.page_figure(8, 3.6) as (figure, axes):
+        for role, colour in (("positives", charts.MEMBER), ("negatives", charts.NONMEMBER)):
             values = snippet_scores[role]
             weights = np.full(len(values), 100 / len(values))
             axes.hist(values, edges.tolist(), weights=weights, color=colour, alpha=0.55, label=role)
-        axes.axvline(threshold, color=INK, ls="--", label="threshold")
+        axes.axvline(threshold, color=charts.INK, ls="--", label="threshold")
         name = _format_candidate(result.chosen_accuracy.candidate)
         axes.set(xlabel=f"score of a snippet by {name}", ylabel="snippets of the side (%)")
         return _finish_chart(
@@ -384,19 +379,24 @@ def _score_chart(result: BooksResult, scores: Mapping[str, Sequence[BookScores]]
         )
 
 
-def _rate_chart(result: BooksResult) -> InlineChart:
+def _rate_chart(result: BooksResult) -> charts.InlineChart:
     """Histograms of the books' contamination rates (Shi et al. 2024, figures 3 and 4)."""
     groups = {
-        "negatives": (result.negatives.values, NONMEMBER),
-        "positives": (result.positives.values, MEMBER),
-        "suspects": (np.array([suspect.rate for suspect in result.suspects]), ACCENT),
+        "negatives": (result.negatives.values, charts.NONMEMBER),
+        "positives": (result.positives.values, charts.MEMBER),
+        "suspects": (np.array([suspect.rate for suspect in result.suspects]), charts.ACCENT),
     }
     edges = np.linspace(0, 100, 21)
-    with page_figure(8, 3.2) as (figure, axes):
+    with charts.page_figure(8, 3.2) as (figure, axes):
         values = [100 * rates for rates, _ in groups.values()]
         colours = [colour for _, colour in groups.values()]
         axes.hist(
-            values, edges.tolist(), color=colours, label=[*groups], edgecolor=GREY, linewidth=0.3
+            values,
+            edges.tolist(),
+            color=colours,
+            label=[*groups],
+            edgecolor=charts.GREY,
+            linewidth=0.3,
         )
         axes.set(xlim=(0, 100), xlabel="contamination rate (%)", ylabel="books")
         axes.locator_params(axis="y", integer=True)
@@ -411,10 +411,10 @@ def _rate_chart(result: BooksResult) -> InlineChart:
 
 def _finish_chart(
     figure: Any, name: str, *, title: str, alternative: str, caption: str
-) -> InlineChart:
+) -> charts.InlineChart:
     """The figure with a legend above it; `alternative` describes it to those who can't see it."""
     figure.legend(loc="outside upper center", ncols=3)
-    return InlineChart(name, title, svg_element(figure, alternative), caption)
+    return charts.InlineChart(name, title, charts.svg_element(figure, alternative), caption)
 
 
 def _shorten_title(title: str, limit: int = 40) -> str:

@@ -74,7 +74,7 @@ def test_a_run_tells_its_bars_and_status_shows_it(launch, tmp_path, monkeypatch,
     cell = launch.cells_in_sweep_order()[1]
     monkeypatch.setattr("contamination.core.progress.time.time", lambda: 1000.0)
     stages = Stages(ClusterConfig(), cell.folder, in_turn=in_turn)
-    assert stages._left("train study") == ("1010 110" if in_turn else "")
+    assert stages._describe_time_left("train study") == ("sweep 1010 110" if in_turn else "")
     with cell.record_run():
         process_records.record_progress(Progress("train", 1, 2, "step", 3.0, 700.0))
         assert status(tmp_path / "runs").splitlines()[0].endswith("; ~10 min left")
