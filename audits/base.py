@@ -110,8 +110,10 @@ class Audit(Ranged, ABC, node="audit"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in self.needed:
-            self.require(getattr(self, name) is not None, name, "give a file or a folder.")
+        for field_name in self.needed:
+            self.require(
+                getattr(self, field_name) is not None, field_name, "give a file or a folder."
+            )
 
     @abstractmethod
     def prepare(self, stage: AuditStage) -> PreparedAudit:
@@ -196,12 +198,12 @@ def _chosen_audit_name(overrides: Sequence[str]) -> str | None:
     return choices[-1] if choices else None
 
 
-def _audit_field_names(name: str | None) -> set[str]:
+def _audit_field_names(audit_name: str | None) -> set[str]:
     """The fields of a file of conf/audit, or of an installed audit; none if there is neither."""
-    if name is None:
+    if audit_name is None:
         return set()
-    file = CONF / "audit" / f"{name}.yaml"
+    file = CONF / "audit" / f"{audit_name}.yaml"
     if file.is_file():
         return {*read_yaml(file)}
-    installed = entry_points(group=ENTRY_POINTS, name=name)
+    installed = entry_points(group=ENTRY_POINTS, name=audit_name)
     return {field.name for entry_point in installed for field in _load_audit_fields(entry_point)}

@@ -43,20 +43,20 @@ def _report_on_folder(folder: Path) -> int:
         return report_on_launch(launch)
 
 
-def _status_text(words: Sequence[str]) -> str:
-    runs_word = next((word for word in words if word != COST), "runs")
+def _status_text(arguments: Sequence[str]) -> str:
+    runs_word = next((word for word in arguments if word != COST), "runs")
     if runs_word.startswith("-"):
         raise ConfigError(f"status {runs_word}: no such option. {near_names(runs_word, [COST])}")
     runs = Path(runs_word.removeprefix("runs="))
     with integrity.naming_folders(runs):
-        return status(runs, cost=COST in words)
+        return status(runs, cost=COST in arguments)
 
 
-def _check_and_prune(words: Sequence[str]) -> int:
+def _check_and_prune(arguments: Sequence[str]) -> int:
     from contamination.launch.check import DAMAGED, format_paths, inspect_runs, prune_paths
 
-    options = {word for word in words if word.startswith("--")}
-    folders = [word for word in words if word not in options]
+    options = {word for word in arguments if word.startswith("--")}
+    folders = [word for word in arguments if word not in options]
     if options - {"--prune", "--yes"} or len(folders) > 1:
         print(__doc__, file=sys.stderr)
         return 2
@@ -69,23 +69,23 @@ def _check_and_prune(words: Sequence[str]) -> int:
     return 2 if any(path.state == DAMAGED and path.path.exists() for path in paths) else 0
 
 
-def _adopt_and_print(words: Sequence[str]) -> None:
+def _adopt_and_print(arguments: Sequence[str]) -> None:
     from contamination.launch.adopt import adopt
 
     fields = {"kind": "", "path": "", "runs": "runs"}
-    for word in words:
-        name, _, value = word.partition("=")
-        if name not in fields:
-            raise ConfigError(f"{name}: unknown field. {near_names(name, fields)}")
-        fields[name] = value
+    for word in arguments:
+        field_name, _, value = word.partition("=")
+        if field_name not in fields:
+            raise ConfigError(f"{field_name}: unknown field. {near_names(field_name, fields)}")
+        fields[field_name] = value
     artifact = adopt(**fields)
     print(f"{artifact.kind}: {artifact.path}")
 
 
-def _fetch_downloads(words: Sequence[str]) -> int:
+def _fetch_downloads(overrides: Sequence[str]) -> int:
     from contamination.launch.downloads import fetch
 
-    sys.argv[1:] = [*words, "launch.dry_run=true"]  # so that a sweep creates no folder
+    sys.argv[1:] = [*overrides, "launch.dry_run=true"]  # so that a sweep creates no folder
     return command("pipeline", fetch)
 
 

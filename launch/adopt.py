@@ -76,10 +76,10 @@ ADOPTING = ".adopting"
 
 def _copy_artifact(source: artifacts.Artifact, runs: Path) -> artifacts.Artifact:
     """Copy a finished folder with its manifest, under its own name unless it was renamed."""
-    name = source.path.name
-    if not artifacts.FOLDER_NAME.fullmatch(name):
-        name = f"{name}-{source.digest[:12]}"
-    folder = runs / source.kind / name
+    folder_name = source.path.name
+    if not artifacts.FOLDER_NAME.fullmatch(folder_name):
+        folder_name = f"{folder_name}-{source.digest[:12]}"
+    folder = runs / source.kind / folder_name
     is_there = source.path.parent == folder.parent.resolve()
     remedy = "it is an artefact of this runs folder already: use it as it is."
     require(not is_there, "path", str(source.path), remedy)

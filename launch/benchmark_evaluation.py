@@ -55,11 +55,11 @@ def _stage_without_model(config: DictConfig) -> DetectionStage:
 
 def check_cell(config: DictConfig, settings: LaunchSettings) -> None:
     """Raise a UserError, before any work, if the cell is invalid or can't be run this way."""
-    kind, last = settings.cluster.kind, settings.launch.stage
+    cluster_kind, last_stage = settings.cluster.kind, settings.launch.stage
     remedy = "a benchmark is scored here: give cluster=local, or cluster=torchrun for one cell."
-    require(kind != "slurm", "cluster.kind", kind, remedy)
+    require(cluster_kind != "slurm", "cluster.kind", cluster_kind, remedy)
     remedy = "a benchmark has no stage but its scores: leave it out."
-    require(last in (None, "detect"), "launch.stage", last, remedy)
+    require(last_stage in (None, "detect"), "launch.stage", last_stage, remedy)
     resolve("model.path", str(make_detection_stage(config).model.path))
 
 

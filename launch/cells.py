@@ -121,14 +121,16 @@ class CellFolder:
 
     def slice_folders(self) -> list[CellFolder]:
         """Return the records of all slices that have jobs, without links to other folders."""
-        words = [name.split()[1:] for name in self.read_jobs()]
+        words_after_stage = [name.split()[1:] for name in self.read_jobs()]
         slices = [
             self.slice_folder(word[0])
-            for word in words
+            for word in words_after_stage
             if word and SLICE_PATTERN.fullmatch(word[0])
         ]
         home = Path(os.path.realpath(self.folder)) / "slices"
-        return [s for s in slices if os.path.realpath(s.folder) == str(home / s.folder.name)]
+        return [
+            cell for cell in slices if os.path.realpath(cell.folder) == str(home / cell.folder.name)
+        ]
 
     def read_total_cost(self) -> dict[str, Any]:
         """Return the total wall time and GPU hours of the cell's runs; empty without a record."""
@@ -160,8 +162,10 @@ class CellFolder:
     def write_failure(self, error: BaseException) -> None:
         """Record why the cell failed or was stopped."""
         state = "stopped" if isinstance(error, StoppedError) else "failed"
-        kind = "" if isinstance(error, UserError | StoppedError) else f"{type(error).__name__}: "
-        self.write_outcome(Outcome(state, error=f"{kind}{error}"))
+        class_prefix = (
+            "" if isinstance(error, UserError | StoppedError) else f"{type(error).__name__}: "
+        )
+        self.write_outcome(Outcome(state, error=f"{class_prefix}{error}"))
 
     @contextmanager
     def record_run(self, stage: str | None = None) -> Iterator[None]:
@@ -190,11 +194,11 @@ class CellFolder:
     @contextmanager
     def _keep_running_record(self, this_process: Running) -> Iterator[None]:
         """Keep `running.json` up to date while this process runs the cell."""
-        file = self.folder / "running.json"
+        running_file = self.folder / "running.json"
 
         def touch_or_rewrite() -> None:
-            if file.exists():
-                os.utime(file)
+            if running_file.exists():
+                os.utime(running_file)
             else:  # another process of the same cell has ended and removed it
                 self._write_record("running", asdict(this_process))
 
@@ -204,15 +208,15 @@ class CellFolder:
                 yield
         finally:
             if self._read_record("running", Running) == this_process:
-                file.unlink(missing_ok=True)
+                running_file.unlink(missing_ok=True)
 
-    def _write_record(self, name: str, value: Mapping[str, Any]) -> None:
-        write_text(self.folder / f"{name}.json", hashed_json(value))
+    def _write_record(self, record_name: str, value: Mapping[str, Any]) -> None:
+        write_text(self.folder / f"{record_name}.json", hashed_json(value))
 
-    def _read_record(self, name: str, kind: type[T]) -> T | None:
-        """Return the record of this name as `kind`; None if it is missing or damaged."""
+    def _read_record(self, record_name: str, record_class: type[T]) -> T | None:
+        """Return the record of this name as `record_class`; None if it is missing or damaged."""
         with suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError):
-            record: T = typed(read_verified_json(self.folder / f"{name}.json"), kind)
+            record: T = typed(read_verified_json(self.folder / f"{record_name}.json"), record_class)
             return record
         return None
 
@@ -270,17 +274,18 @@ class Launch:
 
     def _cell_folder_names(self) -> list[str]:
         """Return the names of the cells' folders in the sweep's order; empty if unknown."""
-        file = self.folder / "cells.json"
+        cells_file = self.folder / "cells.json"
         try:
-            if not file.exists():
+            if not cells_file.exists():
                 return []
-            names: list[str] = typed(read_verified_json(file), _Cells).cells
+            names: list[str] = typed(read_verified_json(cells_file), _Cells).cells
             for name in names:
                 check_name(name)
             return names
         except (OSError, ValueError) as error:
             raise ArtifactError(
-                f"{file} is damaged ({error}): give the launch's command again, which writes it."
+                f"{cells_file} is damaged ({error}): give the launch's command again, which writes "
+                "it."
             ) from error
 
     def named_cells(self) -> list[tuple[str, CellFolder]]:
@@ -288,7 +293,10 @@ class Launch:
         cells = self.cells()
         overrides = [cell.read_overrides() for cell in cells]
         common = set.intersection(*map(set, overrides)) if cells else set()
-        names = [" ".join(word for word in words if word not in common) for words in overrides]
+        names = [
+            " ".join(word for word in cell_overrides if word not in common)
+            for cell_overrides in overrides
+        ]
         return [(name or "the only cell", cell) for name, cell in zip(names, cells, strict=True)]
 
     def cell_name(self, cell: CellFolder) -> str:
@@ -312,7 +320,11 @@ class Launch:
     def done_cells(self) -> list[tuple[CellFolder, dict[str, Any]]]:
         """Return the cells that are done, with their artefacts' folders."""
         outcomes = [(cell, cell.read_outcome()) for cell in self.cells()]
-        return [(cell, out.paths) for cell, out in outcomes if out is not None and out.paths]
+        return [
+            (cell, outcome.paths)
+            for cell, outcome in outcomes
+            if outcome is not None and outcome.paths
+        ]
 
 
 def overrides_digest(overrides: Sequence[str]) -> str:

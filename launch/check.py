@@ -50,7 +50,9 @@ def inspect_runs(runs: Path) -> list[CheckedPath]:
     """
     if not runs.is_dir():
         raise ConfigError(f"runs is {str(runs)!r}: there is no such folder. Give runs=DIR.")
-    folders = sorted(p for kind in ARTIFACTS for p in (runs / kind).glob("*") if p.is_dir())
+    folders = sorted(
+        folder for kind in ARTIFACTS for folder in (runs / kind).glob("*") if folder.is_dir()
+    )
     sizes = {folder: _size_in_bytes(folder) for folder in folders}
     total = sum(sizes.values())
     options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
@@ -79,9 +81,9 @@ def format_paths(runs: Path, paths: Sequence[CheckedPath]) -> str:
     ]
     by_state = {state: [p for p in paths if p.state == state] for state in reversed(STATES)}
     counts = [
-        f"{len(some)} {state} ({_format_total_size(some)})"
-        for state, some in by_state.items()
-        if some
+        f"{len(paths_of_state)} {state} ({_format_total_size(paths_of_state)})"
+        for state, paths_of_state in by_state.items()
+        if paths_of_state
     ]
     return "\n".join([f"{runs}: {', '.join(counts) or 'no artefact'}", *lines])
 
@@ -101,31 +103,33 @@ def prune_paths(paths: Sequence[CheckedPath], confirm: Callable[[str], bool]) ->
                 print(_remove_unless_in_use(path.path))
 
 
-def _remove_unless_in_use(place: Path) -> str:
+def _remove_unless_in_use(path: Path) -> str:
     """Remove it unless a process may be making it; return a line that says what happened."""
-    folder = next((p for p in (place, *place.parents) if p.parent.name in ARTIFACTS), None)
-    lease = place if place.parent.name == lock.LOCKS else folder and lock.lease_file(folder)
+    folder = next(
+        (parent for parent in (path, *path.parents) if parent.parent.name in ARTIFACTS), None
+    )
+    lease = path if path.parent.name == lock.LOCKS else folder and lock.lease_file(folder)
     in_progress = folder is not None and lock.describe_builder(folder) is not None
     no_lease = nullcontext(not in_progress)
     with no_lease if in_progress or lease is None else lock.try_lease(lease) as free:
         if not free:
-            return f"kept {place}: a process may make it now"
+            return f"kept {path}: a process may make it now"
         try:
-            if place != lease:  # `try_lease` removes the lease itself
-                _delete_path(place)
+            if path != lease:  # `try_lease` removes the lease itself
+                _delete_path(path)
         except OSError as error:
-            return f"kept {place}: {error.strerror}"
-    return f"removed {place}"
+            return f"kept {path}: {error.strerror}"
+    return f"removed {path}"
 
 
-def _delete_path(place: Path) -> None:
+def _delete_path(path: Path) -> None:
     """Delete a file, a link or a folder; a folder's manifest is deleted first."""
-    if place.is_dir() and not place.is_symlink():
-        if is_complete(place):
-            (place / MANIFEST).unlink()
-        shutil.rmtree(place)
+    if path.is_dir() and not path.is_symlink():
+        if is_complete(path):
+            (path / MANIFEST).unlink()
+        shutil.rmtree(path)
     else:
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def _state_and_remark(folder: Path) -> tuple[str, str]:
@@ -150,10 +154,10 @@ def _state_and_remark(folder: Path) -> tuple[str, str]:
 
 
 def _orphaned_leases(runs: Path) -> Iterator[CheckedPath]:
-    for file in (runs / lock.LOCKS).glob("*.lease"):
-        if file.is_file() and lock.describe_lease_holder(file) is None:
+    for lease in (runs / lock.LOCKS).glob("*.lease"):
+        if lease.is_file() and lock.describe_lease_holder(lease) is None:
             yield CheckedPath(
-                file, ORPHANED, _size_in_bytes(file), "the lease of a process that is gone"
+                lease, ORPHANED, _size_in_bytes(lease), "the lease of a process that is gone"
             )
 
 
@@ -165,8 +169,8 @@ STALE = 3600.0
 def _orphaned_temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterator[CheckedPath]:
     """Yield what killed processes were writing, except in unfinished folders."""
     kinds = [runs / kind for kind in (*ARTIFACTS, "launches")]
-    for place, folders, files in (step for kind in kinds for step in os.walk(kind)):
-        here = Path(place)
+    for parent, folders, files in (step for kind in kinds for step in os.walk(kind)):
+        here = Path(parent)
         if here in in_progress or here.name == lock.LOCKS:
             folders.clear()
             continue

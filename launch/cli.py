@@ -78,9 +78,9 @@ def main() -> int:
     return run_tool(lambda: _refuse_unknown_command(sys.argv[1]))
 
 
-def parse_overrides(words: list[str]) -> list[str]:
+def parse_overrides(arguments: list[str]) -> list[str]:
     """Return the words as overrides: `--model-url URL` or `--model-url=URL` as `model.url=URL`."""
-    fields, remaining = [], iter(words)
+    fields, remaining = [], iter(arguments)
     for word in remaining:
         option = re.fullmatch(r"--(model|reference)-([\w-]+)(?:=(.*))?", word)
         if option is None:
@@ -121,8 +121,8 @@ def _describe_choice(kind: str, file: Path) -> str:
         node = read_yaml(file)[file.stem]
         return str(get_class(node["_target_"]).__doc__).partition("\n")[0]
     comments = takewhile(lambda line: line.startswith("#"), file.read_text().splitlines())
-    words = " ".join(line[1:].strip() for line in comments if "@package" not in line)
-    return re.split(r"(?<!et al)[.:](?: |$)", words)[0]
+    comment = " ".join(line[1:].strip() for line in comments if "@package" not in line)
+    return re.split(r"(?<!et al)[.:](?: |$)", comment)[0]
 
 
 def _print_completion_script() -> int:
@@ -133,15 +133,15 @@ def _print_completion_script() -> int:
     return status
 
 
-def _print_completions(words: list[str]) -> int:
+def _print_completions(typed_words: list[str]) -> int:
     """Print the completions of the last word; for a stage's overrides, Hydra does."""
-    first, *rest = words[1:] or [""]
+    first, *rest = typed_words[1:] or [""]
     stage = "launch" if first in ("quickstart", "fetch") else PACKAGES.get(first)
     if not rest or stage is None:
         following = {"list": GROUPS, **TOOLS}.get(first, ())
         print("\n".join(following if rest else [*PACKAGES, *TOOLS, *OTHERS]))
         return 0
-    os.environ["COMP_LINE"] = " ".join([COMMAND, *words[2:]])
+    os.environ["COMP_LINE"] = " ".join([COMMAND, *typed_words[2:]])
     return _run_package(stage, ["-sc", "query=bash"])
 
 
@@ -150,9 +150,9 @@ def _refuse_unknown_command(word: str) -> None:
     raise ConfigError(f"contamination {word}: no such command. {near_names(word, commands)}")
 
 
-def _run_package(package: str, words: list[str]) -> int:
+def _run_package(package: str, arguments: list[str]) -> int:
     """Run the package as `python -m` does, but without the current folder on Python's path."""
-    sys.argv[1:] = words
+    sys.argv[1:] = arguments
     try:
         runpy.run_module(f"contamination.{package}", run_name="__main__", alter_sys=True)
     except SystemExit as end:

@@ -93,9 +93,11 @@ class ClusterConfig(TasksConfig, node="cluster"):
 
     def _check_jobs(self) -> None:
         job_names = ("all", *STAGES, "analyse")
-        for name, options in self.jobs.items():
-            field, time = f"cluster.jobs.{name}", options.get("time")
-            require(name in job_names, field, options, f"give options of {', '.join(job_names)}.")
+        for job_name, options in self.jobs.items():
+            field, time = f"cluster.jobs.{job_name}", options.get("time")
+            require(
+                job_name in job_names, field, options, f"give options of {', '.join(job_names)}."
+            )
             is_whole = time is None or isinstance(time, int)
             require(is_whole, f"{field}.time", time, "give whole minutes.")
         slices = self.jobs.get("detect", {}).get("slices", 1)
@@ -114,7 +116,7 @@ class ClusterConfig(TasksConfig, node="cluster"):
     def job_options(self, stage: str) -> dict[str, Any]:
         """Return the SLURM options of a stage's job; null ones are left to `all`, or to SLURM."""
         all_and_own = [self.jobs.get(name, {}) for name in ("all", stage)]
-        options = {k: v for part in all_and_own for k, v in part.items() if v is not None}
+        options = {k: v for job in all_and_own for k, v in job.items() if v is not None}
         return {k: v for k, v in options.items() if (stage, k) != ("detect", "slices")}
 
     @property

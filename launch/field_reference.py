@@ -129,8 +129,10 @@ def command_schema(command: str) -> Schema:
 
 def _typed_node_names(file: str) -> list[str]:
     entries = read_yaml(CONF / f"{file}.yaml")["defaults"]
-    typed = [e for e in entries if isinstance(e, str) and e.startswith("schema/")]
-    return [re.split("[/@]", entry)[-1] for entry in typed]
+    schema_entries = [
+        entry for entry in entries if isinstance(entry, str) and entry.startswith("schema/")
+    ]
+    return [re.split("[/@]", entry)[-1] for entry in schema_entries]
 
 
 @dataclass(frozen=True)
@@ -210,17 +212,17 @@ def comment_by_field(path: Path) -> dict[str, str]:
 
 def _dataclass_in_hint(hint: Any) -> type | None:
     """The dataclass of a field that is a node, or a mapping or a list of nodes."""
-    for kind in (hint, *get_args(hint)):
-        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            return kind
+    for candidate in (hint, *get_args(hint)):
+        if isinstance(candidate, type) and dataclasses.is_dataclass(candidate):
+            return candidate
     return None
 
 
 def _describe_field(field: dataclasses.Field[Any], text: str) -> FieldDoc:
     range_ = field.metadata.get("range")
-    kind = field.type if isinstance(field.type, str) else inspect.formatannotation(field.type)
+    type_text = field.type if isinstance(field.type, str) else inspect.formatannotation(field.type)
     return FieldDoc(
-        field.name, kind, _format_default(field), _format_range(range_), _join_lines(text)
+        field.name, type_text, _format_default(field), _format_range(range_), _join_lines(text)
     )
 
 
@@ -258,25 +260,29 @@ def _format_range(range_: Range | None) -> str:
 def _docstring_by_field(schema: type) -> dict[str, str]:
     """Each field's string literal, of the class and of those that it extends."""
     texts: dict[str, str] = {}
-    for kind in reversed(schema.__mro__):
-        if dataclasses.is_dataclass(kind):
-            texts |= _docstring_by_own_field(kind)
+    for parent_class in reversed(schema.__mro__):
+        if dataclasses.is_dataclass(parent_class):
+            texts |= _docstring_by_own_field(parent_class)
     return texts
 
 
 def _docstring_by_own_field(schema: type) -> dict[str, str]:
     tree = ast.parse(inspect.getsource(inspect.getmodule(schema) or schema))
     bodies = [
-        n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == schema.__name__
+        node.body
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name == schema.__name__
     ]
     texts = {}
     for body in bodies:
-        for line, below in zip(body, body[1:], strict=False):
-            if not (isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)):
+        for statement, below in zip(body, body[1:], strict=False):
+            if not (
+                isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+            ):
                 continue
             literal = below.value if isinstance(below, ast.Expr) else None
             if isinstance(literal, ast.Constant) and isinstance(literal.value, str):
-                texts[line.target.id] = literal.value
+                texts[statement.target.id] = literal.value
     return texts
 
 
@@ -319,7 +325,7 @@ def _render_commands(schemas: Mapping[str, Schema]) -> Iterator[str]:
     yield from _render_table(tuple(shared))
     for command, schema in schemas.items():
         yield f"### python -m {command}\n"
-        nodes = [f"[`{name}`](#{_anchor(kind)})" for name, kind in schema.nodes.items()]
+        nodes = [f"[`{name}`](#{_anchor(node_class)})" for name, node_class in schema.nodes.items()]
         if nodes:
             yield f"Nodes: {', '.join(nodes)}.\n"
         rows = {field.name: field for field in schema.fields if field.name not in COMMON}
@@ -362,11 +368,11 @@ def _render_groups() -> Iterator[str]:
             config = config if "_target_" in config else config.get(path.stem) or {}
             if not isinstance(config, dict) or "_target_" not in config:
                 continue
-            kind = get_class(config["_target_"])
-            schema = describe_dataclass(kind, _comment_by_key(path))
+            choice_class = get_class(config["_target_"])
+            schema = describe_dataclass(choice_class, _comment_by_key(path))
             yield f"**`{group}={path.stem}`** {schema.text}\n"
-            given = [_replace_default(field, config) for field in schema.fields]
-            yield from _render_table(tuple(given)) if given else ()
+            fields_with_defaults = [_replace_default(field, config) for field in schema.fields]
+            yield from _render_table(tuple(fields_with_defaults)) if fields_with_defaults else ()
 
 
 def _replace_default(field: FieldDoc, config: Mapping[str, Any]) -> FieldDoc:
@@ -378,8 +384,8 @@ def _replace_default(field: FieldDoc, config: Mapping[str, Any]) -> FieldDoc:
 
 
 def _comment_by_key(path: Path) -> dict[str, str]:
-    found = re.findall(r"^\s*(\w+):[^#\n]*?#\s*(.*)$", path.read_text(), re.M)
-    return dict(found)
+    keys_and_comments = re.findall(r"^\s*(\w+):[^#\n]*?#\s*(.*)$", path.read_text(), re.M)
+    return dict(keys_and_comments)
 
 
 def _render_table(fields: tuple[FieldDoc, ...]) -> Iterator[str]:

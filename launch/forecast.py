@@ -120,8 +120,8 @@ class RunForecast:
         has_gpu_hours = self.seconds is not None and self.devices
         hours = f"{(self.seconds or 0) * self.devices / 3600:.2f}" if has_gpu_hours else "–"
         sizes = [
-            ("–" if b is None else _format_gigabytes(b))
-            for b in (self.device_bytes, self.host_bytes, self.disk_bytes)
+            ("–" if byte_count is None else _format_gigabytes(byte_count))
+            for byte_count in (self.device_bytes, self.host_bytes, self.disk_bytes)
         ]
         return [self.run, f"{self.tokens:,.0f}", str(self.devices or "–"), time, hours, *sizes]
 
@@ -236,9 +236,12 @@ def _training_forecasts(
     if plan.makes_reference:
         yield _forecast_training("reference", base, *base_size, processes)
     if plan.makes_masked_lm:
-        work = workload.masked_lm_workload(plan)
+        masked_lm_work = workload.masked_lm_workload(plan)
         yield RunForecast(
-            "train masked_lm", work.tokens, 1, work.seconds(_device_flops_per_second(plan), 1)
+            "train masked_lm",
+            masked_lm_work.tokens,
+            1,
+            masked_lm_work.seconds(_device_flops_per_second(plan), 1),
         )
 
 
@@ -267,9 +270,9 @@ def _forecast_training(
     evaluated: int = 0,
 ) -> RunForecast:
     config, model = stage.training, workload.ModelCost.of(stage.model, sequence_tokens)
-    work = workload.training_workload(stage, sequences, sequence_tokens, model, evaluated)
-    seconds = work.seconds(flops_per_second(stage, model), processes)
-    forecast = RunForecast(f"train {run}", work.tokens, processes, seconds)
+    training_work = workload.training_workload(stage, sequences, sequence_tokens, model, evaluated)
+    seconds = training_work.seconds(flops_per_second(stage, model), processes)
+    forecast = RunForecast(f"train {run}", training_work.tokens, processes, seconds)
     if model is None:
         return forecast
     made_whole = stage.model.path is None or is_gguf(stage.model.path)
@@ -307,11 +310,11 @@ def _scoring_forecasts(plan: CellPlan, stages: Stages) -> Iterator[RunForecast]:
         "contaminated",
         *(f"step-{n:08d}" for n in plan.last_training.export_steps),
     ):
-        work = workload.scoring_workload(plan, model, first=run == "clean")
-        seconds, disk_bytes = work.seconds(speed, processes), 20.0 * work.tokens
+        scoring_work = workload.scoring_workload(plan, model, first=run == "clean")
+        seconds, disk_bytes = scoring_work.seconds(speed, processes), 20.0 * scoring_work.tokens
         yield RunForecast(
             f"detect {run}",
-            work.tokens,
+            scoring_work.tokens,
             processes,
             seconds,
             device_bytes=device_bytes,

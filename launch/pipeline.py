@@ -144,8 +144,11 @@ def _train_models(plan: CellPlan, stages: Stages, corpora: Corpora) -> CellModel
 def _score_models(
     plan: CellPlan, stages: Stages, corpora: Corpora, models: CellModels
 ) -> CellPaths:
-    runs = _detection_stage_by_run(plan, corpora, models)
-    scores = {run: str(stages.detect(run, stage).path) for run, stage in runs.items()}
+    stage_by_run = _detection_stage_by_run(plan, corpora, models)
+    scores = {
+        run_name: str(stages.detect(run_name, stage).path)
+        for run_name, stage in stage_by_run.items()
+    }
     return CellPaths(
         corpus=str(corpora.study.path),
         model=str(models.trained.artifact.path),
@@ -167,8 +170,8 @@ def _detection_stage_by_run(
     stage = stage_with_models(plan.detection, models.reference, models.masked_lm)
     stage = _stage_with_examples(stage, corpora.scored_corpus)
     return {
-        run: replace(stage, model=ScoredModelConfig(path, trust))
-        for run, path in model_paths.items()
+        run_name: replace(stage, model=ScoredModelConfig(path, trust))
+        for run_name, path in model_paths.items()
     }
 
 

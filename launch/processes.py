@@ -78,24 +78,24 @@ class Processes:
         """Whether the stage runs in the pipeline's own process."""
         return self.count == 1 and self.cluster.kind != "deepspeed"
 
-    def config_folder(self, run: str) -> Path:
+    def config_folder(self, run_name: str) -> Path:
         """Return the folder of the configuration that the processes of this run read."""
-        return self.folder / "stages" / f"{self.stage}-{run}"
+        return self.folder / "stages" / f"{self.stage}-{run_name}"
 
-    def command(self, run: str) -> list[str]:
+    def command(self, run_name: str) -> list[str]:
         """Return the command that starts the processes of this run."""
-        folder = self.config_folder(run)
+        folder = self.config_folder(run_name)
         return [
             *self._launcher_command(folder.name),
             PACKAGES[self.stage],
             *config_arguments(folder),
         ]
 
-    def run_with_retries(self, run: str, artifact: Path | None) -> None:
+    def run_with_retries(self, run_name: str, artifact: Path | None) -> None:
         """Start the processes; if they crash, start them again up to `cluster.retries` times.
 
         Args:
-            run: names the configuration that they read.
+            run_name: names the configuration that they read.
             artifact: the folder that they complete; None, as for a slice: only their exit status
                 tells that they are done.
 
@@ -104,12 +104,12 @@ class Processes:
             StoppedError: a signal came, and they have saved their work.
             CrashedError: they crashed too often.
         """
-        call, last_error = self.command(run), ""
+        command, last_error = self.command(run_name), ""
         for retries_left in reversed(range(self.cluster.retries + 1)):
-            log.info("%s: %s", self.config_folder(run).name, shlex.join(call))
+            log.info("%s: %s", self.config_folder(run_name).name, shlex.join(command))
             if self.cluster.node_rank == 0:
                 process_records.clear_records(self.folder)
-            status, stopped = _run_command(call, self._environment(), self._ask_to_stop)
+            status, stopped = _run_command(command, self._environment(), self._ask_to_stop)
             if status == 0 and artifact is not None:
                 _wait_for_artifact(artifact)
             done = status == 0 if artifact is None else is_complete(artifact)
@@ -208,7 +208,7 @@ class Processes:
 
 def _format_options(**values: object) -> list[str]:
     """Return command-line options, such as `--node-rank=1` for `node_rank=1`."""
-    return [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
+    return [f"--{option.replace('_', '-')}={value}" for option, value in values.items()]
 
 
 def _run_command(

@@ -59,8 +59,8 @@ class SweepCallback(Callback):
         SweepCallback.config = config
         if not config.launch.dry_run:
             try:
-                words = list(config.hydra.overrides.task)
-                SweepCallback.code = create_launch(config, words, sweep_cells(config) or [])
+                overrides = list(config.hydra.overrides.task)
+                SweepCallback.code = create_launch(config, overrides, sweep_cells(config) or [])
             except Exception as error:
                 SweepCallback.error = error
                 return
@@ -210,10 +210,12 @@ def report_on_launch(launch: Launch) -> int:
 def _log_cells_in_states(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
     """Log the cells in these states with their errors; return 1 if there are some, else 0."""
     ended_early = Outcome("failed", error=ENDED_EARLY)
-    outcomes = [(name, cell.read_outcome() or ended_early) for name, cell in launch.named_cells()]
-    failures = [(name, outcome) for name, outcome in outcomes if outcome.state in states]
-    for name, outcome in failures:
-        log.error("failed: %s: %s", name, outcome.error or ENDED_EARLY)
+    outcomes = [
+        (cell_name, cell.read_outcome() or ended_early) for cell_name, cell in launch.named_cells()
+    ]
+    failures = [(cell_name, outcome) for cell_name, outcome in outcomes if outcome.state in states]
+    for cell_name, outcome in failures:
+        log.error("failed: %s: %s", cell_name, outcome.error or ENDED_EARLY)
     return int(bool(failures))
 
 

@@ -91,13 +91,13 @@ class _Begun:
 
 
 def make_and_record_cost(
-    folder: Path, stage: str, run: str, devices: int, make: Callable[[], Made]
+    folder: Path, stage: str, run_name: str, devices: int, make: Callable[[], Made]
 ) -> Made:
     """Return what `make` returns; record the run's cost in the cell's folder if it did any work."""
     began = time.time()
     artifact: Made | None = None
     device = "cuda" if stage != "inject" and _has_gpu() else "cpu"
-    cost = Cost(stage, run, 0.0, devices, device, None)
+    cost = Cost(stage, run_name, 0.0, devices, device, None)
     with _keep_begun_file(folder, cost, began):
         try:
             artifact = make()
@@ -121,14 +121,14 @@ def _has_gpu() -> bool:
 def _keep_begun_file(folder: Path, cost: Cost, began: float) -> Iterator[None]:
     """Keep a file, within the context, that records the start and the last heartbeat of the run."""
     who = {"host": socket.gethostname(), "pid": os.getpid(), "began": began}
-    file = folder / f"{BEGUN}{who['host']}-{who['pid']}-{began:.0f}.json"
+    begun_file = folder / f"{BEGUN}{who['host']}-{who['pid']}-{began:.0f}.json"
     with suppress(OSError):  # a full disk must not end the work
-        write_text(file, hashed_json({**who, "cost": asdict(cost)}))
+        write_text(begun_file, hashed_json({**who, "cost": asdict(cost)}))
     try:
-        with keep_beating(lambda: os.utime(file)):
+        with keep_beating(lambda: os.utime(begun_file)):
             yield
     finally:
-        file.unlink(missing_ok=True)
+        begun_file.unlink(missing_ok=True)
 
 
 def _append_cost(folder: Path, cost: Cost) -> None:
@@ -141,8 +141,8 @@ def read_costs(folder: Path) -> list[Cost]:
 
     Torn lines are skipped, and slices that are links are ignored.
     """
-    slices = [place for place in sorted(folder.glob("slices/*")) if not place.is_symlink()]
-    return [cost for place in (folder, *slices) for cost in _read_costs_of_folder(place)]
+    slices = [path for path in sorted(folder.glob("slices/*")) if not path.is_symlink()]
+    return [cost for path in (folder, *slices) for cost in _read_costs_of_folder(path)]
 
 
 def _read_costs_of_folder(folder: Path) -> list[Cost]:

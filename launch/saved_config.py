@@ -69,9 +69,9 @@ def load_config(folder: Path) -> DictConfig:
         ArtifactError: the file has been changed.
         FileNotFoundError: there is none.
     """
-    file = folder / "config.yaml"
+    config_file = folder / "config.yaml"
     try:
-        seal, _, text = read_text(file, MOST_BYTES).partition("\n")
+        seal, _, text = read_text(config_file, MOST_BYTES).partition("\n")
         if seal != _seal_line(text):
             raise ValueError("its content does not match its hash")
         check_yaml(text, MOST_NODES)
@@ -82,7 +82,7 @@ def load_config(folder: Path) -> DictConfig:
         raise
     except (OSError, ValueError, OmegaConfBaseException, YAMLError) as error:
         raise ArtifactError(
-            f"{file} is damaged, or an earlier version wrote it ({describe_error(error)}). "
+            f"{config_file} is damaged, or an earlier version wrote it ({describe_error(error)}). "
             "Give the launch's "
             "command again, which writes it."
         ) from error

@@ -69,11 +69,11 @@ def train_base_model(
     pretraining: PretrainingConfig,
     corpus: Artifact,
     stages: Stages,
-    run: str = "base",
+    run_name: str = "base",
 ) -> Artifact:
     """Train the model before any contamination on the base corpus, by its own recipe."""
     training = make_base_training_stage(stage, pretraining, stages.processes("train").count)
-    return stages.train(run, replace(training, corpus_folder=str(corpus.path)))
+    return stages.train(run_name, replace(training, corpus_folder=str(corpus.path)))
 
 
 def train_reference_model(
@@ -141,11 +141,11 @@ def find_training_corpora(model_path: str) -> dict[str, str]:
             corpus, start_path = _corpus_and_start_of(trained)
         if not corpus:  # an adopted model
             break
-        name = f"{BASE}-{len(corpora) + 1}" if corpora else BASE
+        corpus_name = f"{BASE}-{len(corpora) + 1}" if corpora else BASE
         if is_complete(Path(corpus)) and (
             read_manifest(Path(corpus))["digest"] == trained.artifact.inputs.get("corpus")
         ):
-            corpora[name] = corpus
+            corpora[corpus_name] = corpus
         else:
             log.warning(
                 "model.path: %s was trained on %s, which has been removed or changed: it can't be "

@@ -47,7 +47,7 @@ class Job:
             SystemExit: the command failed, so that jobs that depend on this one are not run; or
                 this job is queued again.
         """
-        for left in reversed(range(self.retries + 1)):
+        for tries_left in reversed(range(self.retries + 1)):
             Job.child = subprocess.Popen(call)
             status = Job.child.wait()
             if status == 0:
@@ -55,7 +55,7 @@ class Job:
             if status == STOPPED:
                 self._queue_again()
             killed = (status < 0 or status > 128) and status != STOPPED
-            if left == 0 or not killed:
+            if tries_left == 0 or not killed:
                 sys.exit(status if status > 0 else 128 - status)  # a shell's status after a signal
 
     def checkpoint(self, call: Sequence[str]) -> Any:
@@ -115,15 +115,15 @@ def submit_cells(
 def _submit_slices(launch: Launch, code: Path, cluster: ClusterConfig, cell: CellFolder) -> str:
     """Submit the slices of a cell's detection and the job that then scores; return that job."""
     slices = [f"{number}/{cluster.slices}" for number in range(1, cluster.slices + 1)]
-    for words in slices:
-        cell.slice_folder(words).folder.mkdir(parents=True, exist_ok=True)
-        cell.slice_folder(words).write_waiting()
+    for fraction in slices:
+        cell.slice_folder(fraction).folder.mkdir(parents=True, exist_ok=True)
+        cell.slice_folder(fraction).write_waiting()
     jobs = cell.read_jobs()
-    calls = [task_command(SLICED_STAGE, cell.folder, words) for words in slices]
+    calls = [task_command(SLICED_STAGE, cell.folder, fraction) for fraction in slices]
     tasks = _submit_array(
         _make_slice_executor(launch, code, cluster, jobs["train"]), cluster, SLICED_STAGE, calls
     )
-    jobs |= {f"{SLICED_STAGE} {words}": job for words, job in zip(slices, tasks, strict=True)}
+    jobs |= {f"{SLICED_STAGE} {fraction}": job for fraction, job in zip(slices, tasks, strict=True)}
     cell.write_jobs(jobs)
     executor = _make_slice_executor(launch, code, cluster, jobs["train"], _array_job_id(tasks[0]))
     (scores,) = _submit_array(
@@ -186,8 +186,8 @@ def _make_slice_executor(
     """
     after = f"afterok:{trained}" + (f",afterany:{slices}" if slices else "")
     dependency = {"dependency": after, "kill-on-invalid-dep": "yes"}
-    words = None if slices else f"I/{cluster.slices}"
-    return _make_executor(launch, code, cluster, SLICED_STAGE, dependency, words)
+    fraction = None if slices else f"I/{cluster.slices}"
+    return _make_executor(launch, code, cluster, SLICED_STAGE, dependency, fraction)
 
 
 def task_command(stage: str, folder: Path, fraction: str | None = None) -> list[str]:
@@ -199,11 +199,11 @@ def task_command(stage: str, folder: Path, fraction: str | None = None) -> list[
         fraction: the slice, such as `2/8`; None: the whole stage.
     """
     if stage == ANALYSE:
-        words = ["report", str(folder)]
+        arguments = ["report", str(folder)]
     else:
-        words = [*config_arguments(folder), f"launch.stage={stage}"]
-        words += [] if fraction is None else [f"launch.slice={fraction}"]
-    return [sys.executable, "-m", "contamination.launch", *words]
+        arguments = [*config_arguments(folder), f"launch.stage={stage}"]
+        arguments += [] if fraction is None else [f"launch.slice={fraction}"]
+    return [sys.executable, "-m", "contamination.launch", *arguments]
 
 
 def render_batch_script(executor: Any, tasks: int) -> str:
@@ -228,7 +228,7 @@ def _make_executor(
     parameters = {"signal": f"B:USR2@{delay}", "requeue": True, **dependency}
     parameters |= options.pop("additional_parameters", {})
     call = task_command(stage, launch.folder if stage == ANALYSE else Path("CELL"), fraction)
-    name = f"{launch.folder.name}-{stage}{'-slices' if fraction else ''}"
+    job_name = f"{launch.folder.name}-{stage}{'-slices' if fraction else ''}"
     setup = [f"# each task runs: {shlex.join(call)}"]
     setup += [
         f"export {k}={shlex.quote(v)}" for k, v in snapshot.environment_variables(code).items()
@@ -241,7 +241,7 @@ def _make_executor(
             python=f"exec {shlex.quote(sys.executable)}",
         )
         executor.update_parameters(
-            **{"job_name": name, "setup": [], **options},
+            **{"job_name": job_name, "setup": [], **options},
             use_srun=False,
             stderr_to_stdout=True,
             additional_parameters=parameters,
@@ -278,8 +278,8 @@ def _dependency_options(stage: str, before: str | None, cells: int) -> dict[str,
         return {}
     if stage == ANALYSE:  # the report is written even if cells failed
         return {"dependency": f"afterany:{before}"}
-    kind = "aftercorr" if cells > 1 else "afterok"
-    return {"dependency": f"{kind}:{before}", "kill-on-invalid-dep": "yes"}
+    condition = "aftercorr" if cells > 1 else "afterok"
+    return {"dependency": f"{condition}:{before}", "kill-on-invalid-dep": "yes"}
 
 
 def queued_job_ids(cells: Sequence[CellFolder]) -> set[str]:

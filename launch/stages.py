@@ -43,8 +43,8 @@ class TimeLeft:
     """Of all later runs of the sweep."""
 
 
-def estimate_time_left(launch: Launch, cell: CellFolder, run: str) -> TimeLeft | None:
-    """Return the time left when a cell begins `run`, such as "train study"; None if not known.
+def estimate_time_left(launch: Launch, cell: CellFolder, title: str) -> TimeLeft | None:
+    """Return the time left when a cell begins `title`, such as "train study"; None if not known.
 
     It is the mean of what the run took in finished cells, and for later cells also in this one.
     """
@@ -56,18 +56,22 @@ def estimate_time_left(launch: Launch, cell: CellFolder, run: str) -> TimeLeft |
     done = [other for n, other in enumerate(cells) if n != number and _is_cell_done(other)]
     seconds_of_done = [_seconds_by_run(other) for other in done]
     runs = list(dict.fromkeys(name for seconds in seconds_of_done for name in seconds))
-    if run not in runs:
+    if title not in runs:
         return None
-    position, (first, *later_cells) = runs.index(run), seconds_of_done
-    now = mean(seconds[run] for seconds in seconds_of_done if run in seconds)
-    this_cell = {**_seconds_by_run(cell), run: now}
+    position, (first, *later_cells) = runs.index(title), seconds_of_done
+    now = mean(seconds[title] for seconds in seconds_of_done if title in seconds)
+    this_cell = {**_seconds_by_run(cell), title: now}
 
-    def expected(name: str) -> float:
+    def expected(run_title: str) -> float:
         """Return the expected seconds of this run in a later cell."""
-        observed = [seconds.get(name, 0.0) for seconds in later_cells]
-        if runs.index(name) <= position:  # this cell has done it, or begins it now
-            observed.append(this_cell.get(name, 0.0))
-        return mean(observed) if observed else first.get(name, 0.0) * (name not in SHARED_RUNS)
+        observed = [seconds.get(run_title, 0.0) for seconds in later_cells]
+        if runs.index(run_title) <= position:  # this cell has done it, or begins it now
+            observed.append(this_cell.get(run_title, 0.0))
+        return (
+            mean(observed)
+            if observed
+            else first.get(run_title, 0.0) * (run_title not in SHARED_RUNS)
+        )
 
     cells_left = sum(not _is_cell_done(other) for other in cells[number + 1 :])
     later = sum(map(expected, runs[position + 1 :])) + cells_left * sum(map(expected, runs))
@@ -107,68 +111,70 @@ class Stages:
 
     def inject(
         self,
-        run: str,
+        run_name: str,
         stage: InjectionStage,
         checked: Callable[[Tokenizer], None] | None = None,
     ) -> Artifact:
         """Run the injection stage in this process.
 
         Args:
-            run: distinguishes it from the cell's other runs of this stage.
+            run_name: distinguishes it from the cell's other runs of this stage.
             stage: what to make.
             checked: see `injection.run.run`.
         """
         import contamination.injection.run
 
         return self.make_artifact(
-            "inject", run, partial(contamination.injection.run.run, stage, checked)
+            "inject", run_name, partial(contamination.injection.run.run, stage, checked)
         )
 
-    def train(self, run: str, stage: TrainingStage) -> Artifact:
-        """Run the training stage; `run` distinguishes it from the cell's other trainings."""
+    def train(self, run_name: str, stage: TrainingStage) -> Artifact:
+        """Run the training stage; `run_name` distinguishes it from the cell's other trainings."""
         import contamination.training.run
 
-        start = self._process_starter("train", run, stage)
+        start = self._process_starter("train", run_name, stage)
         return self.make_artifact(
-            "train", run, partial(contamination.training.run.run, stage, start)
+            "train", run_name, partial(contamination.training.run.run, stage, start)
         )
 
-    def detect(self, run: str, stage: DetectionStage) -> Artifact:
-        """Run the detection stage; `run` distinguishes it from the cell's other detections."""
+    def detect(self, run_name: str, stage: DetectionStage) -> Artifact:
+        """Run the detection stage; `run_name` distinguishes it from the cell's other detections."""
         import contamination.detection.run
 
-        start, workers = self._process_starter("detect", run, stage), stage.detection.processes
+        start, workers = self._process_starter("detect", run_name, stage), stage.detection.processes
         make = partial(contamination.detection.run.run, stage, start)
-        return self.make_artifact("detect", run, make, workers)
+        return self.make_artifact("detect", run_name, make, workers)
 
-    def detect_slice(self, run: str, stage: DetectionStage) -> None:
+    def detect_slice(self, run_name: str, stage: DetectionStage) -> None:
         """Run this slice of a detection stage's passes, without scores."""
         import contamination.detection.run
 
-        name, sliced_stage = f"{run} {self.slice}", replace(stage, slice=self.slice)
+        name, sliced_stage = f"{run_name} {self.slice}", replace(stage, slice=self.slice)
         start = self._process_starter("detect", file_name(name), sliced_stage)
         make = partial(contamination.detection.run.run_slice, sliced_stage, start)
         self.make_artifact("detect", name, make, stage.detection.processes)
 
     def make_artifact(
-        self, stage: str, run: str, make: Callable[[], Made], processes: int = 1
+        self, stage_name: str, run_name: str, make: Callable[[], Made], processes: int = 1
     ) -> Made:
         """Return what `make` returns; progress bars name the run, and its cost is recorded."""
-        name = f"{stage} {run}"
+        title = f"{stage_name} {run_name}"
         with (
-            progress.set_in_environment(progress.STAGE, name),
-            progress.set_in_environment(progress.LATER_RUNS, self._describe_time_left(name)),
+            progress.set_in_environment(progress.STAGE, title),
+            progress.set_in_environment(progress.LATER_RUNS, self._describe_time_left(title)),
         ):
             if self.folder == Path():  # there is no cell to record the cost
                 return make()
-            count = self.processes(stage).local_count if stage in PACKAGES else 1
-            return make_and_record_cost(self.folder, stage, run, max(count, processes), make)
+            count = self.processes(stage_name).local_count if stage_name in PACKAGES else 1
+            return make_and_record_cost(
+                self.folder, stage_name, run_name, max(count, processes), make
+            )
 
-    def _describe_time_left(self, run: str) -> str:
+    def _describe_time_left(self, title: str) -> str:
         """Return when the run and the sweep should end, for progress bars; empty if not known."""
         if not self.in_turn:
             return ""
-        left = estimate_time_left(Launch(self.folder.parents[1]), CellFolder(self.folder), run)
+        left = estimate_time_left(Launch(self.folder.parents[1]), CellFolder(self.folder), title)
         return progress.describe_later_runs("sweep", left.now, left.later) if left else ""
 
     def processes(self, stage: str) -> Processes:
@@ -176,16 +182,18 @@ class Stages:
         return Processes(self.cluster, stage, self.folder, self.code)
 
     def _process_starter(
-        self, stage: str, run: str, config: TrainingStage | DetectionStage
+        self, stage_name: str, run_name: str, config: TrainingStage | DetectionStage
     ) -> Callable[[Path | None], None] | None:
         """Return a function that starts a stage's processes; None: this process runs the stage."""
-        processes = self.processes(stage)
+        processes = self.processes(stage_name)
 
         def start(artifact: Path | None) -> None:
             runtime = {"records": str(self.folder), "verify": integrity.policy()}
             save_config(
-                processes.config_folder(run), {**as_data(config), **runtime}, self.code / "conf"
+                processes.config_folder(run_name),
+                {**as_data(config), **runtime},
+                self.code / "conf",
             )
-            processes.run_with_retries(run, artifact)
+            processes.run_with_retries(run_name, artifact)
 
         return None if processes.is_in_process else start

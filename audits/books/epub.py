@@ -118,15 +118,15 @@ def _iter_page_texts(
         yield text
 
 
-def _unpack_file(archive: zipfile.ZipFile, name: str, limits: Limits) -> bytes:
+def _unpack_file(archive: zipfile.ZipFile, member_name: str, limits: Limits) -> bytes:
     """The content of a file in the archive; no more than the limit is unpacked."""
-    member = archive.getinfo(name)
+    member = archive.getinfo(member_name)
     if member.compress_type not in COMPRESSIONS:
-        raise ValueError(f"{name} is packed neither by deflate nor stored, as EPUB requires")
-    limits.check_size("max_page_bytes", name, member.file_size)
+        raise ValueError(f"{member_name} is packed neither by deflate nor stored, as EPUB requires")
+    limits.check_size("max_page_bytes", member_name, member.file_size)
     with archive.open(member) as stream:
         content = stream.read(limits.max_page_bytes + 1)  # without a number it unpacks gigabytes
-    limits.check_size("max_page_bytes", name, len(content))
+    limits.check_size("max_page_bytes", member_name, len(content))
     return content
 
 
@@ -177,13 +177,13 @@ def _decode_page(page: bytes) -> str:
     if page.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return page.decode("utf-16")
     declared = DECLARED.match(page[:FIRST_LINE_BYTES])
-    name = declared[1].decode() if declared else "utf-8-sig"
+    encoding_name = declared[1].decode() if declared else "utf-8-sig"
     try:
-        encoding = codecs.lookup(name).name
+        encoding = codecs.lookup(encoding_name).name
     except LookupError as error:
         raise ValueError(f"a page has an {error}") from error
     if not ENCODINGS.fullmatch(encoding):
-        raise ValueError(f"a page has the encoding {name}: save it as UTF-8")
+        raise ValueError(f"a page has the encoding {encoding_name}: save it as UTF-8")
     return page.decode(encoding)
 
 

@@ -248,14 +248,14 @@ def _suspect_cells(rank: int, suspect: Suspect) -> list[str]:
 
 def _candidate_table(result: BooksResult, blind: tuple[float, float, float]) -> Table:
     columns = ("auroc", "low", "high", "accuracy", "tpr", "fpr", "threshold")
-    rows = [
+    row_dicts = [
         dict(zip(("method", "variant"), accuracy.candidate, strict=True))
         | {"chosen": accuracy is result.chosen_accuracy}
-        | {name: getattr(accuracy, name) for name in columns}
+        | {column: getattr(accuracy, column) for column in columns}
         for accuracy in result.accuracies
     ]
     blind_auroc = dict(zip(("auroc", "low", "high"), blind, strict=True))
-    rows.append({"method": "blind", "variant": "", "chosen": False, **blind_auroc})
+    row_dicts.append({"method": "blind", "variant": "", "chosen": False, **blind_auroc})
     return Table(
         "candidates",
         "Methods on the validation books",
@@ -267,7 +267,7 @@ def _candidate_table(result: BooksResult, blind: tuple[float, float, float]) -> 
             ),
             ["blind (no model)", format_interval(*blind), *[NO_VALUE] * 4],
         ],
-        pd.DataFrame(rows),
+        pd.DataFrame(row_dicts),
         note="AUROC is over snippets, with an interval that resamples books and is corrected for "
         "the choice among these methods. Accuracy (balanced), TPR and FPR are those on books held "
         "out from the threshold's choice. Blind is a classifier that sees the texts alone: where "
@@ -367,8 +367,10 @@ def _score_chart(
             weights = np.full(len(values), 100 / len(values))
             axes.hist(values, edges.tolist(), weights=weights, color=colour, alpha=0.55, label=role)
         axes.axvline(threshold, color=charts.INK, ls="--", label="threshold")
-        name = _format_candidate(result.chosen_accuracy.candidate)
-        axes.set(xlabel=f"score of a snippet by {name}", ylabel="snippets of the side (%)")
+        candidate_title = _format_candidate(result.chosen_accuracy.candidate)
+        axes.set(
+            xlabel=f"score of a snippet by {candidate_title}", ylabel="snippets of the side (%)"
+        )
         return _finish_chart(
             figure,
             "scores",

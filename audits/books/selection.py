@@ -117,8 +117,10 @@ class ValidationScores:
         self.negatives = LabelledBooks(negatives, self._draw_folds("negatives", len(negatives)))
         self._thresholds: dict[tuple[int, frozenset[int]], float] = {}
 
-    def _draw_folds(self, name: str, books: int) -> Folds:
-        order = np.random.default_rng(derive(self.seed, "folds", name)).permutation(books)
+    def _draw_folds(self, label_name: str, book_count: int) -> Folds:
+        order = np.random.default_rng(derive(self.seed, "folds", label_name)).permutation(
+            book_count
+        )
         return np.asarray(order % self.folds, np.intp)
 
     def best_threshold(self, candidate: int, left_out_folds: Iterable[int] = ()) -> float:

@@ -158,7 +158,9 @@ class UnlearningInputs:
         if not chosen:
             return
         texts = self.texts.take([completable[index] for index in chosen])
-        true = completions.true_continuation_by_sha256(self.models.original, texts, plan)
+        true_continuations = completions.true_continuation_by_sha256(
+            self.models.original, texts, plan
+        )
         runs, settings, seed = Path(self.stage.runs), self.stage.detection, self.stage.seed
         tables = {}
         for model in self.models:
@@ -166,7 +168,7 @@ class UnlearningInputs:
                 model, texts, plan, runs, settings, seed
             )
             tables[model.name] = completions.compare_continuations(
-                texts, continuations, true, self.similarities
+                texts, continuations, true_continuations, self.similarities
             )
         table = pd.concat(
             [rows.assign(model=name) for name, rows in tables.items()], ignore_index=True
@@ -204,8 +206,11 @@ class UnlearningInputs:
         return [answers], _suspicious_units_by_model(score, self._screen_by_model(score))
 
     def _suspicious_texts_by_model(self, suspicious: SuspiciousUnits) -> dict[str, set[str]]:
-        text_of = dict(zip(self.chunks["chunk"], self.chunks["text_id"], strict=True))
-        return {name: {text_of[chunk] for chunk in chunks} for name, chunks in suspicious.items()}
+        text_id_by_chunk = dict(zip(self.chunks["chunk"], self.chunks["text_id"], strict=True))
+        return {
+            name: {text_id_by_chunk[chunk] for chunk in chunks}
+            for name, chunks in suspicious.items()
+        }
 
     def _membership_table(self, scores: Sequence[Quantity]) -> pd.DataFrame | None:
         if not all(score.units.has_both_labels for score in scores):
@@ -250,9 +255,11 @@ class UnlearningInputs:
             units = score.units.table["unit"].rename("chunk")
             table = table.merge(pd.DataFrame({"chunk": units, **columns}), how="left", on="chunk")
         screened_units = find_score_of_method(scores, self.audit.screen).units.table["unit"]
-        for name, screen in screens.items():
+        for model_name, screen in screens.items():
             is_suspicious = dict(zip(screened_units, screen.suspicious, strict=True))
-            table[f"suspicious in {name}"] = table["chunk"].map(is_suspicious).astype("boolean")
+            table[f"suspicious in {model_name}"] = (
+                table["chunk"].map(is_suspicious).astype("boolean")
+            )
         write_parquet(folder / CHUNKS, pa.Table.from_pandas(table, preserve_index=False))
 
 
@@ -260,7 +267,7 @@ def _suspicious_units_by_model(
     score: Quantity, screens: Mapping[str, ScreenResult]
 ) -> dict[str, set[str]]:
     units = score.units.table["unit"]
-    return {name: set(units[screen.suspicious]) for name, screen in screens.items()}
+    return {model_name: set(units[screen.suspicious]) for model_name, screen in screens.items()}
 
 
 CORPUS = "corpus"

@@ -48,18 +48,18 @@ def swap_p_value(scores: Scores, other_scores: Scores, text_ids: Sequence[str], 
         text_ids: the text of each unit; all units of a text are swapped together.
         seed: of the swaps.
     """
-    _, text = np.unique(np.asarray(text_ids, str), return_inverse=True)
+    _, text_index = np.unique(np.asarray(text_ids, str), return_inverse=True)
     rng, steps = (
         np.random.default_rng(derive(seed, "swaps")),
         _distribution_steps(scores, other_scores),
     )
-    observed, as_far = ks_distance(scores, other_scores), 0
+    observed, swaps_as_far = ks_distance(scores, other_scores), 0
     batch = max(1, MAX_SIGNS // (2 * len(scores)))
     for start in range(0, SWAPS, batch):
-        shape = min(batch, SWAPS - start), int(text.max()) + 1
-        signs = rng.choice([-1.0, 1.0], shape)[:, text]
-        as_far += int((_max_differences_by_swap(*steps, signs) >= observed - 1e-12).sum())
-    return (1 + as_far) / (1 + SWAPS)
+        shape = min(batch, SWAPS - start), int(text_index.max()) + 1
+        signs = rng.choice([-1.0, 1.0], shape)[:, text_index]
+        swaps_as_far += int((_max_differences_by_swap(*steps, signs) >= observed - 1e-12).sum())
+    return (1 + swaps_as_far) / (1 + SWAPS)
 
 
 def _distribution_steps(scores: Scores, other_scores: Scores) -> tuple[Indices, Scores, Indices]:
@@ -87,18 +87,18 @@ def _max_differences_by_swap(
 Rows = list[dict[str, Any]]
 
 
-def estimate_columns(name: str, estimate: Estimate | None) -> dict[str, float]:
+def estimate_columns(column: str, estimate: Estimate | None) -> dict[str, float]:
     """The value and the ends of its interval, as three columns; NaN without an estimate.
 
     The mean of a single text has no interval: all draws of it are equal.
     """
-    empty = dict.fromkeys((name, f"{name}_low", f"{name}_high"), np.nan)
+    empty = dict.fromkeys((column, f"{column}_low", f"{column}_high"), np.nan)
     if estimate is None:
         return empty
     if estimate.trials is None and estimate.n_members + estimate.n_nonmembers < 2:
-        return empty | {name: estimate.value}
+        return empty | {column: estimate.value}
     low, high = interval(estimate, CONFIDENCE)
-    return {name: estimate.value, f"{name}_low": low, f"{name}_high": high}
+    return {column: estimate.value, f"{column}_low": low, f"{column}_high": high}
 
 
 def membership_table(models: AuditedModels, scores: Sequence[Quantity], seed: int) -> pd.DataFrame:
@@ -144,12 +144,12 @@ def _forget_ratio_rows(
     assert models.clean is not None
     values = [quantity.values[m] for m in (models.original.name, unlearned_name, models.clean.name)]
     units, method = quantity.units, quantity.name if quantity.is_score else ""
-    names = {"unlearned": unlearned_name, "quantity": quantity.name, "method": method}
+    identity_columns = {"unlearned": unlearned_name, "quantity": quantity.name, "method": method}
     if not units.sides[True].any():
         return
     members = [units.label_mean(model_values, True) for model_values in values]
     ratio = forget_ratio(members, units.count_texts(with_controls=False))
-    row = {**names, **_model_columns("", members), **_ratio_columns("share", ratio)}
+    row = {**identity_columns, **_model_columns("", members), **_ratio_columns("share", ratio)}
     if units.has_both_labels:
         nonmembers = [units.label_mean(model_values, False) for model_values in values]
         differences = [paired_difference(*pair) for pair in zip(members, nonmembers, strict=True)]
@@ -159,21 +159,24 @@ def _forget_ratio_rows(
     if quantity.is_score and units.has_both_labels:
         aurocs = [units.auroc(model_values) for model_values in values]
         ratio = forget_ratio(aurocs, units.count_texts(with_controls=True))
-        names["quantity"] = f"AUROC of {quantity.name}"
-        yield {**names, **_model_columns("", aurocs), **_ratio_columns("share", ratio)}
+        identity_columns["quantity"] = f"AUROC of {quantity.name}"
+        yield {**identity_columns, **_model_columns("", aurocs), **_ratio_columns("share", ratio)}
 
 
 def _model_columns(prefix: str, estimates: Sequence[Estimate]) -> dict[str, Any]:
-    names = ("original", "after", "clean")
-    return {f"{prefix}{n}": estimate.value for n, estimate in zip(names, estimates, strict=True)}
-
-
-def _ratio_columns(name: str, ratio: ForgetRatio) -> dict[str, Any]:
+    model_names = ("original", "after", "clean")
     return {
-        name: ratio.value,
-        f"{name}_low": ratio.low,
-        f"{name}_high": ratio.high,
-        f"{name}_why": ratio.reason,
+        f"{prefix}{model_name}": estimate.value
+        for model_name, estimate in zip(model_names, estimates, strict=True)
+    }
+
+
+def _ratio_columns(column: str, ratio: ForgetRatio) -> dict[str, Any]:
+    return {
+        column: ratio.value,
+        f"{column}_low": ratio.low,
+        f"{column}_high": ratio.high,
+        f"{column}_why": ratio.reason,
     }
 
 
@@ -188,39 +191,45 @@ def screen_table(
         original_name: the original's name.
     """
     rows: Rows = []
-    for name, screen in screen_by_model.items():
-        row: dict[str, Any] = {"unlearned": name, "chunks": len(screen.suspicious)}
+    for unlearned_name, screen in screen_by_model.items():
+        row: dict[str, Any] = {"unlearned": unlearned_name, "chunks": len(screen.suspicious)}
         row["suspicious"] = int(screen.suspicious.sum())
-        for rate, estimate in screen.iter_named_rates():
-            row |= estimate_columns(rate, estimate)
+        for rate_name, estimate in screen.iter_named_rates():
+            row |= estimate_columns(rate_name, estimate)
         row["known"] = screen.known
         if screened_score.units.has_both_labels:
-            falls = score_falls(screened_score.values[original_name], screened_score.values[name])
+            falls = score_falls(
+                screened_score.values[original_name], screened_score.values[unlearned_name]
+            )
             row |= estimate_columns("auroc_of_the_fall", screened_score.units.auroc(falls))
         rows.append(row)
     return pd.DataFrame(rows).astype({"known": "Int64"})
 
 
 def group_mean_table(
-    models: AuditedModels, quantities: Iterable[Quantity], suspicious: Mapping[str, set[str]]
+    models: AuditedModels,
+    quantities: Iterable[Quantity],
+    suspicious_by_model: Mapping[str, set[str]],
 ) -> pd.DataFrame:
     """Each quantity's mean by model, of members and non-members, suspicious or not.
 
     Args:
         models: the models.
         quantities: the quantities.
-        suspicious: by unlearned model, the units that its screen finds.
+        suspicious_by_model: by unlearned model, the units that its screen finds.
     """
     rows: Rows = []
     for quantity in quantities:
         ids = quantity.units.table["unit"]
         for model in models:
             flagged = (
-                ids.isin(suspicious[model.name]).to_numpy() if model.name in suspicious else None
+                ids.isin(suspicious_by_model[model.name]).to_numpy()
+                if model.name in suspicious_by_model
+                else None
             )
-            for name, mask in _group_masks(quantity.units, flagged):
-                mean = quantity.units.mean_in_mask(quantity.values[model.name], mask, name)
-                row = {"quantity": quantity.name, "model": model.name, "group": name}
+            for group_name, mask in _group_masks(quantity.units, flagged):
+                mean = quantity.units.mean_in_mask(quantity.values[model.name], mask, group_name)
+                row = {"quantity": quantity.name, "model": model.name, "group": group_name}
                 rows.append({**row, "units": int(mask.sum()), **estimate_columns("mean", mean)})
     return pd.DataFrame(rows)
 
@@ -247,9 +256,9 @@ def utility_table(models: AuditedModels, losses: Quantity) -> pd.DataFrame:
     original = loss_by_model[models.original.name]
     return pd.DataFrame([
         {
-            "model": name,
+            "model": model_name,
             **estimate_columns("loss", loss),
             **estimate_columns("change", paired_difference(loss, original)),
         }
-        for name, loss in loss_by_model.items() if loss is not None and original is not None
+        for model_name, loss in loss_by_model.items() if loss is not None and original is not None
     ])  # fmt: skip

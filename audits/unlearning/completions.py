@@ -87,10 +87,10 @@ def true_continuation_by_sha256(
     max_tokens = min(plan.tokens, sys.maxsize if context is None else context // 2)
     tokenizer = model.source.tokenizer()
     continuations = [plan.true_continuation(text.text) for text in texts]
-    rows = tokenizer(continuations, add_special_tokens=False, verbose=False)["input_ids"]
+    rows_of_ids = tokenizer(continuations, add_special_tokens=False, verbose=False)["input_ids"]
     return {
         text.sha256: continuation if len(ids) <= max_tokens else tokenizer.decode(ids[:max_tokens])
-        for text, continuation, ids in zip(texts, continuations, rows, strict=True)
+        for text, continuation, ids in zip(texts, continuations, rows_of_ids, strict=True)
     }
 
 
@@ -115,7 +115,7 @@ def sample_continuations_by_sha256(
 def compare_continuations(
     texts: Sequence[Text],
     continuations: Mapping[str, Sequence[str]],
-    true: Mapping[str, str],
+    true_continuations: Mapping[str, str],
     similarities: Mapping[str, Similarity],
 ) -> pd.DataFrame:
     """The similarity of sampled continuations to the true ones.
@@ -123,15 +123,15 @@ def compare_continuations(
     Args:
         texts: the chunks.
         continuations: the sampled continuations of each chunk, by its SHA-256.
-        true: the true continuation of each.
+        true_continuations: the true continuation of each.
         similarities: further measures besides ROUGE-L, by name.
 
     Returns:
         A row per continuation: chunk, number, written, and each measure.
     """
-    controls = _continuations_of_others([true[text.sha256] for text in texts])
+    controls = _continuations_of_others([true_continuations[text.sha256] for text in texts])
     rows = [
-        (text.example_id, number, continuation, true[text.sha256], control)
+        (text.example_id, number, continuation, true_continuations[text.sha256], control)
         for text, control in zip(texts, controls, strict=True)
         for number, continuation in enumerate(continuations[text.sha256])
     ]
@@ -139,8 +139,8 @@ def compare_continuations(
     pairs = list(zip(table["written"], table["true"], strict=True))
     table[ROUGE] = rouge_f1_scores(pairs)
     table[OTHER] = rouge_f1_scores(list(zip(table["written"], table["other"], strict=True)))
-    for name, similarity in similarities.items():
-        table[name] = similarity(pairs)
+    for measure, similarity in similarities.items():
+        table[measure] = similarity(pairs)
     return table.drop(columns=["true", "other"])
 
 
@@ -149,11 +149,14 @@ def rouge_f1_scores(pairs: Sequence[tuple[str, str]]) -> Scores:
     return np.array([rouge_l(*pair).f1 for pair in pairs], np.float64)
 
 
-def _continuations_of_others(true: Sequence[str]) -> list[str]:
+def _continuations_of_others(true_continuations: Sequence[str]) -> list[str]:
     """For each chunk another chunk's continuation: the next longer, so that lengths are similar."""
-    order = sorted(range(len(true)), key=lambda index: (len(true[index]), true[index]))
+    order = sorted(
+        range(len(true_continuations)),
+        key=lambda index: (len(true_continuations[index]), true_continuations[index]),
+    )
     next_longer = dict(zip(order, [*order[1:], *order[:1]], strict=True))
-    return [true[next_longer[index]] for index in range(len(true))]
+    return [true_continuations[next_longer[index]] for index in range(len(true_continuations))]
 
 
 MAX_SEQUENCES = 500

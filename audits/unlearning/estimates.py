@@ -113,17 +113,17 @@ class AuditUnits:
         return _mean_over_benchmarks([benchmark.auroc(values) for benchmark in self.benchmarks])
 
     def mean_in_mask(
-        self, values: Scores, mask: Mask, name: str, *, rate: bool = False
+        self, values: Scores, mask: Mask, draw_name: str, *, rate: bool = False
     ) -> Estimate | None:
         """The mean over the units of a mask, all benchmarks together; None if it has no unit.
 
         Args:
             values: of all units.
             mask: selects the units.
-            name: of the draws: masks with the same name and size have the same draws.
+            draw_name: of the draws: masks with the same name and size have the same draws.
             rate: whether the values are 0 or 1.
         """
-        return self._draw_sample(mask, name).mean(values, rate=rate) if mask.any() else None
+        return self._draw_sample(mask, draw_name).mean(values, rate=rate) if mask.any() else None
 
     def _count_texts_in_mask(self, mask: Mask) -> int:
         return int(self.table.loc[mask, "text_id"].nunique())
@@ -147,12 +147,12 @@ class AuditUnits:
             )
             yield LabelledUnits(members, nonmembers)
 
-    def _draw_sample(self, mask: Mask, name: str) -> UnitSample:
+    def _draw_sample(self, mask: Mask, draw_name: str) -> UnitSample:
         rows = np.flatnonzero(mask)
-        _, text = np.unique(self.table["text_id"].to_numpy(str)[rows], return_inverse=True)
-        texts = int(text.max(initial=-1)) + 1
-        drawn = draw_counts(max(1, texts), DRAWS, derive(self._seed, "audit", name))
-        return UnitSample(rows, drawn[:, text], texts)
+        _, text_index = np.unique(self.table["text_id"].to_numpy(str)[rows], return_inverse=True)
+        text_count = int(text_index.max(initial=-1)) + 1
+        drawn = draw_counts(max(1, text_count), DRAWS, derive(self._seed, "audit", draw_name))
+        return UnitSample(rows, drawn[:, text_index], text_count)
 
 
 def _mean_over_benchmarks(estimates: Sequence[Estimate]) -> Estimate:

@@ -135,10 +135,10 @@ def _list_models(models: Any) -> list[tuple[str, str | None, Any]]:
     return [("", None, models)]
 
 
-def _open_audited_model(field: str, name: str | None, model: Any, runs: str) -> AuditedModel:
+def _open_audited_model(field: str, model_name: str | None, model: Any, runs: str) -> AuditedModel:
     node = parse_model_node(field, model)
     source = open_model(field, node, runs)
-    return AuditedModel(name or source.slug, node, source)
+    return AuditedModel(model_name or source.slug, node, source)
 
 
 def parse_model_node(field: str, model: Any) -> ScoredModelConfig:
@@ -154,8 +154,10 @@ def parse_model_node(field: str, model: Any) -> ScoredModelConfig:
             f"{field} is {model!r}: give a model folder, a hub id, or {{url: …, tokenizer: …}} for "
             "a model behind a server."
         )
-    for name in model.keys() - MODEL_FIELDS:
-        raise ConfigError(f"{field}.{name}: unknown field. {near_names(str(name), MODEL_FIELDS)}")
+    for field_name in model.keys() - MODEL_FIELDS:
+        raise ConfigError(
+            f"{field}.{field_name}: unknown field. {near_names(str(field_name), MODEL_FIELDS)}"
+        )
     return ScoredModelConfig(**model)
 
 
@@ -203,11 +205,15 @@ def split_into_chunks(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, p
     """
     chunks, rows = [], []
     for text in texts:
-        parts = cut_into_chunks(text.text, chunk_words)
-        for number, part in enumerate(parts):
-            name = text.example_id if len(parts) == 1 else f"{text.example_id}{SEPARATOR}{number}"
-            chunks.append(make_text(name, part, text.label, text.benchmark))
-            rows.append((name, text.example_id, text.benchmark, text.label))
+        chunk_texts = cut_into_chunks(text.text, chunk_words)
+        for number, chunk_text in enumerate(chunk_texts):
+            chunk_id = (
+                text.example_id
+                if len(chunk_texts) == 1
+                else f"{text.example_id}{SEPARATOR}{number}"
+            )
+            chunks.append(make_text(chunk_id, chunk_text, text.label, text.benchmark))
+            rows.append((chunk_id, text.example_id, text.benchmark, text.label))
     columns = ["chunk", "text_id", "benchmark", "member"]
     table = pd.DataFrame(rows, columns=columns).astype({"member": "boolean"})
     if (duplicated := table["chunk"].duplicated()).any():

@@ -90,12 +90,14 @@ def score_quantities(
     """Each method's scores of the ranked chunks, with the method's default hyperparameters."""
     tables = {model.name: _score_table(stage, model, texts) for model in models}
     methods = [set(table["method"]) for table in tables.values()]
-    for name in sorted(set.intersection(*methods)):
+    for method_name in sorted(set.intersection(*methods)):
         scored_chunks = {
-            model: chunks.merge(table[table["method"] == name], left_on="chunk", right_on="unit")
+            model: chunks.merge(
+                table[table["method"] == method_name], left_on="chunk", right_on="unit"
+            )
             for model, table in tables.items()
         }
-        yield make_quantity(name, scored_chunks, seed, is_score=True)
+        yield make_quantity(method_name, scored_chunks, seed, is_score=True)
 
 
 def _score_table(stage: AuditStage, model: AuditedModel, texts: Texts) -> pd.DataFrame:
@@ -232,7 +234,7 @@ def read_question_file(path: str) -> QuestionFile:
         )
         source = f"{FIELD} is {path!r}"
         texts = texts_of_rows(joined, Tally("stop", FIELD), source)
-    return QuestionFile([q for q, _ in pairs], [a for _, a in pairs], texts)
+    return QuestionFile([question for question, _ in pairs], [answer for _, answer in pairs], texts)
 
 
 def answer_recall_quantity(
@@ -280,7 +282,7 @@ def _answer_targets(loaded: LoadedModel, questions: QuestionFile) -> list[Target
 
 def _parse_question_and_answer(row: Row) -> tuple[str, str]:
     pair = row.value.get("question"), row.value.get("answer")
-    if not all(isinstance(value, str) and not is_blank(value) for value in pair):
+    if not all(isinstance(part, str) and not is_blank(part) for part in pair):
         raise DataError(
             f"{row.where}: {FIELD} needs a `question` and an `answer`, both text; its fields are "
             f"{', '.join(map(str, row.value)) or 'none'}."

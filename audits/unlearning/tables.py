@@ -122,13 +122,13 @@ def render_screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
     return _render_table("screen", "The ratio screen", rows, columns, note)
 
 
-def render_groups(rows: pd.DataFrame, name: str, completions: int) -> Table:
+def render_groups(rows: pd.DataFrame, table_name: str, completions_per_chunk: int) -> Table:
     """Means by group of completions or of answers.
 
     Args:
         rows: see `comparison.group_mean_table`.
-        name: of the table, "completions" or "answers".
-        completions: the number of completions of a chunk.
+        table_name: of the table, "completions" or "answers".
+        completions_per_chunk: the number of completions of a chunk.
     """
     columns: dict[str, Callable[[Row], str]] = {
         "quantity": lambda row: row["quantity"],
@@ -137,8 +137,11 @@ def render_groups(rows: pd.DataFrame, name: str, completions: int) -> Table:
         "number": lambda row: str(row["units"]),
         "mean": lambda row: format_estimate(row, "mean"),
     }
-    if name == "completions":
-        title = f"Completions: {completions} drawn per chunk, compared with what really follows"
+    if table_name == "completions":
+        title = (
+            f"Completions: {completions_per_chunk} drawn per chunk, compared with what really "
+            "follows"
+        )
         note = (
             "ROUGE-L: F1. With another chunk: the same completions compared with what follows in "
             "another chunk, which is what chance gives."
@@ -150,7 +153,7 @@ def render_groups(rows: pd.DataFrame, name: str, completions: int) -> Table:
             "answer's words that greedy decoding writes after the question, in as many tokens."
         )
     note += " Suspicious, not: by the ratio screen of this model. 95% intervals over texts."
-    return _render_table(name, title, rows, columns, note)
+    return _render_table(table_name, title, rows, columns, note)
 
 
 def render_utility(rows: pd.DataFrame, *, of_validation: bool) -> Table:
@@ -173,6 +176,6 @@ def _render_table(
     note: str,
 ) -> Table:
     records = rows.to_dict("records")
-    lines = [[show(row) for show in columns.values()] for row in records]
+    lines = [[format_cell(row) for format_cell in columns.values()] for row in records]
     header = [name.strip() for name in columns]
     return Table(name, title, header, lines, rows.reset_index(drop=True), note=note)

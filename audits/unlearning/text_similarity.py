@@ -161,11 +161,11 @@ def longest_common_length(first: Sequence[str], second: Sequence[str]) -> int:
     for position, word in enumerate(first):
         positions[word] = positions.get(word, 0) | 1 << position
     all_bits = (1 << len(first)) - 1
-    row = all_bits
+    unmatched_bits = all_bits
     for word in second:
-        matches = row & positions.get(word, 0)
-        row = (row + matches | row - matches) & all_bits
-    return len(first) - row.bit_count()
+        matches = unmatched_bits & positions.get(word, 0)
+        unmatched_bits = (unmatched_bits + matches | unmatched_bits - matches) & all_bits
+    return len(first) - unmatched_bits.bit_count()
 
 
 JUDGE_FIELD, KIND = "audit.judge", "judge"
