@@ -53,7 +53,7 @@ def estimate_time_left(launch: Launch, cell: CellFolder, title: str) -> TimeLeft
     if cell.folder.name not in folder_names:
         return None
     number = folder_names.index(cell.folder.name)
-    done = [other for n, other in enumerate(cells) if n != number and _is_cell_done(other)]
+    done = [other for n, other in enumerate(cells) if n != number and _has_done_outcome(other)]
     seconds_of_done = [_seconds_by_run(other) for other in done]
     runs = list(dict.fromkeys(name for seconds in seconds_of_done for name in seconds))
     if title not in runs:
@@ -73,12 +73,12 @@ def estimate_time_left(launch: Launch, cell: CellFolder, title: str) -> TimeLeft
             else first.get(run_title, 0.0) * (run_title not in SHARED_RUNS)
         )
 
-    cells_left = sum(not _is_cell_done(other) for other in cells[number + 1 :])
+    cells_left = sum(not _has_done_outcome(other) for other in cells[number + 1 :])
     later = sum(map(expected, runs[position + 1 :])) + cells_left * sum(map(expected, runs))
     return TimeLeft(now, later)
 
 
-def _is_cell_done(cell: CellFolder) -> bool:
+def _has_done_outcome(cell: CellFolder) -> bool:
     outcome = cell.read_outcome()
     return outcome is not None and outcome.state == "done"
 

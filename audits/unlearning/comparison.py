@@ -14,7 +14,6 @@ from contamination.audits.unlearning.forget_ratio import (
     ForgetRatio,
     ScreenResult,
     forget_ratio,
-    score_falls,
 )
 from contamination.audits.unlearning.inputs import AuditedModels
 from contamination.audits.unlearning.quantities import Quantity
@@ -198,9 +197,7 @@ def screen_table(
             row |= estimate_columns(rate_name, estimate)
         row["known"] = screen.known
         if screened_score.units.has_both_labels:
-            falls = score_falls(
-                screened_score.values[original_name], screened_score.values[unlearned_name]
-            )
+            falls = screened_score.values[original_name] - screened_score.values[unlearned_name]
             row |= estimate_columns("auroc_of_the_fall", screened_score.units.auroc(falls))
         rows.append(row)
     return pd.DataFrame(rows).astype({"known": "Int64"})

@@ -188,9 +188,3 @@ def still_known_mask(before: Scores, after: Scores, clean: Scores) -> NDArray[np
     """
     mask: NDArray[np.bool_] = (before > clean) & (after > (before + clean) / 2)
     return mask
-
-
-def score_falls(before: Scores, after: Scores) -> Scores:
-    """How far each chunk's score fell, before − after, which may reveal what was forgotten."""
-    falls: Scores = before - after
-    return falls

@@ -213,7 +213,11 @@ def _screen_sentence(figures: UnlearningFigures, unlearned_name: str) -> str:
 
 
 def _warnings(figures: UnlearningFigures) -> Iterator[str]:
-    yield from _label_warnings(figures)
+    if figures.membership is None:
+        yield (
+            "The texts have no labels of both kinds (1: to be forgotten, 0: never trained on): the "
+            "tables show how chunks changed, and not whether members did."
+        )
     yield from _equality_warnings(figures)
     if left_out := len(figures.chunks) - len(figures.screened.units.table):
         yield f"{left_out} of {len(figures.chunks)} chunks are too short or blank: not ranked."
@@ -241,14 +245,6 @@ def _harm_warnings(figures: UnlearningFigures, utility: pd.DataFrame) -> Iterato
             "The clean twin is worse than the original on other text too, by "
             f"{utility.loc[twin.name, 'change']:.3f} nats per token: it lacks more than the "
             "members, such as their format. See the forget ratio beyond non-members."
-        )
-
-
-def _label_warnings(figures: UnlearningFigures) -> Iterator[str]:
-    if figures.membership is None:
-        yield (
-            "The texts have no labels of both kinds (1: to be forgotten, 0: never trained on): the "
-            "tables show how chunks changed, and not whether members did."
         )
 
 
