@@ -20,15 +20,15 @@ def main(config: DictConfig) -> None:
     print(f"{read_findings(artifact)}\nwrote {artifact.path / PAGE}")
 
 
-def run_command() -> int:
+def run_chosen_audit() -> int:
     """Run the audit that the command line chooses; returns the exit status."""
-    from contamination.audits.base import register_installed_audits, spelled_out
+    from contamination.audits.base import add_audit_prefixes, register_installed_audits
     from contamination.detection.__main__ import run_launched
 
     register_installed_audits(sys.argv[1:])
-    sys.argv[1:] = spelled_out(sys.argv[1:])
+    sys.argv[1:] = add_audit_prefixes(sys.argv[1:])
     return run_launched(partial(command, "audit", main))
 
 
 if __name__ == "__main__":
-    sys.exit(run_tool(run_command))
+    sys.exit(run_tool(run_chosen_audit))

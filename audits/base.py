@@ -24,36 +24,17 @@ from contamination.core.report.document import ReportContent
 from contamination.core.stored_files import read_yaml
 from contamination.data.config import ExamplesConfig
 from contamination.data.texts import Texts
-from contamination.detection.config import (
-    DetectionConfig,
-    DetectionStage,
-    NeighborModelConfig,
-    PrefixConfig,
-    ReferenceConfig,
-    ScoredModelConfig,
-)
+from contamination.detection.config import DetectionStage, ScoredModelConfig, ScoringNodes
 
 
-@dataclass(frozen=True)
-class AuditStage:
-    """The configuration of one audit; its model and scoring nodes are those of `DetectionStage`."""
+@dataclass(frozen=True, kw_only=True)
+class AuditStage(ScoringNodes):
+    """The configuration of one audit."""
 
     audit: dict[str, Any]
     """`_target_`, which names a subclass of `Audit`, and its fields."""
 
-    name: str = "run"
-    seed: int = 0
-    """All other seeds are derived from it and a name."""
-    runs: str = "runs"
-    """The folder of all artefacts."""
-    model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
-    reference: ReferenceConfig = field(default_factory=ReferenceConfig)
-    masked_lm: NeighborModelConfig = field(default_factory=NeighborModelConfig)
-    prefix: PrefixConfig = field(default_factory=PrefixConfig)
-    method: dict[str, Any] = field(default_factory=dict)
-    detection: DetectionConfig = field(default_factory=DetectionConfig)
-
-    def scores(
+    def score_texts(
         self, texts: Texts, description: str, model: ScoredModelConfig | None = None
     ) -> Artifact:
         """Score texts as `python -m detection` does; existing scores are reused.
@@ -70,24 +51,15 @@ class AuditStage:
     def scores_folder(
         self, texts: Texts, description: str, model: ScoredModelConfig | None = None
     ) -> Path:
-        """The folder of the same `scores`; its name depends on all that can change them."""
+        """The folder of the same scores; its name depends on all that can change them."""
         from contamination.detection.run import scores_folder
 
         return scores_folder(self._detection_stage(description, model), texts)
 
     def _detection_stage(self, description: str, model: ScoredModelConfig | None) -> DetectionStage:
-        return DetectionStage(
-            name=self.name,
-            seed=self.seed,
-            runs=self.runs,
-            examples=ExamplesConfig(f"({description})"),
-            model=model or self.model,
-            reference=self.reference,
-            masked_lm=self.masked_lm,
-            prefix=self.prefix,
-            method=self.method,
-            detection=self.detection,
-        )
+        nodes = {field.name: getattr(self, field.name) for field in fields(ScoringNodes)}
+        nodes["model"] = model or self.model
+        return DetectionStage(**nodes, examples=ExamplesConfig(f"({description})"))
 
 
 @dataclass(frozen=True)
@@ -138,8 +110,10 @@ class Audit(Ranged, ABC, node="audit"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in self.needed:
-            self.require(getattr(self, name) is not None, name, "give a file or a folder.")
+        for field_name in self.needed:
+            self.require(
+                getattr(self, field_name) is not None, field_name, "give a file or a folder."
+            )
 
     @abstractmethod
     def prepare(self, stage: AuditStage) -> PreparedAudit:
@@ -175,16 +149,15 @@ def register_installed_audits(overrides: Sequence[str]) -> None:
     Raises:
         ConfigError: the chosen audit can't be imported, or is not an audit.
     """
-    chosen = _chosen_audit(overrides)
+    chosen = _chosen_audit_name(overrides)
     for entry_point in entry_points(group=ENTRY_POINTS):
         node: dict[str, Any] = {"_target_": entry_point.value.replace(":", ".")}
         if entry_point.name == chosen:
-            node |= {field.name: _default(field) for field in _load_fields(entry_point)}
+            node |= {field.name: _default_value(field) for field in _load_audit_fields(entry_point)}
         ConfigStore.instance().store(name=entry_point.name, node=node, group="audit")
 
 
-def _load_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
-    """The fields of an installed audit."""
+def _load_audit_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
     try:
         audit_class = entry_point.load()
     except Exception as error:  # another package's import may fail in any way
@@ -198,19 +171,21 @@ def _load_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
     return fields(audit_class)
 
 
-def _default(field: Field[Any]) -> Any:
+def _default_value(field: Field[Any]) -> Any:
     if field.default_factory is not MISSING:
         return field.default_factory()
     return "???" if field.default is MISSING else field.default
 
 
-def spelled_out(overrides: Sequence[str]) -> list[str]:
+def add_audit_prefixes(overrides: Sequence[str]) -> list[str]:
     """The command line's overrides, with `positives=DIR` written as `audit.positives=DIR`.
 
     A field of the chosen audit is recognised without its prefix, unless `AuditStage` has a field of
     the same name, such as `model`.
     """
-    names = _audit_fields(_chosen_audit(overrides)) - {field.name for field in fields(AuditStage)}
+    names = _audit_field_names(_chosen_audit_name(overrides)) - {
+        field.name for field in fields(AuditStage)
+    }
     if not names:
         return [*overrides]
     alternatives = "|".join(map(re.escape, sorted(names)))
@@ -218,18 +193,17 @@ def spelled_out(overrides: Sequence[str]) -> list[str]:
     return [unprefixed.sub(r"\1audit.\2", override) for override in overrides]
 
 
-def _chosen_audit(overrides: Sequence[str]) -> str | None:
-    """The last `audit=NAME` among the overrides."""
+def _chosen_audit_name(overrides: Sequence[str]) -> str | None:
     choices = [match[1] for match in map(CHOICE.fullmatch, overrides) if match]
     return choices[-1] if choices else None
 
 
-def _audit_fields(name: str | None) -> set[str]:
+def _audit_field_names(audit_name: str | None) -> set[str]:
     """The fields of a file of conf/audit, or of an installed audit; none if there is neither."""
-    if name is None:
+    if audit_name is None:
         return set()
-    file = CONF / "audit" / f"{name}.yaml"
+    file = CONF / "audit" / f"{audit_name}.yaml"
     if file.is_file():
         return {*read_yaml(file)}
-    installed = entry_points(group=ENTRY_POINTS, name=name)
-    return {field.name for entry_point in installed for field in _load_fields(entry_point)}
+    installed = entry_points(group=ENTRY_POINTS, name=audit_name)
+    return {field.name for entry_point in installed for field in _load_audit_fields(entry_point)}

@@ -47,7 +47,9 @@ def run(stage: AuditStage) -> Artifact:
     settings |= prepared.settings
     slug = f"{audit.kind}-{prepared.slug}"
     folder = run_folder(Path(stage.runs), KIND, slug, settings, prepared.inputs)
-    artifact = build(folder, stage, prepared.inputs, partial(_write, prepared), named=settings)
+    artifact = build(
+        folder, stage, prepared.inputs, partial(_conduct_and_write, prepared), named=settings
+    )
     log.info("audit: %s", artifact.path / PAGE)
     return artifact
 
@@ -62,7 +64,7 @@ def read_findings(artifact: Artifact) -> str:
         return read_text(artifact.path / MARKDOWN)
 
 
-def _write(prepared: PreparedAudit, folder: Path) -> Built:
+def _conduct_and_write(prepared: PreparedAudit, folder: Path) -> Built:
     result = prepared.conduct(folder)
     table_files = [name for table in result.content.tables for name in _write_table(folder, table)]
     write_text(folder / MARKDOWN, markdown_document(result.content))

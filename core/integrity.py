@@ -30,6 +30,7 @@ ALWAYS, CHANGED, NEVER = POLICIES = ("always", "changed", "never")
 KIND = re.compile(r"[\w.-]{1,100}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 _policy = CHANGED
+_damage_remedy = ""
 log = logging.getLogger(__name__)
 _checked: dict[Path, object] = {}  # by folder: the state of its files when they passed the check
 
@@ -49,6 +50,16 @@ def set_policy(policy: str) -> None:
 def policy() -> str:
     """Returns the policy that `set_policy` set: always, changed or never."""
     return _policy
+
+
+def set_damage_remedy(remedy: str) -> None:
+    """Set a sentence with a further remedy, which the errors of damaged folders end with.
+
+    Args:
+        remedy: in it `{runs}` stands for the folder of all run folders.
+    """
+    global _damage_remedy
+    _damage_remedy = remedy
 
 
 class ForeignManifestError(ArtifactError):
@@ -246,11 +257,11 @@ def _describe_changed_files(
 
 def damage_error(folder: Path, damage: str) -> ArtifactError:
     """Returns the error of a damaged folder, with the damage and how to write the folder again."""
+    remedy = _damage_remedy.replace("{runs}", shlex.quote(str(folder.parent.parent)))
     return ArtifactError(
         f"{folder} is damaged: {damage}. It was not used or changed. Remove it "
         f"(rm -r {shlex.quote(str(folder))}) and repeat the command that wrote it, or that of the "
-        f"whole pipeline. python -m launch check runs={shlex.quote(str(folder.parent.parent))} "
-        "lists all damaged folders."
+        f"whole pipeline. {remedy}".rstrip()
     )
 
 

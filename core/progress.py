@@ -16,40 +16,49 @@ from tqdm.utils import disp_len
 from contamination.core import process_records
 from contamination.core.terminal import approximate_duration
 
-INTERVAL = 2.0  # seconds between two records of progress
-LONG = 15.0  # seconds: shorter work leaves no line in a log file
-CELL, STAGE = "CONTAMINATION_CELL", "CONTAMINATION_STAGE"
+INTERVAL = 2.0
+"""Seconds between two records of progress."""
+LONG = 15.0
+"""Seconds: shorter work leaves no line in a log file."""
+OUTER_TITLE, STAGE = "CONTAMINATION_OUTER_TITLE", "CONTAMINATION_STAGE"
 """Environment variables with words before all titles, such as "cell 2 of 3" and "train"."""
-SWEEP = "CONTAMINATION_SWEEP"
-"""An environment variable with the expected end of this run and of its sweep; see `sweep_end`."""
+LATER_RUNS = "CONTAMINATION_LATER_RUNS"
+"""An environment variable with the expected end of this run and of those after it; see
+`describe_later_runs`."""
 COUNT = "{desc} · {unit} {n_fmt}/{total_fmt}"
-RUNNING = COUNT + " · {remaining} left{sweep} |{bar:10}| {rate_fmt}{postfix}"
+RUNNING = COUNT + " · {remaining} left{all_runs} |{bar:10}| {rate_fmt}{postfix}"
 DONE = COUNT + " in {elapsed}, {rate_fmt}{postfix}"
 NUMBERS = 42
 """Columns for the numbers; if the title leaves fewer, the numbers come first (`NARROW`)."""
 NARROW = {
-    RUNNING: "{unit} {n_fmt}/{total_fmt} · {remaining} left{sweep} · {desc}",
+    RUNNING: "{unit} {n_fmt}/{total_fmt} · {remaining} left{all_runs} · {desc}",
     DONE: "{unit} {n_fmt}/{total_fmt} in {elapsed} · {desc}",
 }
 """Formats for a narrow terminal, which cuts off the end of a line."""
 
 
 @contextmanager
-def titles_below(variable: str, words: str) -> Iterator[None]:
-    """Let titles begin with these words, of the cell (`CELL`) or of the stage (`STAGE`)."""
-    outer_words = os.environ.get(variable)
-    os.environ[variable] = words
+def set_in_environment(name: str, words: str) -> Iterator[None]:
+    """Set the variable `OUTER_TITLE`, `STAGE` or `LATER_RUNS` for bars in this context."""
+    outer_words = os.environ.get(name)
+    os.environ[name] = words
     try:
         yield
     finally:
-        os.environ.pop(variable)
+        os.environ.pop(name)
         if outer_words is not None:
-            os.environ[variable] = outer_words
+            os.environ[name] = outer_words
 
 
-def sweep_end(run_seconds: float, later_seconds: float) -> str:
-    """Returns a value for `SWEEP`: the seconds that this run and the later ones take."""
-    return f"{time.time() + run_seconds:.0f} {later_seconds:.0f}"
+def describe_later_runs(name: str, seconds: float, later_seconds: float) -> str:
+    """Returns a value for `LATER_RUNS`.
+
+    Args:
+        name: of all runs together, a word that bars show before the time left of all.
+        seconds: that this run takes.
+        later_seconds: that the later runs take.
+    """
+    return f"{name} {time.time() + seconds:.0f} {later_seconds:.0f}"
 
 
 class _RecordedBar(tqdm):  # type: ignore[type-arg]
@@ -61,24 +70,25 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
 
     @property
     def format_dict(self) -> dict[str, Any]:
-        """Adds `sweep`, the time left of the sweep; on a narrow terminal numbers come first."""
+        """Adds `all_runs`, the time left of all runs; on a narrow terminal numbers come first."""
         values = super().format_dict
-        seconds_left = self._sweep_seconds_left(values)
+        name, seconds_left = self._all_runs_left(values)
         if values["ncols"] and values["ncols"] < disp_len(values["prefix"]) + NUMBERS:
             values["bar_format"] = NARROW[values["bar_format"]]
-        sweep = "" if seconds_left is None else f", sweep {approximate_duration(seconds_left)}"
-        return {**values, "sweep": sweep}
+        left = "" if seconds_left is None else f", {name} {approximate_duration(seconds_left)}"
+        return {**values, "all_runs": left}
 
-    def _sweep_seconds_left(self, values: Mapping[str, Any]) -> float | None:
-        """Of this run, by its rate or as expected, whichever is more, and of the later runs.
+    def _all_runs_left(self, values: Mapping[str, Any]) -> tuple[str, float | None]:
+        """The name of all runs and the seconds left of them; None if these are unknown.
 
-        None if it is unknown.
+        This run takes as long as its rate says or as expected, whichever is more.
         """
-        sweep_value = os.environ.get(SWEEP)
-        if not sweep_value:
-            return None
-        end, later = map(float, sweep_value.split())
-        return max(_estimate_seconds_left(values) or 0.0, end - time.time()) + later
+        words = os.environ.get(LATER_RUNS)
+        if not words:
+            return "", None
+        name, end, later = words.split()
+        this_run = max(_estimate_seconds_left(values) or 0.0, float(end) - time.time())
+        return name, this_run + float(later)
 
     def update(self, n: float | None = 1) -> Any:
         counted, self.partial_count = self.partial_count, 0
@@ -122,7 +132,7 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
                 total=values["total"],
                 unit=values["unit"],
                 seconds_left=_estimate_seconds_left(values),
-                sweep_left=self._sweep_seconds_left(values),
+                sweep_left=self._all_runs_left(values)[1],
             )
         )
 
@@ -140,7 +150,7 @@ def progress(*, desc: str | None, stage: str = "", **options: Any) -> Any:
     else:
         display = {"mininterval": float("inf"), "file": StringIO()}
     stage_title = _join_title(os.environ.get(STAGE, stage), desc)
-    title = _join_title(os.environ.get(CELL), stage_title)
+    title = _join_title(os.environ.get(OUTER_TITLE), stage_title)
     bar = _RecordedBar(
         desc=title, bar_format=RUNNING, smoothing=0, miniters=0, **display, **options
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
@@ -27,6 +27,8 @@ from contamination.data.examples import texts_digest
 from contamination.data.texts import Text, Texts, families_by_sha256, release_memory
 from contamination.detection import pass_store
 from contamination.detection.config import DetectionConfig
+from contamination.detection.flags import with_token_count_pass
+from contamination.detection.methods.registry import build_methods
 from contamination.detection.models import model_for_pass
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.pass_store import PassRow, StatsByText, StoredPass
@@ -287,6 +289,41 @@ def covering_passes(wanted: Collection[Pass]) -> dict[Pass, Pass]:
         )
         for p in wanted
     }
+
+
+@dataclass(frozen=True)
+class TokensRead:
+    """The most tokens that models read to score one text.
+
+    Attributes:
+        target: by the scored model.
+        other_models: by the reference model, whose passes are run once for all scored models.
+        neighbours: by the masked language model that makes neighbours.
+    """
+
+    target: int
+    other_models: int
+    neighbours: int
+
+
+def tokens_read(method_nodes: Mapping[str, Any], text_tokens: int) -> TokensRead:
+    """Returns the most tokens that models read to score one text with the methods.
+
+    Args:
+        method_nodes: the config nodes of the methods, by name.
+        text_tokens: the tokens of the text.
+    """
+    methods = build_methods(method_nodes).values()
+    needed = with_token_count_pass({p for method in methods for p in method.passes})
+    passes = set(covering_passes(needed).values())
+    tokens = {p: view_of(p).max_tokens_read(p, text_tokens) for p in passes}
+    by_masked_lm = {p.view_key: p for p in passes if "masked_lm" in view_of(p).needs}
+    copies = sum(view_of(p).copies_per_text(p) for p in by_masked_lm.values())
+    return TokensRead(
+        target=sum(count for p, count in tokens.items() if p.model == "target"),
+        other_models=sum(count for p, count in tokens.items() if p.model != "target"),
+        neighbours=text_tokens * copies,
+    )
 
 
 def divide_texts(texts: Sequence[Text], wanted: Pass) -> Iterator[Sequence[Text]]:

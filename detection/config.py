@@ -160,8 +160,8 @@ class PrefixConfig:
 
 
 @dataclass(frozen=True)
-class DetectionStage:
-    """The configuration of one run of the stage."""
+class ScoringNodes:
+    """The nodes of a stage that scores texts: the models, the methods and how they are run."""
 
     name: str = "run"
     """The experiment's name; not part of the scores' identity."""
@@ -172,7 +172,6 @@ class DetectionStage:
     runs: str = "runs"
     """The folder of all artefacts."""
 
-    examples: ExamplesConfig = field(default_factory=ExamplesConfig)
     model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
     reference: ReferenceConfig = field(default_factory=ReferenceConfig)
     masked_lm: NeighborModelConfig = field(default_factory=NeighborModelConfig)
@@ -182,6 +181,13 @@ class DetectionStage:
     """One node per method: its class as `_target_`, and its hyperparameters."""
 
     detection: DetectionConfig = field(default_factory=DetectionConfig)
+
+
+@dataclass(frozen=True)
+class DetectionStage(ScoringNodes):
+    """The configuration of one run of the stage."""
+
+    examples: ExamplesConfig = field(default_factory=ExamplesConfig)
 
     slice: str | None = None
     """`2/8` makes only the second eighth of each pass's parts, and no scores; null makes all."""

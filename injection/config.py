@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from contamination.core.config import (
     SHARE,
@@ -145,22 +145,33 @@ class InjectionConfig(Ranged, node="injection"):
 
 
 @dataclass(frozen=True)
-class InjectionStage:
-    """The configuration of `injection.run`."""
+class PoolStage:
+    """The nodes of a stage that draws a pool of examples and inserts its members."""
 
     runs: str = runtime("runs")
     seed: int = runtime(0)  # the derived seeds name the folder instead
     name: str = runtime("run")
-    corpus: dict[str, Any] = field(default_factory=dict)
     benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)
     occurrences: dict[str, Any] = field(default_factory=dict)
-    rewording: dict[str, Any] = field(default_factory=dict)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     injection: InjectionConfig = field(default_factory=InjectionConfig)
-    cluster: TasksConfig = field(default_factory=TasksConfig, metadata={"identity": False})
     compared: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
-    """Other corpora of the cell, such as that of the clean model, which are searched for the pool:
-    name → folder (runs/corpus/…)."""
+    """Other corpora that the model or its clean twin reads, which are searched for the pool: name →
+    folder (runs/corpus/…)."""
+
+    def resolved(self) -> Self:
+        """Return this stage with every derived seed filled in."""
+        purposes = ("membership", "occurrence", "position")
+        return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
+
+
+@dataclass(frozen=True)
+class InjectionStage(PoolStage):
+    """The configuration of `injection.run`."""
+
+    corpus: dict[str, Any] = field(default_factory=dict)
+    rewording: dict[str, Any] = field(default_factory=dict)
+    cluster: TasksConfig = field(default_factory=TasksConfig, metadata={"identity": False})
 
     def __post_init__(self) -> None:
         for name in self.compared:
@@ -169,12 +180,7 @@ class InjectionStage:
         remedy = "it names the mean over benchmarks; give this one another name."
         require(ALL not in self.benchmark, "benchmark", ALL, remedy)
 
-    def resolved(self) -> InjectionStage:
-        """Return this stage with every derived seed filled in."""
-        purposes = ("membership", "occurrence", "position")
-        return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
-
-    def naming_stage(self) -> InjectionStage:
+    def named(self) -> InjectionStage:
         """Return the stage that names the corpus: near_duplicates=keep and flag share one."""
         if self.injection.near_duplicates != "keep":
             return self

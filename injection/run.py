@@ -92,7 +92,7 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
     inputs = input_digests(stage, source, candidates)
     for name, corpus in corpus_search.open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
-    named = stage.naming_stage()
+    named = stage.named()
     folder = run_folder(Path(stage.runs), KIND, corpus_slug(as_data(named)), named, inputs)
     make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, on_checked)
     artifact = build(folder, named, inputs, make)

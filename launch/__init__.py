@@ -3,3 +3,6 @@
 from contamination.core.startup import check_import_name
 
 check_import_name(__name__)
+
+DAMAGE_REMEDY = "python -m launch check runs={runs} lists all damaged folders."
+"""The remedy that this package's commands add to the errors of damaged folders."""

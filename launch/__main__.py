@@ -23,6 +23,7 @@ from contamination.core import integrity
 from contamination.core.cli import command, run_tool
 from contamination.core.errors import ArtifactError, ConfigError, near_names, require
 from contamination.core.signals import SIGNALS
+from contamination.launch import DAMAGE_REMEDY
 from contamination.launch.cells import Launch
 from contamination.launch.status import status
 
@@ -31,66 +32,66 @@ TOOLS = ("status", "report", "fetch", "check", "adopt")
 STOPPED = [128 + number for number in SIGNALS]
 
 
-def _report(folder: Path) -> int:
-    from contamination.launch.run import report
+def _report_on_folder(folder: Path) -> int:
+    from contamination.launch.run import report_on_launch
 
     if not (folder / "cells").is_dir():
         raise ArtifactError(f"{folder} is not a launch's folder: give one of runs/launches/.")
     launch = Launch(folder.resolve())
     with integrity.naming_folders(folder):
         integrity.set_policy(launch.read_config().get("verify", integrity.CHANGED))
-        return report(launch)
+        return report_on_launch(launch)
 
 
-def _status(words: Sequence[str]) -> str:
-    runs_word = next((word for word in words if word != COST), "runs")
+def _status_text(arguments: Sequence[str]) -> str:
+    runs_word = next((word for word in arguments if word != COST), "runs")
     if runs_word.startswith("-"):
         raise ConfigError(f"status {runs_word}: no such option. {near_names(runs_word, [COST])}")
     runs = Path(runs_word.removeprefix("runs="))
     with integrity.naming_folders(runs):
-        return status(runs, cost=COST in words)
+        return status(runs, cost=COST in arguments)
 
 
-def _check(words: Sequence[str]) -> int:
-    from contamination.launch.check import DAMAGED, check, listed, prune
+def _check_and_prune(arguments: Sequence[str]) -> int:
+    from contamination.launch.check import DAMAGED, format_paths, inspect_runs, prune_paths
 
-    options = {word for word in words if word.startswith("--")}
-    folders = [word for word in words if word not in options]
+    options = {word for word in arguments if word.startswith("--")}
+    folders = [word for word in arguments if word not in options]
     if options - {"--prune", "--yes"} or len(folders) > 1:
         print(__doc__, file=sys.stderr)
         return 2
     runs = folders[0].removeprefix("runs=") if folders else "runs"
     require(bool(runs), "runs", runs, "give a folder.")
-    paths = check(Path(runs))
-    print(listed(Path(runs), paths))
+    paths = inspect_runs(Path(runs))
+    print(format_paths(Path(runs), paths))
     if "--prune" in options:
-        prune(paths, partial(_confirm, "--yes" in options))
+        prune_paths(paths, partial(_confirm, "--yes" in options))
     return 2 if any(path.state == DAMAGED and path.path.exists() for path in paths) else 0
 
 
-def _adopt(words: Sequence[str]) -> None:
+def _adopt_and_print(arguments: Sequence[str]) -> None:
     from contamination.launch.adopt import adopt
 
     fields = {"kind": "", "path": "", "runs": "runs"}
-    for word in words:
-        name, _, value = word.partition("=")
-        if name not in fields:
-            raise ConfigError(f"{name}: unknown field. {near_names(name, fields)}")
-        fields[name] = value
+    for word in arguments:
+        field_name, _, value = word.partition("=")
+        if field_name not in fields:
+            raise ConfigError(f"{field_name}: unknown field. {near_names(field_name, fields)}")
+        fields[field_name] = value
     artifact = adopt(**fields)
     print(f"{artifact.kind}: {artifact.path}")
 
 
-def _fetch(words: Sequence[str]) -> int:
+def _fetch_downloads(overrides: Sequence[str]) -> int:
     from contamination.launch.downloads import fetch
 
-    sys.argv[1:] = [*words, "launch.dry_run=true"]  # so that a sweep creates no folder
+    sys.argv[1:] = [*overrides, "launch.dry_run=true"]  # so that a sweep creates no folder
     return command("pipeline", fetch)
 
 
-def _confirm(yes: bool, question: str) -> bool:
-    """Ask the user a yes-or-no question, unless `yes` answers all; return whether they agree."""
-    if yes:
+def _confirm(always_yes: bool, question: str) -> bool:
+    """Ask the user a yes-or-no question, unless `always_yes`; return whether they agree."""
+    if always_yes:
         print(f"{question} yes")
         return True
     try:
@@ -100,53 +101,54 @@ def _confirm(yes: bool, question: str) -> bool:
         return False
 
 
-def _unknown(word: str) -> None:
+def _refuse_unknown_tool(word: str) -> None:
     raise ConfigError(
         f"launch {word}: no such tool. {near_names(word, TOOLS)} A field is given as field=value."
     )
 
 
-def _run(config: DictConfig) -> Any:
+def _run_configured_cell(config: DictConfig) -> Any:
     from contamination.launch.run import run
 
     return run(config)
 
 
-def _launch() -> int:
+def _run_launch() -> int:
     code = 1
     try:
-        code = command("pipeline", _run)
+        code = command("pipeline", _run_configured_cell)
     finally:  # a cell's process that dies ends Hydra's launcher; report on the other cells
         interrupted = code in STOPPED or isinstance(sys.exception(), KeyboardInterrupt)
         if "contamination.launch.run" in sys.modules and not interrupted:
-            from contamination.launch.run import conclude
+            from contamination.launch.run import conclude_sweep
 
-            code = max(code, run_tool(conclude))
+            code = max(code, run_tool(conclude_sweep))
     return code
 
 
 def main() -> int:
     """Run a launch, or one of its tools."""
+    integrity.set_damage_remedy(DAMAGE_REMEDY)
     match sys.argv[1:]:
         case [tool, *words] if tool in TOOLS and {"-h", "--help"} & {*words}:
             print(__doc__)
             return 0
         case ["status", *words] if len({*words} - {COST}) < 2:
-            return run_tool(lambda: print(_status(words)))
+            return run_tool(lambda: print(_status_text(words)))
         case ["check", *words]:
-            return run_tool(lambda: _check(words))
+            return run_tool(lambda: _check_and_prune(words))
         case ["adopt", *words]:
-            return run_tool(lambda: _adopt(words))
+            return run_tool(lambda: _adopt_and_print(words))
         case ["fetch", *words]:
-            return _fetch(words)
+            return _fetch_downloads(words)
         case ["report", folder]:
-            return run_tool(lambda: _report(Path(folder)))
+            return run_tool(lambda: _report_on_folder(Path(folder)))
         case ["status" | "report", *_]:
             print(__doc__, file=sys.stderr)
             return 2
         case [word, *_] if re.fullmatch("[a-z-]+", word) and word[0] != "-":
-            return run_tool(lambda: _unknown(word))
-    return _launch()
+            return run_tool(lambda: _refuse_unknown_tool(word))
+    return _run_launch()
 
 
 if __name__ == "__main__":

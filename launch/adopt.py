@@ -18,16 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from contamination.core.artifacts import (
-    CONFIG,
-    FOLDER_NAME,
-    Artifact,
-    Built,
-    build,
-    is_complete,
-    open_artifact,
-    run_folder,
-)
+from contamination.core import artifacts
 from contamination.core.config import runtime
 from contamination.core.disk import check_writable, disk_errors
 from contamination.core.errors import ArtifactError, DataError, require
@@ -48,10 +39,6 @@ REMEDIES = {
 }
 
 
-ADOPTING = ".adopting"
-"""A file that marks a folder while a finished one is copied into it."""
-
-
 @dataclass(frozen=True)
 class Adopted:
     """The content of config.yaml for a copied model."""
@@ -59,7 +46,7 @@ class Adopted:
     adopted_from: str = runtime("")
 
 
-def adopt(kind: str, path: str, runs: str) -> Artifact:
+def adopt(kind: str, path: str, runs: str) -> artifacts.Artifact:
     """Copy a finished folder of the kind, or a Hugging Face folder of a model, into `runs`.
 
     Raises:
@@ -74,33 +61,37 @@ def adopt(kind: str, path: str, runs: str) -> Artifact:
     inside = source in {Path(runs).resolve(), *Path(runs).resolve().parents}
     require(bool(runs) and not inside, "runs", runs, "give a folder that is not in path.")
     check_writable("runs", runs)
-    if is_complete(source):
-        return _copied(open_artifact(source, kind), Path(runs))
-    owner = next((folder for folder in source.parents[:2] if is_complete(folder)), None)
+    if artifacts.is_complete(source):
+        return _copy_artifact(artifacts.open_artifact(source, kind), Path(runs))
+    owner = next((folder for folder in source.parents[:2] if artifacts.is_complete(folder)), None)
     require(owner is None, "path", path, f"it is a part of the artefact {owner}: give that folder.")
     adoptable = kind == "model" and (source / "config.json").is_file()
     require(adoptable, "path", path, REMEDIES[kind])
-    return _new_model(source, Path(runs))
+    return _adopt_hf_model(source, Path(runs))
 
 
-def _copied(source: Artifact, runs: Path) -> Artifact:
+ADOPTING = ".adopting"
+"""A file that marks a folder while a finished one is copied into it."""
+
+
+def _copy_artifact(source: artifacts.Artifact, runs: Path) -> artifacts.Artifact:
     """Copy a finished folder with its manifest, under its own name unless it was renamed."""
-    name = source.path.name
-    if not FOLDER_NAME.fullmatch(name):
-        name = f"{name}-{source.digest[:12]}"
-    folder = runs / source.kind / name
+    folder_name = source.path.name
+    if not artifacts.FOLDER_NAME.fullmatch(folder_name):
+        folder_name = f"{folder_name}-{source.digest[:12]}"
+    folder = runs / source.kind / folder_name
     is_there = source.path.parent == folder.parent.resolve()
     remedy = "it is an artefact of this runs folder already: use it as it is."
     require(not is_there, "path", str(source.path), remedy)
     with exclusive_build(folder) as check, disk_errors(folder):
-        if not is_complete(folder):
-            _clear(folder)
+        if not artifacts.is_complete(folder):
+            _prepare_empty_folder(folder)
             (folder / ADOPTING).touch()
-            _copy(source.path, folder, [CONFIG, *source.files, *source.records])
+            _copy_files(source.path, folder, [artifacts.CONFIG, *source.files, *source.records])
             check()
             (folder / ADOPTING).unlink()
             write_text(folder / MANIFEST, read_text(source.path / MANIFEST))
-    copy = open_artifact(folder, source.kind)
+    copy = artifacts.open_artifact(folder, source.kind)
     if copy.digest != source.digest:
         raise ArtifactError(
             f"{folder} exists already, with other content than {source.path} (its digest is "
@@ -109,7 +100,7 @@ def _copied(source: Artifact, runs: Path) -> Artifact:
     return copy
 
 
-def _clear(folder: Path) -> None:
+def _prepare_empty_folder(folder: Path) -> None:
     """Empty the folder if a killed adoption left it; refuse a folder that a stage began."""
     if folder.is_dir() and not (folder / ADOPTING).exists() and any(folder.iterdir()):
         raise ArtifactError(
@@ -120,27 +111,27 @@ def _clear(folder: Path) -> None:
     folder.mkdir(parents=True)
 
 
-def _new_model(source: Path, runs: Path) -> Artifact:
+def _adopt_hf_model(source: Path, runs: Path) -> artifacts.Artifact:
     load_tokenizer("path", str(source))
     model = load_model("path", str(source), device_map="meta")  # without the weights' values
     parameters = sum(weights.numel() for weights in model.parameters())
     files = file_digests(source)
 
-    def make(folder: Path) -> Built:
+    def make(folder: Path) -> artifacts.Built:
         copy = folder / trained_model.HF
         shutil.rmtree(copy, ignore_errors=True)
-        _copy(source, copy, files)
+        _copy_files(source, copy, files)
         if digests({name: copy / name for name in files}) != files:
             raise DataError(f"{source} changed while it was copied: run the same command again.")
         counts = {"parameters": parameters, **ancestry_of("path", str(source)).manifest_entries()}
-        return Built([f"{trained_model.HF}/{name}" for name in files], counts)
+        return artifacts.Built([f"{trained_model.HF}/{name}" for name in files], counts)
 
     inputs = {"model": combined_digest(files)}
-    folder = run_folder(runs, trained_model.KIND, source.name, Adopted(), inputs)
-    return build(folder, Adopted(str(source)), inputs, make)
+    folder = artifacts.run_folder(runs, trained_model.KIND, source.name, Adopted(), inputs)
+    return artifacts.build(folder, Adopted(str(source)), inputs, make)
 
 
-def _copy(source: Path, target: Path, names: Iterable[str]) -> None:
+def _copy_files(source: Path, target: Path, names: Iterable[str]) -> None:
     for name in names:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)

@@ -32,7 +32,7 @@ def is_benchmark(config: DictConfig) -> bool:
     return config.get("examples") is not None
 
 
-def stage_of(config: DictConfig) -> DetectionStage:
+def make_detection_stage(config: DictConfig) -> DetectionStage:
     """Return the detection stage of a cell.
 
     Raises:
@@ -43,35 +43,35 @@ def stage_of(config: DictConfig) -> DetectionStage:
     path, trust = config.model.path, config.model.trust_remote_code
     require(path is not None, "model.path", path, "give the model to score, or several: a,b,c.")
     scored = ScoredModelConfig(path=path, trust_remote_code=trust)
-    stage = replace(_stage(config), model=scored)
+    stage = replace(_stage_without_model(config), model=scored)
     choose_methods(stage)
     return stage
 
 
-def _stage(config: DictConfig) -> DetectionStage:
+def _stage_without_model(config: DictConfig) -> DetectionStage:
     """Return the stage without its model, whose node here is that of a model to train."""
     return convert(OmegaConf.masked_copy(config, list(NODES)), DetectionStage)
 
 
-def check(config: DictConfig, settings: LaunchSettings) -> None:
+def check_cell(config: DictConfig, settings: LaunchSettings) -> None:
     """Raise a UserError, before any work, if the cell is invalid or can't be run this way."""
-    kind, last = settings.cluster.kind, settings.launch.stage
+    cluster_kind, last_stage = settings.cluster.kind, settings.launch.stage
     remedy = "a benchmark is scored here: give cluster=local, or cluster=torchrun for one cell."
-    require(kind != "slurm", "cluster.kind", kind, remedy)
+    require(cluster_kind != "slurm", "cluster.kind", cluster_kind, remedy)
     remedy = "a benchmark has no stage but its scores: leave it out."
-    require(last in (None, "detect"), "launch.stage", last, remedy)
-    resolve("model.path", str(stage_of(config).model.path))
+    require(last_stage in (None, "detect"), "launch.stage", last_stage, remedy)
+    resolve("model.path", str(make_detection_stage(config).model.path))
 
 
 def run_cell(config: DictConfig, stages: Stages) -> Outcome:
     """Score the cell's model, or reuse its scores."""
-    stage = stage_of(config)
+    stage = make_detection_stage(config)
     scores = stages.detect("benchmark", stage)
     paths = {"model": str(stage.model.path), "scores": str(scores.path.absolute())}
     return Outcome("done", paths=paths)
 
 
-def report(config: DictConfig, launch: Launch) -> None:
+def write_report(config: DictConfig, launch: Launch) -> None:
     """Log the report on all models that have scores, and write it to the launch's folder."""
     from contamination.detection.benchmark_summary import FILE, benchmark_report
     from contamination.detection.examples import open_examples
@@ -80,13 +80,16 @@ def report(config: DictConfig, launch: Launch) -> None:
     done = launch.done_cells()
     if not done:
         return
-    examples = _stage(config).examples
+    examples_config = _stage_without_model(config).examples
     models = {paths["model"]: open_scores(paths["scores"]).tables for _, paths in done}
-    log.info("%s", benchmark_report(examples, open_examples(examples), models, launch.folder))
+    log.info(
+        "%s",
+        benchmark_report(examples_config, open_examples(examples_config), models, launch.folder),
+    )
     log.info("report: %s", launch.folder / FILE)
 
 
-def described(config: DictConfig) -> str:
+def describe_cell(config: DictConfig) -> str:
     """Return what a dry run prints for a cell."""
-    stage = stage_of(config)
+    stage = make_detection_stage(config)
     return f"score {stage.examples.name} with {stage.model.path}: {', '.join(stage.method)}"

@@ -42,7 +42,7 @@ from contamination.core.errors import ArtifactError, StoppedError, UserError
 from contamination.core.files import hashed_json, read_verified_json, write_text
 from contamination.core.signals import call_before_exit, stop_on_signals
 from contamination.core.stored_files import check_name, typed
-from contamination.launch.run_records import heartbeat, read_costs
+from contamination.launch.run_records import keep_beating, read_costs
 from contamination.launch.saved_config import load_config
 
 T = TypeVar("T")
@@ -97,40 +97,42 @@ class CellFolder:
     def register(self, overrides: Sequence[str]) -> None:
         """Create the folder and record the overrides that distinguish the cell."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._write("overrides", {"overrides": list(overrides)})
+        self._write_record("overrides", {"overrides": list(overrides)})
 
     def read_overrides(self) -> list[str]:
         """Return the overrides that distinguish the cell from the others."""
-        record = self._typed("overrides", _Overrides)
+        record = self._read_record("overrides", _Overrides)
         return record.overrides if record else []
 
     def read_outcome(self) -> Outcome | None:
         """Return the outcome, its error on one line; None before the cell has ended once."""
-        outcome = self._typed("outcome", Outcome)
+        outcome = self._read_record("outcome", Outcome)
         if outcome is None or outcome.error is None:
             return outcome
         return replace(outcome, error=" ".join(outcome.error.split()))
 
     def read_jobs(self) -> dict[str, str]:
         """Return the cell's SLURM jobs by stage; jobs of slices are called `detect 2/8`."""
-        return self._typed("jobs", dict[str, str]) or {}
+        return self._read_record("jobs", dict[str, str]) or {}
 
     def slice_folder(self, fraction: str) -> CellFolder:
         """Return the records of a slice of the cell's detection, such as `2/8`."""
         return CellFolder(self.folder / "slices" / fraction.replace("/", "-of-"))
 
-    def slices(self) -> list[CellFolder]:
+    def slice_folders(self) -> list[CellFolder]:
         """Return the records of all slices that have jobs, without links to other folders."""
-        words = [name.split()[1:] for name in self.read_jobs()]
+        words_after_stage = [name.split()[1:] for name in self.read_jobs()]
         slices = [
             self.slice_folder(word[0])
-            for word in words
+            for word in words_after_stage
             if word and SLICE_PATTERN.fullmatch(word[0])
         ]
         home = Path(os.path.realpath(self.folder)) / "slices"
-        return [s for s in slices if os.path.realpath(s.folder) == str(home / s.folder.name)]
+        return [
+            cell for cell in slices if os.path.realpath(cell.folder) == str(home / cell.folder.name)
+        ]
 
-    def read_cost(self) -> dict[str, Any]:
+    def read_total_cost(self) -> dict[str, Any]:
         """Return the total wall time and GPU hours of the cell's runs; empty without a record."""
         costs = read_costs(self.folder)
         hours = sum(cost.gpu_hours for cost in costs)
@@ -140,17 +142,17 @@ class CellFolder:
         """Return the process that runs the cell and the seconds since its last heartbeat."""
         with suppress(FileNotFoundError):
             seconds_silent = time.time() - (self.folder / "running.json").stat().st_mtime
-            running = self._typed("running", Running)
+            running = self._read_record("running", Running)
             return None if running is None else (running, seconds_silent)
         return None
 
     def write_jobs(self, jobs: Mapping[str, str]) -> None:
         """Record the cell's SLURM jobs by stage."""
-        self._write("jobs", dict(jobs))
+        self._write_record("jobs", dict(jobs))
 
     def write_outcome(self, outcome: Outcome) -> None:
         """Record the outcome."""
-        self._write("outcome", asdict(outcome))
+        self._write_record("outcome", asdict(outcome))
 
     def write_waiting(self) -> None:
         """Record that the cell waits for its jobs, and remove what a killed process left."""
@@ -160,8 +162,10 @@ class CellFolder:
     def write_failure(self, error: BaseException) -> None:
         """Record why the cell failed or was stopped."""
         state = "stopped" if isinstance(error, StoppedError) else "failed"
-        kind = "" if isinstance(error, UserError | StoppedError) else f"{type(error).__name__}: "
-        self.write_outcome(Outcome(state, error=f"{kind}{error}"))
+        class_prefix = (
+            "" if isinstance(error, UserError | StoppedError) else f"{type(error).__name__}: "
+        )
+        self.write_outcome(Outcome(state, error=f"{class_prefix}{error}"))
 
     @contextmanager
     def record_run(self, stage: str | None = None) -> Iterator[None]:
@@ -175,7 +179,7 @@ class CellFolder:
         process_records.set_records_folder(self.folder)
         with (
             stop_on_signals(),
-            self._signs_of_life(this_process),
+            self._keep_running_record(this_process),
             call_before_exit(self.write_failure),
         ):
             try:
@@ -188,31 +192,31 @@ class CellFolder:
                 process_records.set_records_folder(None)
 
     @contextmanager
-    def _signs_of_life(self, this_process: Running) -> Iterator[None]:
+    def _keep_running_record(self, this_process: Running) -> Iterator[None]:
         """Keep `running.json` up to date while this process runs the cell."""
-        file = self.folder / "running.json"
+        running_file = self.folder / "running.json"
 
         def touch_or_rewrite() -> None:
-            if file.exists():
-                os.utime(file)
+            if running_file.exists():
+                os.utime(running_file)
             else:  # another process of the same cell has ended and removed it
-                self._write("running", asdict(this_process))
+                self._write_record("running", asdict(this_process))
 
-        self._write("running", asdict(this_process))
+        self._write_record("running", asdict(this_process))
         try:
-            with heartbeat(touch_or_rewrite):
+            with keep_beating(touch_or_rewrite):
                 yield
         finally:
-            if self._typed("running", Running) == this_process:
-                file.unlink(missing_ok=True)
+            if self._read_record("running", Running) == this_process:
+                running_file.unlink(missing_ok=True)
 
-    def _write(self, name: str, value: Mapping[str, Any]) -> None:
-        write_text(self.folder / f"{name}.json", hashed_json(value))
+    def _write_record(self, record_name: str, value: Mapping[str, Any]) -> None:
+        write_text(self.folder / f"{record_name}.json", hashed_json(value))
 
-    def _typed(self, name: str, kind: type[T]) -> T | None:
-        """Return the record of this name as `kind`; None if it is missing or damaged."""
+    def _read_record(self, record_name: str, record_class: type[T]) -> T | None:
+        """Return the record of this name as `record_class`; None if it is missing or damaged."""
         with suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError):
-            record: T = typed(read_verified_json(self.folder / f"{name}.json"), kind)
+            record: T = typed(read_verified_json(self.folder / f"{record_name}.json"), record_class)
             return record
         return None
 
@@ -224,15 +228,17 @@ class Launch:
     folder: Path
 
     @staticmethod
-    def named(runs: str, name: str, overrides: Sequence[str]) -> Launch:
+    def of_command(runs: str, name: str, overrides: Sequence[str]) -> Launch:
         """Return the launch of a command: the same command always has the same folder."""
-        return Launch((Path(runs) / KIND / f"{file_name(name)}-{digest(overrides)}").resolve())
+        return Launch(
+            (Path(runs) / KIND / f"{file_name(name)}-{overrides_digest(overrides)}").resolve()
+        )
 
     def register(self, cells: Sequence[Sequence[str]]) -> None:
         """Record which cells there are, by their overrides, in place of those of earlier sweeps."""
         for overrides in cells:
             self.cell(overrides).register(overrides)
-        names = [digest(overrides) for overrides in cells]
+        names = [overrides_digest(overrides) for overrides in cells]
         write_text(self.folder / "cells.json", hashed_json({"cells": names}))
 
     def read_config(self) -> DictConfig:
@@ -242,7 +248,7 @@ class Launch:
 
     def cell(self, overrides: Sequence[str]) -> CellFolder:
         """Return the cell with these overrides."""
-        return CellFolder(self.folder / "cells" / digest(overrides))
+        return CellFolder(self.folder / "cells" / overrides_digest(overrides))
 
     def cells(self) -> list[CellFolder]:
         """Return all cells in the order of their overrides.
@@ -250,56 +256,60 @@ class Launch:
         Raises:
             ArtifactError: `cells.json`, which names them, is damaged.
         """
-        names = self._names()
+        names = self._cell_folder_names()
         folders = [path.parent for path in self.folder.glob("cells/*/overrides.json")]
         cells = [CellFolder(folder) for folder in folders if folder.name in names or not names]
         return sorted(cells, key=CellFolder.read_overrides)
 
-    def ordered(self) -> list[CellFolder]:
+    def cells_in_sweep_order(self) -> list[CellFolder]:
         """Return all cells in the sweep's order; empty if `cells.json` is missing."""
-        return [CellFolder(self.folder / "cells" / name) for name in self._names()]
+        return [CellFolder(self.folder / "cells" / name) for name in self._cell_folder_names()]
 
-    def position(self, cell: CellFolder) -> str:
+    def describe_position(self, cell: CellFolder) -> str:
         """Return, for example, "cell 2 of 3"; empty for a single cell or an unknown order."""
-        names = self._names()
+        names = self._cell_folder_names()
         if len(names) < 2 or cell.folder.name not in names:
             return ""
         return f"cell {names.index(cell.folder.name) + 1} of {len(names)}"
 
-    def _names(self) -> list[str]:
+    def _cell_folder_names(self) -> list[str]:
         """Return the names of the cells' folders in the sweep's order; empty if unknown."""
-        file = self.folder / "cells.json"
+        cells_file = self.folder / "cells.json"
         try:
-            if not file.exists():
+            if not cells_file.exists():
                 return []
-            names: list[str] = typed(read_verified_json(file), _Cells).cells
+            names: list[str] = typed(read_verified_json(cells_file), _Cells).cells
             for name in names:
                 check_name(name)
             return names
         except (OSError, ValueError) as error:
             raise ArtifactError(
-                f"{file} is damaged ({error}): give the launch's command again, which writes it."
+                f"{cells_file} is damaged ({error}): give the launch's command again, which writes "
+                "it."
             ) from error
 
-    def cells_by_name(self) -> list[tuple[str, CellFolder]]:
+    def named_cells(self) -> list[tuple[str, CellFolder]]:
         """Return all cells, each with the overrides that not all cells have as its name."""
         cells = self.cells()
         overrides = [cell.read_overrides() for cell in cells]
         common = set.intersection(*map(set, overrides)) if cells else set()
-        names = [" ".join(word for word in words if word not in common) for words in overrides]
+        names = [
+            " ".join(word for word in cell_overrides if word not in common)
+            for cell_overrides in overrides
+        ]
         return [(name or "the only cell", cell) for name, cell in zip(names, cells, strict=True)]
 
     def cell_name(self, cell: CellFolder) -> str:
-        """Return the cell's name, as in `cells_by_name`; empty if it is not registered."""
-        names = {other.folder: name for name, other in self.cells_by_name()}
+        """Return the cell's name, as in `named_cells`; empty if it is not registered."""
+        names = {other.folder: name for name, other in self.named_cells()}
         return names.get(cell.folder, "")
 
-    def done_paths(self) -> list[CellPaths]:
+    def done_cell_paths(self) -> list[CellPaths]:
         """Return the artefacts' folders of the cells that are done, with the cost of their runs."""
         cell_paths = []
         for cell, paths in self.done_cells():
             try:
-                cell_paths.append(typed({**paths, **cell.read_cost()}, CellPaths))
+                cell_paths.append(typed({**paths, **cell.read_total_cost()}, CellPaths))
             except ValueError as error:
                 raise ArtifactError(
                     f"{cell.folder / 'outcome.json'} is damaged ({error}): give the launch's "
@@ -310,10 +320,14 @@ class Launch:
     def done_cells(self) -> list[tuple[CellFolder, dict[str, Any]]]:
         """Return the cells that are done, with their artefacts' folders."""
         outcomes = [(cell, cell.read_outcome()) for cell in self.cells()]
-        return [(cell, out.paths) for cell, out in outcomes if out is not None and out.paths]
+        return [
+            (cell, outcome.paths)
+            for cell, outcome in outcomes
+            if outcome is not None and outcome.paths
+        ]
 
 
-def digest(overrides: Sequence[str]) -> str:
+def overrides_digest(overrides: Sequence[str]) -> str:
     """Return a hash of the overrides that say what is made, independent of their order."""
     identity = sorted(o for o in overrides if not o.lstrip("+~").startswith(RUNTIME_OVERRIDES))
     return hashlib.sha256("\n".join(identity).encode()).hexdigest()[:12]

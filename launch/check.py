@@ -15,18 +15,12 @@ from typing import Any
 
 import psutil
 
+from contamination.core import lock
 from contamination.core.artifacts import CONFIG, FOLDER_NAME, is_complete
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.files import TEMPORARY_END
 from contamination.core.hashing import SHOWN_BYTES
 from contamination.core.integrity import ALWAYS, MANIFEST, SCHEMA, find_damages, read_manifest
-from contamination.core.lock import (
-    LOCKS,
-    describe_builder,
-    describe_lease_holder,
-    lease_file,
-    try_lease,
-)
 from contamination.core.progress import progress
 
 ARTIFACTS = (
@@ -36,9 +30,6 @@ ARTIFACTS = (
 WHOLE, DAMAGED, UNFINISHED, ORPHANED = "whole", "damaged", "unfinished", "orphaned"
 RUNNING, OLDER, FOREIGN = "running", "older", "foreign"
 STATES = (DAMAGED, UNFINISHED, ORPHANED, RUNNING, OLDER, FOREIGN, WHOLE)
-TEMPORARY = re.compile(r"\.(.+\.(?P<host>[^.].*)\.(?P<pid>\d{1,7})|.+)" + re.escape(TEMPORARY_END))
-STALE = 3600.0
-"""Seconds without a change after which another machine's temporary file counts as left over."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +39,10 @@ class CheckedPath:
     path: Path
     state: str
     bytes: int
-    words: str = ""
+    remark: str = ""
 
 
-def check(runs: Path) -> list[CheckedPath]:
+def inspect_runs(runs: Path) -> list[CheckedPath]:
     """Check everything in a runs folder, comparing each finished artefact's files by content.
 
     Raises:
@@ -59,78 +50,91 @@ def check(runs: Path) -> list[CheckedPath]:
     """
     if not runs.is_dir():
         raise ConfigError(f"runs is {str(runs)!r}: there is no such folder. Give runs=DIR.")
-    folders = sorted(p for kind in ARTIFACTS for p in (runs / kind).glob("*") if p.is_dir())
-    sizes = {folder: _bytes(folder) for folder in folders}
+    folders = sorted(
+        folder for kind in ARTIFACTS for folder in (runs / kind).glob("*") if folder.is_dir()
+    )
+    sizes = {folder: _size_in_bytes(folder) for folder in folders}
     total = sum(sizes.values())
     options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
     paths = []
     with progress(total=total, desc="check", **options) as bar:
         for folder, size in sizes.items():
-            state, words = _state(folder)
-            paths.append(CheckedPath(folder, state, size, words))
+            state, remark = _state_and_remark(folder)
+            paths.append(CheckedPath(folder, state, size, remark))
             bar.update(size)
     in_progress = [path.path for path in paths if path.state in (UNFINISHED, RUNNING)]
-    paths += [*_leases(runs), *_temporary_files(runs, in_progress), *_unused_checkpoints(paths)]
+    paths += [
+        *_orphaned_leases(runs),
+        *_orphaned_temporary_files(runs, in_progress),
+        *_unused_checkpoints(paths),
+    ]
     return sorted(paths, key=lambda path: (STATES.index(path.state), str(path.path)))
 
 
-def listed(runs: Path, paths: Sequence[CheckedPath]) -> str:
+def format_paths(runs: Path, paths: Sequence[CheckedPath]) -> str:
     """Return the number and size of paths in each state, and a line per path that is not intact."""
     lines = [
-        f"  {path.state:10} {_size_text([path]):>9}  {path.path}{path.words and f': {path.words}'}"
+        f"  {path.state:10} {_format_total_size([path]):>9}  {path.path}{path.remark and ': '}"
+        f"{path.remark}"
         for path in paths
         if path.state != WHOLE
     ]
     by_state = {state: [p for p in paths if p.state == state] for state in reversed(STATES)}
     counts = [
-        f"{len(some)} {state} ({_size_text(some)})" for state, some in by_state.items() if some
+        f"{len(paths_of_state)} {state} ({_format_total_size(paths_of_state)})"
+        for state, paths_of_state in by_state.items()
+        if paths_of_state
     ]
     return "\n".join([f"{runs}: {', '.join(counts) or 'no artefact'}", *lines])
 
 
-def prune(paths: Sequence[CheckedPath], agreed: Callable[[str], bool]) -> None:
-    """Remove paths that are left over, then damaged ones, if `agreed` returns True for each group.
+def prune_paths(paths: Sequence[CheckedPath], confirm: Callable[[str], bool]) -> None:
+    """Remove paths that are left over, then damaged ones, if `confirm` returns True for each group.
 
     What a process is making is never removed.
     """
     damaged = "damaged; their commands make them again"
     for states, why in (((UNFINISHED, ORPHANED), "left over"), ((DAMAGED,), damaged)):
         removable = [path for path in paths if path.state in states]
-        if removable and agreed(f"Remove {len(removable)} ({_size_text(removable)}), {why}?"):
+        if removable and confirm(
+            f"Remove {len(removable)} ({_format_total_size(removable)}), {why}?"
+        ):
             for path in removable:
-                print(_removed(path.path))
+                print(_remove_unless_in_use(path.path))
 
 
-def _removed(place: Path) -> str:
+def _remove_unless_in_use(path: Path) -> str:
     """Remove it unless a process may be making it; return a line that says what happened."""
-    folder = next((p for p in (place, *place.parents) if p.parent.name in ARTIFACTS), None)
-    lease = place if place.parent.name == LOCKS else folder and lease_file(folder)
-    in_progress = folder is not None and describe_builder(folder) is not None
-    with nullcontext(not in_progress) if in_progress or lease is None else try_lease(lease) as free:
+    folder = next(
+        (parent for parent in (path, *path.parents) if parent.parent.name in ARTIFACTS), None
+    )
+    lease = path if path.parent.name == lock.LOCKS else folder and lock.lease_file(folder)
+    in_progress = folder is not None and lock.describe_builder(folder) is not None
+    no_lease = nullcontext(not in_progress)
+    with no_lease if in_progress or lease is None else lock.try_lease(lease) as free:
         if not free:
-            return f"kept {place}: a process may make it now"
+            return f"kept {path}: a process may make it now"
         try:
-            if place != lease:  # `if_free` removes the lease itself
-                _delete(place)
+            if path != lease:  # `try_lease` removes the lease itself
+                _delete_path(path)
         except OSError as error:
-            return f"kept {place}: {error.strerror}"
-    return f"removed {place}"
+            return f"kept {path}: {error.strerror}"
+    return f"removed {path}"
 
 
-def _delete(place: Path) -> None:
+def _delete_path(path: Path) -> None:
     """Delete a file, a link or a folder; a folder's manifest is deleted first."""
-    if place.is_dir() and not place.is_symlink():
-        if is_complete(place):
-            (place / MANIFEST).unlink()
-        shutil.rmtree(place)
+    if path.is_dir() and not path.is_symlink():
+        if is_complete(path):
+            (path / MANIFEST).unlink()
+        shutil.rmtree(path)
     else:
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
-def _state(folder: Path) -> tuple[str, str]:
-    """Return the state of an artefact's folder and a remark."""
+def _state_and_remark(folder: Path) -> tuple[str, str]:
     # the maker is read first: it may finish the folder meanwhile
-    has_stage_name, process = FOLDER_NAME.fullmatch(folder.name), describe_builder(folder)
+    has_stage_name, process = FOLDER_NAME.fullmatch(folder.name), lock.describe_builder(folder)
     if not is_complete(folder):
         if process is not None:
             return RUNNING, f"{process} makes it"
@@ -149,30 +153,37 @@ def _state(folder: Path) -> tuple[str, str]:
     return DAMAGED if problems else WHOLE, "; ".join(problems)
 
 
-def _leases(runs: Path) -> Iterator[CheckedPath]:
-    for file in (runs / LOCKS).glob("*.lease"):
-        if file.is_file() and describe_lease_holder(file) is None:
-            yield CheckedPath(file, ORPHANED, _bytes(file), "the lease of a process that is gone")
+def _orphaned_leases(runs: Path) -> Iterator[CheckedPath]:
+    for lease in (runs / lock.LOCKS).glob("*.lease"):
+        if lease.is_file() and lock.describe_lease_holder(lease) is None:
+            yield CheckedPath(
+                lease, ORPHANED, _size_in_bytes(lease), "the lease of a process that is gone"
+            )
 
 
-def _temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterator[CheckedPath]:
+TEMPORARY = re.compile(r"\.(.+\.(?P<host>[^.].*)\.(?P<pid>\d{1,7})|.+)" + re.escape(TEMPORARY_END))
+STALE = 3600.0
+"""Seconds without a change after which another machine's temporary file counts as left over."""
+
+
+def _orphaned_temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterator[CheckedPath]:
     """Yield what killed processes were writing, except in unfinished folders."""
     kinds = [runs / kind for kind in (*ARTIFACTS, "launches")]
-    for place, folders, files in (step for kind in kinds for step in os.walk(kind)):
-        here = Path(place)
-        if here in in_progress or here.name == LOCKS:
+    for parent, folders, files in (step for kind in kinds for step in os.walk(kind)):
+        here = Path(parent)
+        if here in in_progress or here.name == lock.LOCKS:
             folders.clear()
             continue
         for name in [*folders, *files]:
             match = TEMPORARY.fullmatch(name)
-            if match and not _is_written(here / name, match):
+            if match and not _is_being_written(here / name, match):
                 yield CheckedPath(
-                    here / name, ORPHANED, _bytes(here / name), "of a process that is gone"
+                    here / name, ORPHANED, _size_in_bytes(here / name), "of a process that is gone"
                 )
         folders[:] = [name for name in folders if not TEMPORARY.fullmatch(name)]
 
 
-def _is_written(path: Path, match: re.Match[str]) -> bool:
+def _is_being_written(path: Path, match: re.Match[str]) -> bool:
     """Return whether the process that made the temporary file may still be writing it."""
     if match["host"] == socket.gethostname():
         return bool(psutil.pid_exists(int(match["pid"])))
@@ -185,15 +196,17 @@ def _unused_checkpoints(paths: Sequence[CheckedPath]) -> Iterator[CheckedPath]:
     """Yield checkpoints that nothing resumes from: damaged ones, and those of finished folders."""
     for artifact in paths:
         unused = [*artifact.path.glob("checkpoints/damaged-*")]
-        if artifact.state == WHOLE and describe_lease_holder(lease_file(artifact.path)) is None:
+        if (
+            artifact.state == WHOLE
+            and lock.describe_lease_holder(lock.lease_file(artifact.path)) is None
+        ):
             folders = (artifact.path / name for name in ("checkpoints", "tokens"))
             unused = [folder for folder in folders if folder.is_dir()]
         for path in unused:
-            yield CheckedPath(path, ORPHANED, _bytes(path), "nothing resumes from it")
+            yield CheckedPath(path, ORPHANED, _size_in_bytes(path), "nothing resumes from it")
 
 
-def _bytes(path: Path) -> int:
-    """Return the size of a file, or of all files in a folder."""
+def _size_in_bytes(path: Path) -> int:
     total = 0
     for file in path.rglob("*") if path.is_dir() else [path]:
         with suppress(OSError):  # another process has removed it
@@ -201,7 +214,7 @@ def _bytes(path: Path) -> int:
     return total
 
 
-def _size_text(paths: Sequence[CheckedPath]) -> str:
+def _format_total_size(paths: Sequence[CheckedPath]) -> str:
     count: float = sum(path.bytes for path in paths)
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:

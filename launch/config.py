@@ -93,9 +93,11 @@ class ClusterConfig(TasksConfig, node="cluster"):
 
     def _check_jobs(self) -> None:
         job_names = ("all", *STAGES, "analyse")
-        for name, options in self.jobs.items():
-            field, time = f"cluster.jobs.{name}", options.get("time")
-            require(name in job_names, field, options, f"give options of {', '.join(job_names)}.")
+        for job_name, options in self.jobs.items():
+            field, time = f"cluster.jobs.{job_name}", options.get("time")
+            require(
+                job_name in job_names, field, options, f"give options of {', '.join(job_names)}."
+            )
             is_whole = time is None or isinstance(time, int)
             require(is_whole, f"{field}.time", time, "give whole minutes.")
         slices = self.jobs.get("detect", {}).get("slices", 1)
@@ -111,10 +113,10 @@ class ClusterConfig(TasksConfig, node="cluster"):
             return TasksConfig()
         return TasksConfig(**{f.name: getattr(self, f.name) for f in fields(TasksConfig)})
 
-    def job(self, stage: str) -> dict[str, Any]:
+    def job_options(self, stage: str) -> dict[str, Any]:
         """Return the SLURM options of a stage's job; null ones are left to `all`, or to SLURM."""
         all_and_own = [self.jobs.get(name, {}) for name in ("all", stage)]
-        options = {k: v for part in all_and_own for k, v in part.items() if v is not None}
+        options = {k: v for job in all_and_own for k, v in job.items() if v is not None}
         return {k: v for k, v in options.items() if (stage, k) != ("detect", "slices")}
 
     @property
@@ -159,18 +161,18 @@ class SecondStage(Ranged, node="second_stage"):
         self.require(has_texts, "instructions", remedy)
 
     @property
-    def clean(self) -> dict[str, InstructionsConfig]:
+    def clean_sets(self) -> dict[str, InstructionsConfig]:
         """The configurations of the clean texts, by name.
 
         Raises:
             ConfigError: an unknown field, or an invalid value.
         """
         nodes = OmegaConf.create({"instructions": self.instructions})
-        return convert(nodes, _Clean).instructions
+        return convert(nodes, _CleanSets).instructions
 
 
 @dataclass(frozen=True)
-class _Clean:
+class _CleanSets:
     instructions: dict[str, InstructionsConfig]
 
 

@@ -29,7 +29,7 @@ class ModelFiles:
     name: str
     kind = "model"
 
-    def is_kept(self) -> bool:
+    def is_cached(self) -> bool:
         """Return whether its weights are in the hub's cache."""
         folder = hub.cached_snapshot(self.name)
         return folder is not None and any(folder.glob("*.safetensors"))
@@ -50,7 +50,7 @@ class DataSet:
     revision: str | None
     kind = "data set"
 
-    def is_kept(self) -> bool:
+    def is_cached(self) -> bool:
         """Return whether some of its rows are in the cache of `datasets`."""
         return rows_are_kept(self.name)
 
@@ -64,16 +64,16 @@ class DataSet:
 Download = ModelFiles | DataSet
 
 
-def downloads(cell: CellPlan) -> list[Download]:
+def list_downloads(cell: CellPlan) -> list[Download]:
     """Return what the cell reads from the hub, without repeats, in the order of its stages."""
-    return list(dict.fromkeys([*_data_sets(cell), *_models(cell)]))
+    return list(dict.fromkeys([*_iter_data_set_downloads(cell), *_iter_model_downloads(cell)]))
 
 
-def described(listed: list[Download]) -> list[str]:
+def describe_downloads(listed: list[Download]) -> list[str]:
     """Return the lines of a table of the downloads, without asking the hub."""
     if not listed:
         return ["from the hub: nothing"]
-    rows = [[f"  {d.field}", d.name, d.kind, "cached" if d.is_kept() else "-"] for d in listed]
+    rows = [[f"  {d.field}", d.name, d.kind, "cached" if d.is_cached() else "-"] for d in listed]
     note = "from the hub (python -m launch fetch … brings all into the cache):"
     return [note, *fit_columns(["  for", "name", "is a", "here"], rows, least=("is a",)).lines()]
 
@@ -86,7 +86,7 @@ def fetch(config: DictConfig) -> None:
     """
     remedy = "download its files and the models, and give examples.path=DIR model.path=DIR."
     require(not is_benchmark(config), "examples", "a labelled benchmark", remedy)
-    all_downloads = downloads(plan(config, read=False))
+    all_downloads = list_downloads(plan(config, read=False))
     for download in all_downloads:
         print(f"{download.field}: {download.name} …", flush=True)
         download.fetch()
@@ -94,7 +94,7 @@ def fetch(config: DictConfig) -> None:
     print(f"{count} in the hub's cache" if count else "nothing of this is on the hub")
 
 
-def _models(cell: CellPlan) -> Iterator[Download]:
+def _iter_model_downloads(cell: CellPlan) -> Iterator[Download]:
     detection = cell.detection
     roles = all_needs(build_methods(detection.method))
     paths = {
@@ -108,15 +108,15 @@ def _models(cell: CellPlan) -> Iterator[Download]:
             yield ModelFiles(field, where)
 
 
-def _data_sets(cell: CellPlan) -> Iterator[Download]:
+def _iter_data_set_downloads(cell: CellPlan) -> Iterator[Download]:
     injection = cell.injection
     nodes: dict[str, Any] = {"corpus": injection.corpus}
     if cell.pretraining:
         nodes["base_corpus"] = cell.base_corpus
     for name, config in injection.benchmark.items():
         nodes[f"benchmark.{name}"] = config.sources[source_name(injection, name, config)]
-    if cell.two_stages:
-        sets = cell.second.clean.items()
+    if cell.has_second_stage:
+        sets = cell.second.clean_sets.items()
         nodes |= {f"second_stage.instructions.{name}": config.rows for name, config in sets}
     for field, node in nodes.items():
         for source in hub_nodes(node):

@@ -2,9 +2,8 @@
 
     python -m contamination.launch.field_reference > docs/fields.md
 
-`describe` reads one dataclass, `COMMANDS` names the dataclasses of each command. The types, the
-defaults and the ranges are those that the commands check; the descriptions are the string literals
-below the fields, or the comments in `conf/`.
+`COMMANDS` names the dataclasses of each command. The descriptions are the string literals below the
+fields, or the comments in `conf/`.
 """
 
 from __future__ import annotations
@@ -52,31 +51,6 @@ COMMANDS = {
 }
 """Each command below `python -m`, with its file in conf/ and its dataclass."""
 
-LAUNCH_NODES = (
-    *("launch.config.LaunchSettings", "injection.config.InjectionStage"),
-    *("training.config.TrainingStage", "detection.config.DetectionStage"),
-)
-"""The dataclasses whose nodes `launch` has besides its own; of two with one name the first's."""
-
-GROUPS = ("occurrences", "corpus", "rewording", "method", "audit", "source", "format")
-"""Folders of conf/ whose files name a class each, with the fields of that class."""
-
-COMMON = ("name", "seed", "runs", "verify")
-"""Fields of conf/common.yaml, which every command has."""
-
-HEAD = """\
-# Configuration fields
-
-`python -m contamination.launch.field_reference > docs/fields.md` writes this page from the
-code, and a test compares the two. Edit the dataclasses, not this page.
-
-Every command takes `field=value`. A field of a node is given with the node's name before it, such
-as `injection.members=50`. The defaults are those of the dataclasses; a file in `conf/`, such as an
-experiment or a model, may set other values. To see the values that a command will use, add
-`--cfg job` to it. A field may be `null` where its type includes `None`. A value outside its range
-is an error that names the field.
-"""
-
 
 @dataclass(frozen=True)
 class FieldDoc:
@@ -112,45 +86,53 @@ class Schema:
     nodes: Mapping[str, type]
 
 
-def describe(schema: type, comments: Mapping[str, str] | None = None) -> Schema:
+def describe_dataclass(schema: type, comments: Mapping[str, str] | None = None) -> Schema:
     """The fields of a config dataclass.
 
     Args:
         schema: the dataclass.
         comments: field → a description for fields that have none in the dataclass.
     """
-    hints, texts = get_type_hints(schema), {**(comments or {}), **_literals(schema)}
+    hints, texts = get_type_hints(schema), {**(comments or {}), **_docstring_by_field(schema)}
     plain, nodes = [], {}
-    for item in dataclasses.fields(schema):
-        if not item.init or item.name.startswith("_"):
+    for field in dataclasses.fields(schema):
+        if not field.init or field.name.startswith("_"):
             continue
-        node = _node(hints[item.name])
+        node = _dataclass_in_hint(hints[field.name])
         if node is None:
-            plain.append(_field(item, texts.get(item.name, "")))
+            plain.append(_describe_field(field, texts.get(field.name, "")))
         else:
-            nodes[item.name] = node
-    text = _one_line((schema.__doc__ or "").split("\n\n")[0])
+            nodes[field.name] = node
+    text = _join_lines((schema.__doc__ or "").split("\n\n")[0])
     return Schema(text, tuple(plain), nodes)
+
+
+LAUNCH_NODES = (
+    *("launch.config.LaunchSettings", "injection.config.InjectionStage"),
+    *("training.config.TrainingStage", "detection.config.DetectionStage"),
+)
+"""The dataclasses whose nodes `launch` has besides its own; of two with one name the first's."""
 
 
 def command_schema(command: str) -> Schema:
     """What a command of `COMMANDS` takes; `launch` has the nodes of all its stages."""
-    file, place = COMMANDS[command]
-    comments = yaml_comments(CONF / "common.yaml") | yaml_comments(CONF / f"{file}.yaml")
-    schema = describe(load(place), comments)
+    file, class_path = COMMANDS[command]
+    comments = comment_by_field(CONF / "common.yaml") | comment_by_field(CONF / f"{file}.yaml")
+    schema = describe_dataclass(load_class(class_path), comments)
     if command != "launch":
         return schema
-    stages = [describe(load(other), comments) for other in LAUNCH_NODES]
+    stages = [describe_dataclass(load_class(other), comments) for other in LAUNCH_NODES]
     nodes = {name: node for stage in [*stages[::-1], schema] for name, node in stage.nodes.items()}
-    taken = [c.name for c in choices(file)] + ["wandb"] + _schemas(file)
+    taken = [c.name for c in read_choices(file)] + ["wandb"] + _typed_node_names(file)
     return dataclasses.replace(schema, nodes={n: nodes[n] for n in nodes if n in taken})
 
 
-def _schemas(file: str) -> list[str]:
-    """The nodes that a file in conf/ types."""
+def _typed_node_names(file: str) -> list[str]:
     entries = read_yaml(CONF / f"{file}.yaml")["defaults"]
-    typed = [e for e in entries if isinstance(e, str) and e.startswith("schema/")]
-    return [re.split("[/@]", entry)[-1] for entry in typed]
+    schema_entries = [
+        entry for entry in entries if isinstance(entry, str) and entry.startswith("schema/")
+    ]
+    return [re.split("[/@]", entry)[-1] for entry in schema_entries]
 
 
 @dataclass(frozen=True)
@@ -168,83 +150,91 @@ class Choice:
     default: str
 
     @property
-    def names(self) -> list[str]:
+    def file_names(self) -> list[str]:
         """The files that can be chosen."""
         folder = CONF / self.group
         return sorted(str(f.relative_to(folder).with_suffix("")) for f in folder.rglob("*.yaml"))
 
     @property
-    def doc(self) -> FieldDoc:
+    def as_field_doc(self) -> FieldDoc:
         """As a row of a table."""
         return FieldDoc(
-            self.name, "choice", self.default, ", ".join(self.names), f"conf/{self.group}/"
+            self.name, "choice", self.default, ", ".join(self.file_names), f"conf/{self.group}/"
         )
 
 
-def choices(file: str) -> list[Choice]:
+def read_choices(file: str) -> list[Choice]:
     """The choices that conf/<file>.yaml offers in its defaults list."""
-    found: dict[str, Choice] = {}
+    choice_by_name: dict[str, Choice] = {}
     for entry in read_yaml(CONF / f"{file}.yaml")["defaults"]:
         if isinstance(entry, str):
             inner = CONF / f"{entry}.yaml"
-            found |= {c.name: c for c in choices(entry)} if "defaults" in _top(inner) else {}
+            choice_by_name |= (
+                {c.name: c for c in read_choices(entry)}
+                if "defaults" in _read_yaml_if_exists(inner)
+                else {}
+            )
             continue
         ((key, default),) = entry.items()
         group, _, name = key.removeprefix("override ").partition("@")
-        found[name or group] = Choice(name or group, group.strip("/"), _written(default))
-    return [*found.values()]
+        choice_by_name[name or group] = Choice(
+            name or group, group.strip("/"), _format_value(default)
+        )
+    return [*choice_by_name.values()]
 
 
-def _top(path: Path) -> Mapping[str, Any]:
+def _read_yaml_if_exists(path: Path) -> Mapping[str, Any]:
     return read_yaml(path) if path.is_file() else {}
 
 
-def load(place: str) -> type:
+def load_class(class_path: str) -> type:
     """The class at a dotted place below `contamination`."""
-    module, _, name = place.rpartition(".")
+    module, _, name = class_path.rpartition(".")
     loaded = getattr(importlib.import_module(f"contamination.{module}"), name)
     assert isinstance(loaded, type)
     return loaded
 
 
-def yaml_comments(path: Path) -> dict[str, str]:
+def comment_by_field(path: Path) -> dict[str, str]:
     """Each top-level field of a file in conf/ with the comment behind it, over several lines."""
     comments: dict[str, str] = {}
-    name = None
+    field = None
     for line in path.read_text().splitlines():
         if start := re.match(r"(\w+):[^#]*?#\s*(.*)", line):
-            name = start.group(1)
-            comments[name] = start.group(2)
-        elif name and (more := re.match(r"\s+#\s*(.*)", line)):
-            comments[name] += f" {more.group(1)}"
+            field = start.group(1)
+            comments[field] = start.group(2)
+        elif field and (more := re.match(r"\s+#\s*(.*)", line)):
+            comments[field] += f" {more.group(1)}"
         else:
-            name = None
+            field = None
     return comments
 
 
-def _node(hint: Any) -> type | None:
+def _dataclass_in_hint(hint: Any) -> type | None:
     """The dataclass of a field that is a node, or a mapping or a list of nodes."""
-    for kind in (hint, *get_args(hint)):
-        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            return kind
+    for candidate in (hint, *get_args(hint)):
+        if isinstance(candidate, type) and dataclasses.is_dataclass(candidate):
+            return candidate
     return None
 
 
-def _field(item: dataclasses.Field[Any], text: str) -> FieldDoc:
-    range_ = item.metadata.get("range")
-    kind = item.type if isinstance(item.type, str) else inspect.formatannotation(item.type)
-    return FieldDoc(item.name, kind, _default(item), _range(range_), _one_line(text))
+def _describe_field(field: dataclasses.Field[Any], text: str) -> FieldDoc:
+    range_ = field.metadata.get("range")
+    type_text = field.type if isinstance(field.type, str) else inspect.formatannotation(field.type)
+    return FieldDoc(
+        field.name, type_text, _format_default(field), _format_range(range_), _join_lines(text)
+    )
 
 
-def _default(item: dataclasses.Field[Any]) -> str:
-    if item.default is not dataclasses.MISSING:
-        return _written(item.default)
-    if item.default_factory is not dataclasses.MISSING:
-        return _written(item.default_factory())
+def _format_default(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        return _format_value(field.default)
+    if field.default_factory is not dataclasses.MISSING:
+        return _format_value(field.default_factory())
     return ""
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value as the command line takes it; empty where one must be given."""
     if value == MISSING:
         return ""
@@ -253,13 +243,13 @@ def _written(value: Any) -> str:
     if isinstance(value, str):
         return value if value.isprintable() and value else repr(value).replace("'", '"')
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {_written(inner)}' for key, inner in value.items())}}}"
+        return f"{{{', '.join(f'{key}: {_format_value(inner)}' for key, inner in value.items())}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_written, value))}]"
+        return f"[{', '.join(map(_format_value, value))}]"
     return str(value)
 
 
-def _range(range_: Range | None) -> str:
+def _format_range(range_: Range | None) -> str:
     """The values that a range has, from the remedy that its error names."""
     if range_ is None:
         return ""
@@ -267,81 +257,109 @@ def _range(range_: Range | None) -> str:
 
 
 @cache
-def _literals(schema: type) -> dict[str, str]:
+def _docstring_by_field(schema: type) -> dict[str, str]:
     """Each field's string literal, of the class and of those that it extends."""
     texts: dict[str, str] = {}
-    for kind in reversed(schema.__mro__):
-        if dataclasses.is_dataclass(kind):
-            texts |= _class_literals(kind)
+    for parent_class in reversed(schema.__mro__):
+        if dataclasses.is_dataclass(parent_class):
+            texts |= _docstring_by_own_field(parent_class)
     return texts
 
 
-def _class_literals(kind: type) -> dict[str, str]:
-    tree = ast.parse(inspect.getsource(inspect.getmodule(kind) or kind))
-    bodies = [n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == kind.__name__]
+def _docstring_by_own_field(schema: type) -> dict[str, str]:
+    tree = ast.parse(inspect.getsource(inspect.getmodule(schema) or schema))
+    bodies = [
+        node.body
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name == schema.__name__
+    ]
     texts = {}
     for body in bodies:
-        for line, below in zip(body, body[1:], strict=False):
-            if not (isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)):
+        for statement, below in zip(body, body[1:], strict=False):
+            if not (
+                isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+            ):
                 continue
             literal = below.value if isinstance(below, ast.Expr) else None
             if isinstance(literal, ast.Constant) and isinstance(literal.value, str):
-                texts[line.target.id] = literal.value
+                texts[statement.target.id] = literal.value
     return texts
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-def markdown() -> str:
+HEAD = """\
+# Configuration fields
+
+`python -m contamination.launch.field_reference > docs/fields.md` writes this page from the
+code, and a test compares the two. Edit the dataclasses, not this page.
+
+Every command takes `field=value`. A field of a node is given with the node's name before it, such
+as `injection.members=50`. The defaults are those of the dataclasses; a file in `conf/`, such as an
+experiment or a model, may set other values. To see the values that a command will use, add
+`--cfg job` to it. A field may be `null` where its type includes `None`. A value outside its range
+is an error that names the field.
+"""
+
+
+COMMON = ("name", "seed", "runs", "verify")
+"""Fields of conf/common.yaml, which every command has."""
+
+
+def render_page() -> str:
     """The whole page."""
     schemas = {command: command_schema(command) for command in COMMANDS}
-    return "\n".join([HEAD, *_commands(schemas), *_nodes(schemas), *_groups()])
+    return "\n".join([HEAD, *_render_commands(schemas), *_render_nodes(schemas), *_render_groups()])
 
 
-def _commands(schemas: Mapping[str, Schema]) -> Iterator[str]:
+def _render_commands(schemas: Mapping[str, Schema]) -> Iterator[str]:
     yield "## Commands\n"
     yield "### Every command\n"
-    common, comments = read_yaml(CONF / "common.yaml"), yaml_comments(CONF / "common.yaml")
+    common, comments = read_yaml(CONF / "common.yaml"), comment_by_field(CONF / "common.yaml")
     shared = [
         FieldDoc(name, type(common[name]).__name__, str(common[name]), "", comments[name])
         for name in COMMON
     ]
-    yield from _table(tuple(shared))
+    yield from _render_table(tuple(shared))
     for command, schema in schemas.items():
         yield f"### python -m {command}\n"
-        nodes = [f"[`{name}`](#{_anchor(kind)})" for name, kind in schema.nodes.items()]
+        nodes = [f"[`{name}`](#{_anchor(node_class)})" for name, node_class in schema.nodes.items()]
         if nodes:
             yield f"Nodes: {', '.join(nodes)}.\n"
-        rows = {item.name: item for item in schema.fields if item.name not in COMMON}
-        rows |= {choice.name: choice.doc for choice in choices(COMMANDS[command][0])}
+        rows = {field.name: field for field in schema.fields if field.name not in COMMON}
+        rows |= {choice.name: choice.as_field_doc for choice in read_choices(COMMANDS[command][0])}
         if rows:
-            yield from _table(tuple(rows.values()))
+            yield from _render_table(tuple(rows.values()))
 
 
-def _nodes(schemas: Mapping[str, Schema]) -> Iterator[str]:
+def _render_nodes(schemas: Mapping[str, Schema]) -> Iterator[str]:
     """A section for each dataclass that is a node, with the names that it goes by."""
     yield "## Nodes\n"
-    waiting = [(name, kind) for s in schemas.values() for name, kind in s.nodes.items()]
-    names: dict[type, list[str]] = {}
+    waiting = [(name, node_class) for s in schemas.values() for name, node_class in s.nodes.items()]
+    names_by_class: dict[type, list[str]] = {}
     while waiting:
-        name, kind = waiting.pop(0)
-        if name in names.setdefault(kind, []):
+        name, node_class = waiting.pop(0)
+        if name in names_by_class.setdefault(node_class, []):
             continue
-        names[kind].append(name)
-        waiting += describe(kind).nodes.items()
-    for kind, known in sorted(names.items(), key=lambda item: item[0].__name__):
-        schema = describe(kind)
-        yield f"### {kind.__name__}\n"
+        names_by_class[node_class].append(name)
+        waiting += describe_dataclass(node_class).nodes.items()
+    for node_class, node_names in sorted(names_by_class.items(), key=lambda item: item[0].__name__):
+        schema = describe_dataclass(node_class)
+        yield f"### {node_class.__name__}\n"
         text = re.sub(r" \(node `\w+`\)", "", schema.text)
-        yield f"{text} Node: {', '.join(f'`{name}`' for name in sorted(known))}.\n"
+        yield f"{text} Node: {', '.join(f'`{name}`' for name in sorted(node_names))}.\n"
         if nested := [f"[`{name}`](#{_anchor(node)})" for name, node in schema.nodes.items()]:
             yield f"Nodes in it: {', '.join(nested)}.\n"
-        yield from _table(schema.fields)
+        yield from _render_table(schema.fields)
 
 
-def _groups() -> Iterator[str]:
+GROUPS = ("occurrences", "corpus", "rewording", "method", "audit", "source", "format")
+"""Folders of conf/ whose files name a class each, with the fields of that class."""
+
+
+def _render_groups() -> Iterator[str]:
     yield "## Choices\n"
     for group in GROUPS:
         yield f"### {group}\n"
@@ -350,42 +368,49 @@ def _groups() -> Iterator[str]:
             config = config if "_target_" in config else config.get(path.stem) or {}
             if not isinstance(config, dict) or "_target_" not in config:
                 continue
-            kind = get_class(config["_target_"])
-            schema = describe(kind, _all_comments(path))
+            choice_class = get_class(config["_target_"])
+            schema = describe_dataclass(choice_class, _comment_by_key(path))
             yield f"**`{group}={path.stem}`** {schema.text}\n"
-            given = [_with_default(item, config) for item in schema.fields]
-            yield from _table(tuple(given)) if given else ()
+            fields_with_defaults = [_replace_default(field, config) for field in schema.fields]
+            yield from _render_table(tuple(fields_with_defaults)) if fields_with_defaults else ()
 
 
-def _with_default(item: FieldDoc, config: Mapping[str, Any]) -> FieldDoc:
+def _replace_default(field: FieldDoc, config: Mapping[str, Any]) -> FieldDoc:
     """A choice's field with the value that its file gives it."""
-    known = item.name in config
-    return dataclasses.replace(item, default=_written(config[item.name])) if known else item
+    is_given = field.name in config
+    return (
+        dataclasses.replace(field, default=_format_value(config[field.name])) if is_given else field
+    )
 
 
-def _all_comments(path: Path) -> dict[str, str]:
-    """Comments behind the keys of a file at any depth."""
-    found = re.findall(r"^\s*(\w+):[^#\n]*?#\s*(.*)$", path.read_text(), re.M)
-    return dict(found)
+def _comment_by_key(path: Path) -> dict[str, str]:
+    keys_and_comments = re.findall(r"^\s*(\w+):[^#\n]*?#\s*(.*)$", path.read_text(), re.M)
+    return dict(keys_and_comments)
 
 
-def _table(fields: tuple[FieldDoc, ...]) -> Iterator[str]:
+def _render_table(fields: tuple[FieldDoc, ...]) -> Iterator[str]:
     rows = [["field", "type", "default", "range", "meaning"], ["---"] * 5]
-    for item in fields:
-        default = _code(item.default) if item.default else "required"
-        cells = [_code(item.name), _code(item.type), default, item.range, item.text]
+    for field in fields:
+        default = _render_code(field.default) if field.default else "required"
+        cells = [
+            _render_code(field.name),
+            _render_code(field.type),
+            default,
+            field.range,
+            field.text,
+        ]
         rows.append([cell or "–" for cell in cells])
     lines = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     yield "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def _code(text: str) -> str:
+def _render_code(text: str) -> str:
     return f"`{text}`"
 
 
-def _anchor(kind: type) -> str:
-    return kind.__name__.lower()
+def _anchor(schema: type) -> str:
+    return schema.__name__.lower()
 
 
 if __name__ == "__main__":
-    sys.exit(run_tool(lambda: print(markdown(), end="")))
+    sys.exit(run_tool(lambda: print(render_page(), end="")))

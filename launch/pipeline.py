@@ -14,7 +14,7 @@ from contamination.core.config import convert
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.injection.config import InjectionStage
-from contamination.launch import shared
+from contamination.launch import second_stage, shared
 from contamination.launch.config import ClusterConfig
 from contamination.launch.plan import (
     BASE,
@@ -22,13 +22,7 @@ from contamination.launch.plan import (
     PipelineNodes,
     check_methods,
     plan,
-    with_models,
-)
-from contamination.launch.second_stage import (
-    check_texts,
-    make_finetuning_set,
-    pretraining_corpus,
-    train_finetuned,
+    stage_with_models,
 )
 from contamination.launch.stages import Stages
 from contamination.training.models import hf_folder
@@ -46,7 +40,7 @@ class Corpora:
     finetuning: Artifact | None = None  # the second stage's texts
 
     @property
-    def scored(self) -> Artifact:
+    def scored_corpus(self) -> Artifact:
         """The corpus whose examples are scored: a fine-tuning set says where outputs begin."""
         return self.finetuning or self.study
 
@@ -67,15 +61,15 @@ def run_cell(plan: CellPlan, stages: Stages, until: str | None = None) -> CellPa
 
     All corpora come first, so that errors in them appear before any training.
     """
-    corpora = _inject(plan, stages)
+    corpora = _make_corpora(plan, stages)
     if until == "inject":
         return None
-    models = _train(plan, stages, corpora)
+    models = _train_models(plan, stages, corpora)
     if until == "train":
         return None
     if stages.slice is None:
-        return _detect(plan, stages, corpora, models)
-    for run, stage in _detection_stages(plan, corpora, models).items():
+        return _score_models(plan, stages, corpora, models)
+    for run, stage in _detection_stage_by_run(plan, corpora, models).items():
         stages.detect_slice(run, stage)
     return None
 
@@ -97,38 +91,40 @@ def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
     return contamination.analysis.run.run(stage)
 
 
-def _inject(plan: CellPlan, stages: Stages) -> Corpora:
+def _make_corpora(plan: CellPlan, stages: Stages) -> Corpora:
     base = None
     if plan.pretraining:
-        base = shared.base_corpus(plan.injection, plan.base_corpus, plan.pretraining, stages)
-    stage = replace(with_model_tokenizer(plan, base), compared=_corpora_read_before(plan, base))
+        base = shared.make_base_corpus(plan.injection, plan.base_corpus, plan.pretraining, stages)
+    stage = replace(
+        injection_stage_with_tokenizer(plan, base), compared=_corpora_of_base_model(plan, base)
+    )
     study = stages.inject("study", stage)
     pretraining, texts = study, None
-    if plan.two_stages:
-        pretraining = pretraining_corpus(plan.second, stage, study, stages)
+    if plan.has_second_stage:
+        pretraining = second_stage.make_pretraining_corpus(plan.second, stage, study, stages)
         clean = None if pretraining == study else pretraining
-        texts = make_finetuning_set(plan.second, stage, study, stages, clean)
-        check_texts(plan.second, texts, plan.training.deepspeed)
-    check_methods(plan, _with_examples_of(plan.detection, texts or study))
+        texts = second_stage.make_finetuning_set(plan.second, stage, study, stages, clean)
+        second_stage.check_finetuning_set(plan.second, texts, plan.training.deepspeed)
+    check_methods(plan, _stage_with_examples(plan.detection, texts or study))
     validation, config = plan.training.validation_folder, plan.training.training
     if config.evaluate_every_steps and not validation:
-        validation = str(shared.validation_corpus(stage, config.evaluate_tokens, stages).path)
+        validation = str(shared.make_validation_corpus(stage, config.evaluate_tokens, stages).path)
     return Corpora(study, base, validation, pretraining, texts)
 
 
-def _corpora_read_before(plan: CellPlan, base: Artifact | None) -> dict[str, str]:
+def _corpora_of_base_model(plan: CellPlan, base: Artifact | None) -> dict[str, str]:
     """Return the corpora that the base model was trained on, to compare them with the pools."""
     if base:
         return {shared.BASE: str(base.path)}
     model_path = plan.training.model.path
-    return shared.corpora_read_by(model_path) if model_path is not None else {}
+    return shared.find_training_corpora(model_path) if model_path is not None else {}
 
 
-def _train(plan: CellPlan, stages: Stages, corpora: Corpora) -> CellModels:
+def _train_models(plan: CellPlan, stages: Stages, corpora: Corpora) -> CellModels:
     """Train the base model, unless one is given, and then the contaminated model."""
     stage, pretraining = plan.training, plan.pretraining
     if pretraining and corpora.base:
-        base = str(shared.base_model(stage, pretraining, corpora.base, stages).path)
+        base = str(shared.train_base_model(stage, pretraining, corpora.base, stages).path)
     else:
         base = str(stage.model.path)
     start = replace(stage.model, path=base, architecture=None)
@@ -137,15 +133,22 @@ def _train(plan: CellPlan, stages: Stages, corpora: Corpora) -> CellModels:
     trained, first = open_checkpoint(stages.train("study", stage).path), None
     if corpora.finetuning:
         first = trained
-        model = train_finetuned(plan.second, stage, first.artifact, corpora.finetuning, stages)
+        model = second_stage.train_on_finetuning_set(
+            plan.second, stage, first.artifact, corpora.finetuning, stages
+        )
         trained = open_checkpoint(model.path)
-    reference = _reference(plan, stages, corpora, base)
+    reference = _reference_path(plan, stages, corpora, base)
     return CellModels(base, trained, reference, _train_masked_lm(plan, stages, corpora.base), first)
 
 
-def _detect(plan: CellPlan, stages: Stages, corpora: Corpora, models: CellModels) -> CellPaths:
-    runs = _detection_stages(plan, corpora, models)
-    scores = {run: str(stages.detect(run, stage).path) for run, stage in runs.items()}
+def _score_models(
+    plan: CellPlan, stages: Stages, corpora: Corpora, models: CellModels
+) -> CellPaths:
+    stage_by_run = _detection_stage_by_run(plan, corpora, models)
+    scores = {
+        run_name: str(stages.detect(run_name, stage).path)
+        for run_name, stage in stage_by_run.items()
+    }
     return CellPaths(
         corpus=str(corpora.study.path),
         model=str(models.trained.artifact.path),
@@ -157,25 +160,25 @@ def _detect(plan: CellPlan, stages: Stages, corpora: Corpora, models: CellModels
     )
 
 
-def _detection_stages(
+def _detection_stage_by_run(
     plan: CellPlan, corpora: Corpora, models: CellModels
 ) -> dict[str, DetectionStage]:
     """Return the runs that score the model before the training, after it and at its exports."""
     exports = {path.name: str(path) for path in models.trained.exports.values()}
     trained, trust = str(models.trained.artifact.path), plan.training.model.trust_remote_code
     model_paths = {"clean": models.base, "contaminated": trained, **exports}
-    stage = with_models(plan.detection, models.reference, models.masked_lm)
-    stage = _with_examples_of(stage, corpora.scored)
+    stage = stage_with_models(plan.detection, models.reference, models.masked_lm)
+    stage = _stage_with_examples(stage, corpora.scored_corpus)
     return {
-        run: replace(stage, model=ScoredModelConfig(path, trust))
-        for run, path in model_paths.items()
+        run_name: replace(stage, model=ScoredModelConfig(path, trust))
+        for run_name, path in model_paths.items()
     }
 
 
-def _reference(plan: CellPlan, stages: Stages, corpora: Corpora, base: str) -> str | None:
+def _reference_path(plan: CellPlan, stages: Stages, corpora: Corpora, base: str) -> str | None:
     """Return the path of the reference model, after training one if the plan needs one."""
     if plan.makes_reference and plan.pretraining and corpora.base:
-        model = shared.reference_model(plan.training, plan.pretraining, corpora.base, stages)
+        model = shared.train_reference_model(plan.training, plan.pretraining, corpora.base, stages)
         return str(model.path)
     path = plan.detection.reference.path
     return base if path == BASE else path
@@ -188,11 +191,11 @@ def _train_masked_lm(plan: CellPlan, stages: Stages, base_corpus: Artifact | Non
     from contamination.training.masked_lm import MaskedLMStage, train_masked_lm
 
     stage = MaskedLMStage(plan.injection.runs, str(base_corpus.path))
-    model = stages.make("train", "masked_lm", partial(train_masked_lm, stage))
+    model = stages.make_artifact("train", "masked_lm", partial(train_masked_lm, stage))
     return str(model.path / "hf")
 
 
-def with_model_tokenizer(plan: CellPlan, base_corpus: Artifact | None) -> InjectionStage:
+def injection_stage_with_tokenizer(plan: CellPlan, base_corpus: Artifact | None) -> InjectionStage:
     """Return the injection stage with the tokenizer of the model that will read its corpus."""
     stage, model = plan.injection, plan.training.model.path
     path = str(base_corpus.path / "tokenizer") if base_corpus else stage.tokenizer.path
@@ -201,5 +204,5 @@ def with_model_tokenizer(plan: CellPlan, base_corpus: Artifact | None) -> Inject
     return replace(stage, tokenizer=replace(stage.tokenizer, path=path))
 
 
-def _with_examples_of(stage: DetectionStage, corpus: Artifact) -> DetectionStage:
+def _stage_with_examples(stage: DetectionStage, corpus: Artifact) -> DetectionStage:
     return replace(stage, examples=ExamplesConfig(path=str(corpus.path)))

@@ -46,20 +46,20 @@ class CellPlan:
     benchmarks: Mapping[str, str] = field(default_factory=dict)  # the digests of the rows, if read
 
     @property
-    def made_here(self) -> bool:
+    def makes_base_model(self) -> bool:
         """Whether the base model is trained from random weights."""
         return self.training.model.path is None
 
     @property
     def pretraining(self) -> PretrainingConfig | None:
         """How the base model is trained from random weights; None if a model is given."""
-        return self.training.model.pretraining if self.made_here else None
+        return self.training.model.pretraining if self.makes_base_model else None
 
     @property
     def makes_reference(self) -> bool:
         """Whether a reference model is trained: a method needs one, and the user names none."""
         is_needed = "reference" in all_needs(build_methods(self.detection.method))
-        return self.made_here and is_needed and self.detection.reference.given is None
+        return self.makes_base_model and is_needed and self.detection.reference.given is None
 
     @property
     def makes_masked_lm(self) -> bool:
@@ -68,17 +68,17 @@ class CellPlan:
         return self.pretraining is not None and is_needed and self.detection.masked_lm.path is None
 
     @property
-    def last(self) -> TrainingConfig:
+    def last_training(self) -> TrainingConfig:
         """The recipe of the last training, whose exports are scored."""
-        return self.second.training if self.two_stages else self.training.training
+        return self.second.training if self.has_second_stage else self.training.training
 
     @property
-    def two_stages(self) -> bool:
+    def has_second_stage(self) -> bool:
         """Whether the trained model is fine-tuned, too."""
         return self.second.members_in is not None
 
     @property
-    def order(self) -> SequenceOrder:
+    def sequence_order(self) -> SequenceOrder:
         """The batches and epochs of the contaminated training, without the seed of its order."""
         config, sequences = self.training.training, self.injection.injection.n_sequences
         return SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
@@ -123,18 +123,18 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
     held_out = "the corpus's own" if stages.injection.injection.held_out else None
     prefix = PrefixConfig(path=stages.detection.prefix.path or held_out)
     check_methods(stages, replace(stages.detection, prefix=prefix))
-    _check_window(stages.injection.injection, stages.training.training)
+    _check_order_for_window(stages.injection.injection, stages.training.training)
     if stages.training.model.path is not None:
         hf_folder("model.path", stages.training.model.path)
     else:
-        _check_base(stages, with_transformers=check_base_model)
-    for role, path in _named_models(stages.detection).items():
+        _check_base_model(stages, with_transformers=check_base_model)
+    for role, path in _named_model_paths(stages.detection).items():
         resolve(f"{role}.path", path)
     if stages.detection.prefix.path is not None:
         open_prefix(stages.detection.prefix.path)
     training, width = stages.training, stages.injection.injection.sequence_tokens
-    check_recipe(training.training, training.deepspeed, stages.order, width)
-    if stages.two_stages:
+    check_recipe(training.training, training.deepspeed, stages.sequence_order, width)
+    if stages.has_second_stage:
         check_second_stage(stages.second, training.deepspeed, stages.injection, read=read)
     training.wandb.check_login()
     if not read:
@@ -163,7 +163,7 @@ def input_digests(plan: CellPlan) -> dict[str, str]:
     if plan.pretraining:
         digests["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
     roles = all_needs(build_methods(detection.method))
-    models = {role: path for role, path in _named_models(detection).items() if role in roles}
+    models = {role: path for role, path in _named_model_paths(detection).items() if role in roles}
     if plan.training.model.path is not None:
         models["model"] = plan.training.model.path
     digests |= {role: model_digest(f"{role}.path", path) for role, path in models.items()}
@@ -172,23 +172,28 @@ def input_digests(plan: CellPlan) -> dict[str, str]:
     return digests
 
 
-def _named_models(stage: DetectionStage) -> dict[str, str]:
+def _named_model_paths(stage: DetectionStage) -> dict[str, str]:
     """Return the paths of the reference and the masked LM that the user names, by role."""
     paths = {"reference": stage.reference.path, "masked_lm": stage.masked_lm.path}
     return {role: path for role, path in paths.items() if path is not None and path != BASE}
 
 
-def _check_window(injection: InjectionConfig, training: TrainingConfig) -> None:
+def _check_order_for_window(injection: InjectionConfig, training: TrainingConfig) -> None:
     """Require training in the corpus's order if copies are inserted in only a part of it."""
     is_whole = injection.last_tokens is None and injection.window == [0, 1]
     remedy = (
         "give training.order=corpus with injection.window or injection.last_tokens: a shuffled "
         "order spreads the copies over the whole training."
     )
-    require(is_whole or training.order == "corpus", "training.order", training.order, remedy)
+    require(
+        is_whole or training.order == "corpus",
+        "training.order",
+        training.order,
+        remedy,
+    )
 
 
-def _check_base(plan: CellPlan, *, with_transformers: bool) -> None:
+def _check_base_model(plan: CellPlan, *, with_transformers: bool) -> None:
     """Raise a ConfigError if the base model can't be pretrained, or trained further, as asked."""
     pretraining, width = plan.pretraining, plan.injection.injection.sequence_tokens
     if pretraining is None:
@@ -211,14 +216,14 @@ def _check_base(plan: CellPlan, *, with_transformers: bool) -> None:
     check_dtype(pretraining, pretraining.deepspeed)
 
 
-def run_names(plan: CellPlan) -> dict[str, list[str]]:
+def run_names_by_stage(plan: CellPlan) -> dict[str, list[str]]:
     """Return the names of the runs of each stage that can run as separate processes."""
-    steps = plan.last.export_steps
+    steps = plan.last_training.export_steps
     return {
         "train": [
-            *["base"] * plan.made_here,
+            *["base"] * plan.makes_base_model,
             "study",
-            *["finetuning"] * plan.two_stages,
+            *["finetuning"] * plan.has_second_stage,
             *["reference"] * plan.makes_reference,
         ],
         "detect": ["clean", "contaminated", *(f"step-{step:08d}" for step in steps)],
@@ -227,11 +232,11 @@ def run_names(plan: CellPlan) -> dict[str, list[str]]:
 
 def check_methods(plan: CellPlan, stage: DetectionStage) -> None:
     """Raise a ConfigError if a method chosen by name will lack a model or another input."""
-    trained_here = "its own" if plan.made_here else None
-    choose_methods(with_models(stage, stage.reference.given or trained_here, trained_here))
+    trained_here = "its own" if plan.makes_base_model else None
+    choose_methods(stage_with_models(stage, stage.reference.given or trained_here, trained_here))
 
 
-def with_models(
+def stage_with_models(
     stage: DetectionStage, reference: str | None, masked_lm: str | None
 ) -> DetectionStage:
     """Return the stage with these models for methods; a masked LM that the user names has priority.

@@ -25,7 +25,7 @@ from contamination.core.signals import defer_signals
 from contamination.core.user_files import open_to_read
 from contamination.launch import snapshot
 from contamination.launch.config import PACKAGES, ClusterConfig
-from contamination.launch.saved_config import arguments
+from contamination.launch.saved_config import config_arguments
 
 RENDEZVOUS_SECONDS = 3600  # one node may still be making an artefact that the others wait for
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -60,38 +60,42 @@ class Processes:
         """The number of processes; with a hostfile, that of its slots."""
         cluster = self.cluster
         if cluster.kind == "slurm":
-            job = cluster.job(self.stage)
+            job = cluster.job_options(self.stage)
             return int(job.get("nodes") or 1) * int(job.get("ntasks_per_node") or 1)
         if cluster.kind == "deepspeed":
-            return sum(_slots(Path(str(cluster.hostfile))))
+            return sum(_read_slots(Path(str(cluster.hostfile))))
         return cluster.nodes * cluster.processes
 
     @property
     def local_count(self) -> int:
         """The number of processes that this command starts: each node may have its own command."""
         if self.cluster.kind == "deepspeed" and "--no_ssh" in self.cluster.options:
-            return self.count // len(_slots(Path(str(self.cluster.hostfile))))
+            return self.count // len(_read_slots(Path(str(self.cluster.hostfile))))
         return self.count // (self.cluster.nodes if self.cluster.kind == "torchrun" else 1)
 
     @property
-    def in_process(self) -> bool:
+    def is_in_process(self) -> bool:
         """Whether the stage runs in the pipeline's own process."""
         return self.count == 1 and self.cluster.kind != "deepspeed"
 
-    def config_folder(self, run: str) -> Path:
+    def config_folder(self, run_name: str) -> Path:
         """Return the folder of the configuration that the processes of this run read."""
-        return self.folder / "stages" / f"{self.stage}-{run}"
+        return self.folder / "stages" / f"{self.stage}-{run_name}"
 
-    def command(self, run: str) -> list[str]:
+    def command(self, run_name: str) -> list[str]:
         """Return the command that starts the processes of this run."""
-        folder = self.config_folder(run)
-        return [*self._launcher(folder.name), PACKAGES[self.stage], *arguments(folder)]
+        folder = self.config_folder(run_name)
+        return [
+            *self._launcher_command(folder.name),
+            PACKAGES[self.stage],
+            *config_arguments(folder),
+        ]
 
-    def run(self, run: str, artifact: Path | None) -> None:
+    def run_with_retries(self, run_name: str, artifact: Path | None) -> None:
         """Start the processes; if they crash, start them again up to `cluster.retries` times.
 
         Args:
-            run: names the configuration that they read.
+            run_name: names the configuration that they read.
             artifact: the folder that they complete; None, as for a slice: only their exit status
                 tells that they are done.
 
@@ -100,18 +104,18 @@ class Processes:
             StoppedError: a signal came, and they have saved their work.
             CrashedError: they crashed too often.
         """
-        call, last_error = self.command(run), ""
+        command, last_error = self.command(run_name), ""
         for retries_left in reversed(range(self.cluster.retries + 1)):
-            log.info("%s: %s", self.config_folder(run).name, shlex.join(call))
+            log.info("%s: %s", self.config_folder(run_name).name, shlex.join(command))
             if self.cluster.node_rank == 0:
                 process_records.clear_records(self.folder)
-            status, stopped = _wait(call, self._environment(), self._ask_to_stop)
+            status, stopped = _run_command(command, self._environment(), self._ask_to_stop)
             if status == 0 and artifact is not None:
-                _await(artifact)
+                _wait_for_artifact(artifact)
             done = status == 0 if artifact is None else is_complete(artifact)
             if done and not stopped:  # whatever the status: it may be another node's
                 return
-            error = self._error(status, stopped)
+            error = self._error_of_exit(status, stopped)
             if retries_left == 0 or not isinstance(error, CrashedError):
                 raise error
             if error.known and str(error) == last_error:
@@ -119,37 +123,38 @@ class Processes:
             last_error, retries = str(error), f"{retries_left - 1} more after this"
             log.error("%s\nStarting again from the last checkpoint; %s.", error, retries)
 
-    def _launcher(self, name: str) -> list[str]:
+    def _launcher_command(self, run_name: str) -> list[str]:
         cluster, python = self.cluster, [sys.executable, "-m"]
         if cluster.kind == "slurm":
-            job = cluster.job(self.stage)
-            tasks = _options(ntasks=self.count, kill_on_bad_exit=1)
+            job = cluster.job_options(self.stage)
+            tasks = _format_options(ntasks=self.count, kill_on_bad_exit=1)
             if "cpus_per_task" in job:
-                tasks += _options(cpus_per_task=job["cpus_per_task"])
+                tasks += _format_options(cpus_per_task=job["cpus_per_task"])
             return ["srun", *tasks, *cluster.options, *python]
         if cluster.kind == "deepspeed":
             hosts = ["--hostfile", str(cluster.hostfile), "--master_addr", cluster.address]
             hosts += ["--master_port", str(cluster.port), "--no_local_rank"]
             return [*python, "deepspeed.launcher.runner", *hosts, *cluster.options, "--module"]
-        here = _options(nproc_per_node=cluster.processes, shutdown_timeout=cluster.grace_seconds)
-        torchrun = [*python, "torch.distributed.run", *self._rendezvous(name), *here]
+        here = _format_options(
+            nproc_per_node=cluster.processes, shutdown_timeout=cluster.grace_seconds
+        )
+        torchrun = [*python, "torch.distributed.run", *self._rendezvous_options(run_name), *here]
         return [*torchrun, *cluster.options, "-m"]
 
-    def _rendezvous(self, name: str) -> list[str]:
-        """Return the options by which torchrun's nodes find each other."""
+    def _rendezvous_options(self, run_name: str) -> list[str]:
         cluster = self.cluster
         if cluster.nodes == 1:
             return ["--standalone"]
         if cluster.rendezvous == "c10d":
-            return _options(
+            return _format_options(
                 nnodes=cluster.nodes,
                 rdzv_backend="c10d",
                 rdzv_endpoint=f"{cluster.address}:{cluster.port}",
-                rdzv_id=f"{self.folder.name}-{name}",
+                rdzv_id=f"{self.folder.name}-{run_name}",
                 rdzv_conf=f"join_timeout={RENDEZVOUS_SECONDS}",
             )
-        nodes = _options(nnodes=cluster.nodes, node_rank=cluster.node_rank)
-        first_node = _options(master_addr=cluster.address, master_port=cluster.port)
+        nodes = _format_options(nnodes=cluster.nodes, node_rank=cluster.node_rank)
+        first_node = _format_options(master_addr=cluster.address, master_port=cluster.port)
         return [*nodes, *first_node, f"--rdzv-conf=timeout={RENDEZVOUS_SECONDS}"]
 
     def _environment(self) -> dict[str, str]:
@@ -157,7 +162,7 @@ class Processes:
         variables = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
         if self.cluster.kind == "slurm":
             variables["MASTER_ADDR"] = socket.gethostname()  # a batch script runs on the first node
-        return {**variables, **snapshot.environment(self.code)}
+        return {**variables, **snapshot.environment_variables(self.code)}
 
     def _ask_to_stop(self, process: subprocess.Popen[bytes]) -> None:
         """Let them save and end. Not every launcher passes SIGTERM on to its processes."""
@@ -171,7 +176,7 @@ class Processes:
         else:
             process.send_signal(signal.SIGTERM)
 
-    def _error(self, status: int, stopped: bool) -> UserError | StoppedError:
+    def _error_of_exit(self, status: int, stopped: bool) -> UserError | StoppedError:
         """Return the error that explains why they ended, from the records that they left."""
         failures = process_records.read_failures(self.folder)
         stops = [f for f in failures if f.stopped]
@@ -201,12 +206,12 @@ class Processes:
         )
 
 
-def _options(**values: object) -> list[str]:
+def _format_options(**values: object) -> list[str]:
     """Return command-line options, such as `--node-rank=1` for `node_rank=1`."""
-    return [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
+    return [f"--{option.replace('_', '-')}={value}" for option, value in values.items()]
 
 
-def _wait(
+def _run_command(
     call: Sequence[str],
     environment: dict[str, str],
     ask_to_stop: Callable[[subprocess.Popen[bytes]], None],
@@ -230,14 +235,14 @@ def _wait(
             raise
 
 
-def _await(artifact: Path) -> None:
+def _wait_for_artifact(artifact: Path) -> None:
     """Wait, at most a minute, until this machine sees what another one has written."""
     deadline = time.monotonic() + 60
     while not is_complete(artifact) and time.monotonic() < deadline:
         time.sleep(1)
 
 
-def _slots(hostfile: Path) -> list[int]:
+def _read_slots(hostfile: Path) -> list[int]:
     """Return the number of processes of each host in a DeepSpeed hostfile."""
     remedy = "write one line per host, such as worker-1 slots=8"
     try:

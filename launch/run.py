@@ -27,14 +27,14 @@ from contamination.core.disk import disk_errors, writable
 from contamination.core.distributed import launched_processes
 from contamination.core.errors import ConfigError, StoppedError, UserError, require
 from contamination.core.lock import no_empty_folders
-from contamination.core.progress import CELL, titles_below
+from contamination.core.progress import OUTER_TITLE, set_in_environment
 from contamination.launch import benchmark_evaluation, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import ClusterConfig, LaunchSettings
-from contamination.launch.plan import CellPlan, input_digests, run_names
+from contamination.launch.plan import CellPlan, input_digests, run_names_by_stage
 from contamination.launch.plan import plan as make_plan
 from contamination.launch.saved_config import check_savable, is_saved, load_config, save_config
-from contamination.launch.shared import base_training
+from contamination.launch.shared import make_base_training_stage
 from contamination.launch.stages import Stages
 from contamination.training.engine import check_batch
 
@@ -59,8 +59,8 @@ class SweepCallback(Callback):
         SweepCallback.config = config
         if not config.launch.dry_run:
             try:
-                words = list(config.hydra.overrides.task)
-                SweepCallback.code = create_launch(config, words, sweep_cells(config) or [])
+                overrides = list(config.hydra.overrides.task)
+                SweepCallback.code = create_launch(config, overrides, sweep_cells(config) or [])
             except Exception as error:
                 SweepCallback.error = error
                 return
@@ -77,11 +77,11 @@ def create_launch(
         overrides: the command's overrides, which name the launch.
         cells: the overrides of each cell.
     """
-    launch = Launch.named(config.runs, config.name, overrides)
+    launch = Launch.of_command(config.runs, config.name, overrides)
     with no_empty_folders(launch.folder):
         launch.folder.mkdir(parents=True, exist_ok=True)
-    code = snapshot.take(launch.folder)
-    if config.cluster.kind != "slurm" or not slurm.queued(launch.cells()):
+    code = snapshot.take_snapshot(launch.folder)
+    if config.cluster.kind != "slurm" or not slurm.queued_job_ids(launch.cells()):
         save_config(launch.folder, config, code / "conf")  # a queued report will read it
     launch.register(cells)
     return code
@@ -99,9 +99,13 @@ def run(config: DictConfig) -> Artifact | None:
     check_savable(config)
     scored = benchmark_evaluation.is_benchmark(config)
     if scored:
-        benchmark_evaluation.check(config, settings)
+        benchmark_evaluation.check_cell(config, settings)
     if settings.launch.dry_run:
-        print(benchmark_evaluation.described(config) if scored else _described(config, settings))
+        print(
+            benchmark_evaluation.describe_cell(config)
+            if scored
+            else _describe_dry_run(config, settings)
+        )
         return None
     if settings.launch.cell is not None:
         cell = Path(settings.launch.cell)
@@ -118,44 +122,47 @@ def run(config: DictConfig) -> Artifact | None:
             raise ConfigError(f"runs is {config.runs!r}: {why}")
         _run_sweep_cell(config, settings, overrides)
         return None
-    launch, plan = Launch.named(config.runs, config.name, overrides), None
+    launch, plan = Launch.of_command(config.runs, config.name, overrides), None
     cell_folder = launch.cell(overrides)
     if not scored:  # checked before anything is written
-        done_before = _is_done(cell_folder, config)
-        plan = _check(config, settings, Stages(settings.cluster), done_before=done_before)
+        done_before = _is_cell_done(cell_folder, config)
+        plan = _make_checked_plan(
+            config, settings, Stages(settings.cluster), done_before=done_before
+        )
         if not writable(config.runs):
-            return _read_only(config, plan, settings.launch.stage)
+            return _report_from_read_only_folder(config, plan, settings.launch.stage)
     code = create_launch(config, overrides, [overrides])
-    _run_or_prepare(config, settings, Stages(settings.cluster, cell_folder.folder, code), plan)
+    _run_or_prepare_cell(config, settings, Stages(settings.cluster, cell_folder.folder, code), plan)
     if settings.cluster.kind == "slurm":
-        _submit(launch, code, settings)
+        _submit_or_report(launch, code, settings)
         return None
-    return _report(config, launch)
+    return _report_on_done_cells(config, launch)
 
 
-def _report(config: DictConfig, launch: Launch) -> Artifact | None:
+def _report_on_done_cells(config: DictConfig, launch: Launch) -> Artifact | None:
     """Write the report on the cells that are done; None if there is none, or for a benchmark."""
     if benchmark_evaluation.is_benchmark(config):
-        benchmark_evaluation.report(config, launch)
+        benchmark_evaluation.write_report(config, launch)
         return None
-    cell_paths = launch.done_paths()
+    cell_paths = launch.done_cell_paths()
     return pipeline.report(config, cell_paths) if cell_paths else None
 
 
 def _runs_in_turn(settings: LaunchSettings) -> bool:
-    """Return whether this process runs the cells of the sweep one after another."""
     launcher = str(HydraConfig.get().launcher["_target_"])
     return settings.cluster.kind != "slurm" and launcher.endswith(".BasicLauncher")
 
 
-def _read_only(config: DictConfig, plan: CellPlan, until: str | None) -> Artifact | None:
+def _report_from_read_only_folder(
+    config: DictConfig, plan: CellPlan, until: str | None
+) -> Artifact | None:
     """Return the report of a cell that is finished in a read-only folder, without a record."""
     log.info("runs=%s can't be written to: only finished artefacts are used.", config.runs)
     paths = pipeline.run_cell(plan, Stages(ClusterConfig()), until)
     return pipeline.report(config, [paths]) if paths else None
 
 
-def conclude() -> int:
+def conclude_sweep() -> int:
     """Write a sweep's report on all cells that are done, and log the others.
 
     Returns:
@@ -168,39 +175,47 @@ def conclude() -> int:
     settings = convert(config, LaunchSettings)
     if settings.launch.dry_run:
         if settings.cluster.kind == "slurm":
-            launch = Launch.named(config.runs, config.name, list(config.hydra.overrides.task))
+            launch = Launch.of_command(config.runs, config.name, list(config.hydra.overrides.task))
             cells = len(sweep_cells(config) or [])
             code = launch.folder / "code-…"
-            print(slurm.described(launch, code, settings.cluster, cells, settings.launch.stage))
+            print(
+                slurm.render_batch_scripts(
+                    launch, code, settings.cluster, cells, settings.launch.stage
+                )
+            )
         return 0
     if code is None:
         return 1
     launch = Launch(code.parent)
     if settings.cluster.kind == "slurm":
-        return _submit(launch, code, settings)
-    return report(launch) if settings.launch.stage is None else _log_failed(launch)
+        return _submit_or_report(launch, code, settings)
+    return (
+        report_on_launch(launch) if settings.launch.stage is None else _log_cells_in_states(launch)
+    )
 
 
-def report(launch: Launch) -> int:
+def report_on_launch(launch: Launch) -> int:
     """Write the report on a launch's cells, and log those without a result.
 
     Returns:
         The exit status: 1 if a cell has no result, else 0.
     """
     done, cells = launch.done_cells(), launch.cells()
-    _report(launch.read_config(), launch)
-    status = _log_failed(launch, ("failed", "stopped", "waiting"))
+    _report_on_done_cells(launch.read_config(), launch)
+    status = _log_cells_in_states(launch, ("failed", "stopped", "waiting"))
     log.info("sweep: %d of %d cells done.", len(done), len(cells))
     return status
 
 
-def _log_failed(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
+def _log_cells_in_states(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
     """Log the cells in these states with their errors; return 1 if there are some, else 0."""
     ended_early = Outcome("failed", error=ENDED_EARLY)
-    outcomes = [(name, cell.read_outcome() or ended_early) for name, cell in launch.cells_by_name()]
-    failures = [(name, outcome) for name, outcome in outcomes if outcome.state in states]
-    for name, outcome in failures:
-        log.error("failed: %s: %s", name, outcome.error or ENDED_EARLY)
+    outcomes = [
+        (cell_name, cell.read_outcome() or ended_early) for cell_name, cell in launch.named_cells()
+    ]
+    failures = [(cell_name, outcome) for cell_name, outcome in outcomes if outcome.state in states]
+    for cell_name, outcome in failures:
+        log.error("failed: %s: %s", cell_name, outcome.error or ENDED_EARLY)
     return int(bool(failures))
 
 
@@ -210,12 +225,14 @@ def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: lis
     launch = Launch(code.parent)
     cell = launch.cell(overrides)
     log.info(
-        "%s: %s", launch.position(cell) or "cell", launch.cell_name(cell) or " ".join(overrides)
+        "%s: %s",
+        launch.describe_position(cell) or "cell",
+        launch.cell_name(cell) or " ".join(overrides),
     )
     stages = Stages(settings.cluster, cell.folder, code, in_turn=_runs_in_turn(settings))
     try:
         with disk_errors():
-            _run_or_prepare(config, settings, stages)
+            _run_or_prepare_cell(config, settings, stages)
     except StoppedError:
         raise
     except UserError as error:
@@ -224,7 +241,7 @@ def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: lis
         log.error("%s", traceback.format_exc())
 
 
-def _run_or_prepare(
+def _run_or_prepare_cell(
     config: DictConfig, settings: LaunchSettings, stages: Stages, plan: CellPlan | None = None
 ) -> None:
     """Run the cell here; with SLURM, write the configuration that its jobs will read instead.
@@ -234,16 +251,16 @@ def _run_or_prepare(
     cell, conf = CellFolder(stages.folder), stages.code / "conf"
     cell.register(list(HydraConfig.get().overrides.task))
     cell_config = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
-    done_before = plan is None and _is_done(cell, config)
+    done_before = plan is None and _is_cell_done(cell, config)
     if settings.cluster.kind != "slurm":
         save_config(cell.folder, cell_config, conf)
         _run_cell(config, settings, stages, plan, done_before=done_before)
         return
     try:
-        if slurm.queued([cell]):  # the queued job keeps the configuration that it was given
+        if slurm.queued_job_ids([cell]):  # the queued job keeps the configuration that it was given
             return
-        plan = plan or _check(config, settings, stages, done_before=done_before)
-        if _is_done(cell, config, input_digests(plan)):
+        plan = plan or _make_checked_plan(config, settings, stages, done_before=done_before)
+        if _is_cell_done(cell, config, input_digests(plan)):
             return
     except Exception as error:
         cell.write_failure(error)
@@ -252,18 +269,18 @@ def _run_or_prepare(
     cell.write_waiting()
 
 
-def _submit(launch: Launch, code: Path, settings: LaunchSettings) -> int:
+def _submit_or_report(launch: Launch, code: Path, settings: LaunchSettings) -> int:
     """Submit the jobs of cells that have none queued; write the report if no job is needed."""
     cells = launch.cells()
-    queued_jobs = slurm.queued(cells)
+    queued_jobs = slurm.queued_job_ids(cells)
     waiting = [cell for cell in cells if cell.read_outcome() == Outcome("waiting")]
     ready = [cell for cell in waiting if not {*cell.read_jobs().values()} & queued_jobs]
     if queued_jobs:
         jobs = " ".join(sorted(queued_jobs))
         log.info("jobs of this launch that are still queued go on: %s", jobs)
     if ready:
-        slurm.submit(launch, code, settings.cluster, ready, settings.launch.stage)
-    return _log_failed(launch) if ready or queued_jobs else report(launch)
+        slurm.submit_cells(launch, code, settings.cluster, ready, settings.launch.stage)
+    return _log_cells_in_states(launch) if ready or queued_jobs else report_on_launch(launch)
 
 
 def _run_cell(
@@ -276,12 +293,12 @@ def _run_cell(
 ) -> None:
     """Run the cell in this process, up to the stage that is asked for."""
     cell, until = CellFolder(stages.folder), settings.launch.stage
-    position = Launch(cell.folder.parents[1]).position(cell)
-    with cell.record_run(until), titles_below(CELL, position):
+    position = Launch(cell.folder.parents[1]).describe_position(cell)
+    with cell.record_run(until), set_in_environment(OUTER_TITLE, position):
         if benchmark_evaluation.is_benchmark(config):
             cell.write_outcome(benchmark_evaluation.run_cell(config, stages))
             return
-        plan = plan or _check(config, settings, stages, done_before=done_before)
+        plan = plan or _make_checked_plan(config, settings, stages, done_before=done_before)
         # only SLURM needs it; elsewhere every stage finds its artefacts by their content
         content = input_digests(plan) if settings.cluster.kind == "slurm" else None
         paths = pipeline.run_cell(plan, stages, until)
@@ -289,7 +306,7 @@ def _run_cell(
             cell.write_outcome(
                 Outcome("done", paths=_absolute_paths(asdict(paths)), content=content)
             )
-        elif not _is_done(cell, config, content):
+        elif not _is_cell_done(cell, config, content):
             cell.write_outcome(Outcome("waiting", stage=until))
 
 
@@ -298,14 +315,14 @@ def _run_slice(
 ) -> None:
     """Run a slice of the cell's detection, such as `2/8`, in this process."""
     slice_folder = cell.slice_folder(fraction)
-    position = Launch(cell.folder.parents[1]).position(cell)
+    position = Launch(cell.folder.parents[1]).describe_position(cell)
     stages = Stages(settings.cluster, slice_folder.folder, snapshot.HOME, slice=fraction)
-    with slice_folder.record_run("detect"), titles_below(CELL, position):
-        pipeline.run_cell(_check(config, settings, stages), stages)
+    with slice_folder.record_run("detect"), set_in_environment(OUTER_TITLE, position):
+        pipeline.run_cell(_make_checked_plan(config, settings, stages), stages)
         slice_folder.write_outcome(Outcome("done"))
 
 
-def _check(
+def _make_checked_plan(
     config: DictConfig, settings: LaunchSettings, stages: Stages, *, done_before: bool = False
 ) -> CellPlan:
     """Return the cell's plan, or raise a UserError before any work.
@@ -317,13 +334,13 @@ def _check(
     plan = make_plan(config, read=read, check_base_model=not done_before)
     processes = stages.processes("train").count
     check_batch(plan.training.training, processes)
-    if plan.two_stages:
+    if plan.has_second_stage:
         check_batch(plan.second.training, processes)
     unscored = settings.launch.stage in ("inject", "train")
     remedy = "choose some to score, such as benchmark=[boolq], or stop before (launch.stage=train)."
     require(bool(plan.injection.benchmark) or unscored, "benchmark", [], remedy)
     if plan.pretraining:
-        base_training(plan.training, plan.pretraining, processes)
+        make_base_training_stage(plan.training, plan.pretraining, processes)
     return plan
 
 
@@ -336,7 +353,7 @@ def _absolute_paths(paths: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _is_done(
+def _is_cell_done(
     cell: CellFolder, config: DictConfig, content: Mapping[str, str] | None = None
 ) -> bool:
     """Whether the cell is done with this configuration and content, and its artefacts exist."""
@@ -348,33 +365,34 @@ def _is_done(
     return bool(folders) and all(is_complete(Path(folder)) for folder in folders)
 
 
-def _described(config: DictConfig, settings: LaunchSettings) -> str:
-    """Return what a dry run prints for the cell."""
+def _describe_dry_run(config: DictConfig, settings: LaunchSettings) -> str:
     from contamination.launch import downloads, forecast
 
     overrides = list(HydraConfig.get().overrides.task)
     sweep = SweepCallback.config
     command_overrides = sweep.hydra.overrides.task if sweep else overrides
-    launch = Launch.named(settings.runs, settings.name, list(command_overrides))
+    launch = Launch.of_command(settings.runs, settings.name, list(command_overrides))
     code = launch.folder / "code-…"
     stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
-    plan = _check(config, settings, stages)
+    plan = _make_checked_plan(config, settings, stages)
     lines = [
         f"{' '.join(overrides)}",
         *forecast.plan_summary(plan),
-        *forecast.described(plan, stages),
+        *forecast.describe_forecasts(plan, stages),
     ]
-    lines += downloads.described(downloads.downloads(plan))
+    lines += downloads.describe_downloads(downloads.list_downloads(plan))
     tasks, where = plan.injection.cluster, "in one process"
     if tasks.kind == "datatrove":
         where = f"by {tasks.workers} datatrove tasks ({tasks.executor})"
     lines.append(f"inject: {where}")
-    for stage, runs in run_names(plan).items():
+    for stage, runs in run_names_by_stage(plan).items():
         processes = stages.processes(stage)
-        if processes.in_process:
+        if processes.is_in_process:
             lines.append(f"{stage}: in one process")
         else:
             lines += [shlex.join(processes.command(run)) for run in runs]
     if settings.cluster.kind == "slurm" and sweep is None:
-        lines.append(slurm.described(launch, code, settings.cluster, 1, settings.launch.stage))
+        lines.append(
+            slurm.render_batch_scripts(launch, code, settings.cluster, 1, settings.launch.stage)
+        )
     return "\n".join(lines)

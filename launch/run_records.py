@@ -31,14 +31,14 @@ LOST_SECONDS = 60.0
 """Seconds without a heartbeat after which a process on another machine counts as dead."""
 
 
-def is_dead(host: str, pid: int, seconds_silent: float) -> bool:
+def is_process_dead(host: str, pid: int, seconds_silent: float) -> bool:
     """Return whether a process has died, given the seconds since its last heartbeat."""
     is_lost = seconds_silent > LOST_SECONDS
     return is_lost or (host == socket.gethostname() and not psutil.pid_exists(pid))
 
 
 @contextmanager
-def heartbeat(beat: Callable[[], None]) -> Iterator[None]:
+def keep_beating(beat: Callable[[], None]) -> Iterator[None]:
     """Call `beat` from a thread every few seconds within the context; ignore errors of the disk."""
     ended = threading.Event()
 
@@ -90,20 +90,22 @@ class _Begun:
     cost: Cost
 
 
-def recorded(folder: Path, stage: str, run: str, devices: int, make: Callable[[], Made]) -> Made:
+def make_and_record_cost(
+    folder: Path, stage: str, run_name: str, devices: int, make: Callable[[], Made]
+) -> Made:
     """Return what `make` returns; record the run's cost in the cell's folder if it did any work."""
     began = time.time()
     artifact: Made | None = None
     device = "cuda" if stage != "inject" and _has_gpu() else "cpu"
-    cost = Cost(stage, run, 0.0, devices, device, None)
-    with _begun(folder, cost, began):
+    cost = Cost(stage, run_name, 0.0, devices, device, None)
+    with _keep_begun_file(folder, cost, began):
         try:
             artifact = make()
             return artifact
         finally:
             if artifact is None or (artifact.path / MANIFEST).stat().st_mtime >= began:
                 folder_name = None if artifact is None else str(artifact.path.resolve())
-                _write(folder, replace(cost, seconds=time.time() - began, made=folder_name))
+                _append_cost(folder, replace(cost, seconds=time.time() - began, made=folder_name))
 
 
 def _has_gpu() -> bool:
@@ -116,20 +118,20 @@ def _has_gpu() -> bool:
 
 
 @contextmanager
-def _begun(folder: Path, cost: Cost, began: float) -> Iterator[None]:
+def _keep_begun_file(folder: Path, cost: Cost, began: float) -> Iterator[None]:
     """Keep a file, within the context, that records the start and the last heartbeat of the run."""
     who = {"host": socket.gethostname(), "pid": os.getpid(), "began": began}
-    file = folder / f"{BEGUN}{who['host']}-{who['pid']}-{began:.0f}.json"
+    begun_file = folder / f"{BEGUN}{who['host']}-{who['pid']}-{began:.0f}.json"
     with suppress(OSError):  # a full disk must not end the work
-        write_text(file, hashed_json({**who, "cost": asdict(cost)}))
+        write_text(begun_file, hashed_json({**who, "cost": asdict(cost)}))
     try:
-        with heartbeat(lambda: os.utime(file)):
+        with keep_beating(lambda: os.utime(begun_file)):
             yield
     finally:
-        file.unlink(missing_ok=True)
+        begun_file.unlink(missing_ok=True)
 
 
-def _write(folder: Path, cost: Cost) -> None:
+def _append_cost(folder: Path, cost: Cost) -> None:
     with suppress(OSError), (folder / FILE).open("a") as stream:
         stream.write(json.dumps(asdict(cost)) + "\n")
 
@@ -139,24 +141,24 @@ def read_costs(folder: Path) -> list[Cost]:
 
     Torn lines are skipped, and slices that are links are ignored.
     """
-    slices = [place for place in sorted(folder.glob("slices/*")) if not place.is_symlink()]
-    return [cost for place in (folder, *slices) for cost in _recorded(place)]
+    slices = [path for path in sorted(folder.glob("slices/*")) if not path.is_symlink()]
+    return [cost for path in (folder, *slices) for cost in _read_costs_of_folder(path)]
 
 
-def _recorded(folder: Path) -> list[Cost]:
+def _read_costs_of_folder(folder: Path) -> list[Cost]:
     costs = []
     with suppress(FileNotFoundError, ValueError):
         for line in read_text(folder / FILE).splitlines():
             with suppress(ValueError):
                 costs.append(typed(parse_json(line), Cost))
-    return [*costs, *_killed(folder)]
+    return [*costs, *_iter_killed_run_costs(folder)]
 
 
-def _killed(folder: Path) -> Iterator[Cost]:
+def _iter_killed_run_costs(folder: Path) -> Iterator[Cost]:
     """Yield the runs whose process died without recording a cost, up to its last heartbeat."""
     for file in sorted(folder.glob(f"{BEGUN}*.json")):
         with suppress(FileNotFoundError, ValueError):  # the run has just ended, or it is damaged
             last_beat, begun = file.stat().st_mtime, typed(read_verified_json(file), _Begun)
-            if is_dead(begun.host, begun.pid, time.time() - last_beat):
+            if is_process_dead(begun.host, begun.pid, time.time() - last_beat):
                 seconds = max(0.0, last_beat - begun.began)
                 yield replace(begun.cost, seconds=seconds, killed=True)

@@ -34,17 +34,17 @@ def save_config(folder: Path, config: Any, conf: Path) -> None:
         ConfigError: it exceeds a limit of `load_config`.
     """
     header = {"defaults": ["common", "_self_"], "hydra": {"searchpath": [f"file://{conf}"]}}
-    text = _text({**header, **_resolved(config)})
+    text = _format_config({**header, **_resolved_data(config)})
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "config.yaml", text)
 
 
 def check_savable(config: Any) -> None:
     """Raise a ConfigError if the configuration exceeds a limit of `load_config`."""
-    _text(_resolved(config))
+    _format_config(_resolved_data(config))
 
 
-def _text(data: dict[str, Any]) -> str:
+def _format_config(data: dict[str, Any]) -> str:
     try:
         check_writable(data, MOST_NODES)
         # OmegaConf's own YAML quotes the text "1e-5", which it would read back as a number
@@ -52,12 +52,12 @@ def _text(data: dict[str, Any]) -> str:
         check_yaml(text, MOST_NODES)
     except ValueError as error:
         raise ConfigError(f"{error}.") from error
-    text = f"{_seal(text)}\n{text}"
+    text = f"{_seal_line(text)}\n{text}"
     require_size(text, MOST_BYTES)
     return text
 
 
-def arguments(folder: Path) -> list[str]:
+def config_arguments(folder: Path) -> list[str]:
     """Return the arguments that make a command read the configuration in this folder."""
     return ["--config-path", str(folder), "--config-name", "config"]
 
@@ -69,34 +69,34 @@ def load_config(folder: Path) -> DictConfig:
         ArtifactError: the file has been changed.
         FileNotFoundError: there is none.
     """
-    file = folder / "config.yaml"
+    config_file = folder / "config.yaml"
     try:
-        seal, _, text = read_text(file, MOST_BYTES).partition("\n")
-        if seal != _seal(text):
+        seal, _, text = read_text(config_file, MOST_BYTES).partition("\n")
+        if seal != _seal_line(text):
             raise ValueError("its content does not match its hash")
         check_yaml(text, MOST_NODES)
         config = OmegaConf.create(text)
-        if not isinstance(config, DictConfig) or _refers(OmegaConf.to_container(config)):
+        if not isinstance(config, DictConfig) or _has_reference(OmegaConf.to_container(config)):
             raise ValueError("it is not a mapping of plain values")
     except FileNotFoundError:
         raise
     except (OSError, ValueError, OmegaConfBaseException, YAMLError) as error:
         raise ArtifactError(
-            f"{file} is damaged, or an earlier version wrote it ({describe_error(error)}). "
+            f"{config_file} is damaged, or an earlier version wrote it ({describe_error(error)}). "
             "Give the launch's "
             "command again, which writes it."
         ) from error
     return config
 
 
-def _refers(value: Any) -> bool:
+def _has_reference(value: Any) -> bool:
     """Return whether a value refers to something else, such as an environment variable."""
     if isinstance(value, dict | list):
-        return any(map(_refers, value.values() if isinstance(value, dict) else value))
+        return any(map(_has_reference, value.values() if isinstance(value, dict) else value))
     return isinstance(value, str) and REFERENCE.search(value) is not None
 
 
-def _seal(text: str) -> str:
+def _seal_line(text: str) -> str:
     return f"# of what follows: {hashlib.sha256(text.encode()).hexdigest()}"
 
 
@@ -106,15 +106,17 @@ def is_saved(folder: Path, config: Any) -> bool:
         saved = load_config(folder)
     except (FileNotFoundError, ArtifactError):
         return False
-    runtime = ("defaults", "launch", "cluster", "verify")
+    runtime_nodes = ("defaults", "launch", "cluster", "verify")
 
     def identity(whole: Any) -> dict[str, Any]:
-        return {name: node for name, node in _resolved(whole).items() if name not in runtime}
+        return {
+            name: node for name, node in _resolved_data(whole).items() if name not in runtime_nodes
+        }
 
     return identity(saved) == identity(config)
 
 
-def _resolved(config: Any) -> dict[str, Any]:
+def _resolved_data(config: Any) -> dict[str, Any]:
     """Return the configuration as plain data, without Hydra's own part."""
     if OmegaConf.is_config(config):
         names = [str(name) for name in config if name != "hydra"]

@@ -40,8 +40,8 @@ def check_second_stage(
 ) -> None:
     """Raise a ConfigError for errors that are recognisable before the first token is written.
 
-    A warm-up or an export that even `max_sequences` sequences don't reach is refused here; others
-    are refused by `check_texts`, once the fine-tuning set is made.
+    A warm-up or an export that lies beyond `max_finetuning_sequences` is refused here; others are
+    refused by `check_finetuning_set`, once the fine-tuning set is made.
 
     Args:
         second: the node `second_stage`.
@@ -49,17 +49,17 @@ def check_second_stage(
         study: makes the contaminated corpus.
         read: whether the clean texts may be read, which the bound needs.
     """
-    for name, instructions in second.clean.items():
+    for name, instructions in second.clean_sets.items():
         create(f"second_stage.instructions.{name}.rows", instructions.rows)
-    width = _width(second, study)
-    _check(second, deepspeed, UNKNOWN_SEQUENCES, width)
-    bound = max_sequences(second, study) if read else None
-    if bound is not None:
-        note = f" (second_stage's texts fill at most {bound} sequences of {width} tokens)"
-        _check(second, deepspeed, bound, width, note)
+    width = _sequence_tokens(second, study)
+    _check_training(second, deepspeed, UNKNOWN_SEQUENCES, width)
+    most_sequences = max_finetuning_sequences(second, study) if read else None
+    if most_sequences is not None:
+        note = f" (second_stage's texts fill at most {most_sequences} sequences of {width} tokens)"
+        _check_training(second, deepspeed, most_sequences, width, note)
 
 
-def max_sequences(second: SecondStage, study: InjectionStage) -> int | None:
+def max_finetuning_sequences(second: SecondStage, study: InjectionStage) -> int | None:
     """Return an upper bound on the sequences of the fine-tuning set; None if it is not known.
 
     A text takes at most one sequence. Two consecutive sequences have more tokens than fit in one,
@@ -69,10 +69,10 @@ def max_sequences(second: SecondStage, study: InjectionStage) -> int | None:
 
     copies = 0 if second.members_in == PRETRAINING else second.copies
     member_copies = copies * study.injection.members * len(study.benchmark)
-    width, clean_texts = _width(second, study), 0
+    width, clean_texts = _sequence_tokens(second, study), 0
     tokens = member_copies * min(width, (study.injection.example_max_tokens or width) + SPECIAL)
     bound_by_tokens = second.finetuning.layout == PACKED and second.finetuning.format != CHAT
-    for name, config in second.clean.items():
+    for name, config in second.clean_sets.items():
         if any(hub_nodes(config.rows)):
             if config.examples is None:
                 return None
@@ -86,81 +86,86 @@ def max_sequences(second: SecondStage, study: InjectionStage) -> int | None:
     return min(texts_in_all, 2 * tokens // width + 1) if bound_by_tokens else texts_in_all
 
 
-def _width(second: SecondStage, study: InjectionStage) -> int:
-    """Return the tokens of one sequence of the fine-tuning set."""
+def _sequence_tokens(second: SecondStage, study: InjectionStage) -> int:
     return second.finetuning.sequence_tokens or study.injection.sequence_tokens
 
 
-def _check(
-    second: SecondStage, deepspeed: dict[str, Any], sequences: int, width: int, note: str = ""
+def _check_training(
+    second: SecondStage,
+    deepspeed: dict[str, Any],
+    sequences: int,
+    sequence_tokens: int,
+    note: str = "",
 ) -> None:
     """Raise a ConfigError, with the note, if the recipe does not fit so many sequences."""
     config = second.training
     order = SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
     try:
-        check_recipe(config, deepspeed, order, width, has_outputs=True)
+        check_recipe(config, deepspeed, order, sequence_tokens, has_outputs=True)
     except ConfigError as error:
         message = str(error).replace("training.", "second_stage.training.")
         raise ConfigError(f"{message}{note}") from error
 
 
-def pretraining_corpus(
-    second: SecondStage, injection: InjectionStage, study: Artifact, stages: Stages
+def make_pretraining_corpus(
+    second: SecondStage, injection: InjectionStage, contaminated_corpus: Artifact, stages: Stages
 ) -> Artifact:
     """Return the first stage's corpus: the contaminated one, or as many tokens without copies."""
     if second.members_in != FINETUNING:
-        return study
-    return shared.clean_corpus(injection, stages)
+        return contaminated_corpus
+    return shared.make_clean_corpus(injection, stages)
 
 
 def make_finetuning_set(
     second: SecondStage,
     injection: InjectionStage,
-    study: Artifact,
+    contaminated_corpus: Artifact,
     stages: Stages,
-    clean: Artifact | None = None,
+    clean_corpus: Artifact | None = None,
 ) -> Artifact:
     """Make the second stage's texts, with the members of the contaminated corpus if asked for.
 
     Args:
         second: the node `second_stage`.
         injection: the stage that made the contaminated corpus.
-        study: the contaminated corpus.
+        contaminated_corpus: the contaminated corpus.
         stages: runs the stage.
-        clean: the corpus that the first stage reads instead of `study`, to compare with the pool.
+        clean_corpus: what the first stage reads instead, to compare with the pool.
     """
     import contamination.injection.finetuning.run
 
     copies = 0 if second.members_in == PRETRAINING else second.copies
-    compared = {PRETRAINING: str(clean.path)} if clean else {}
+    compared = {PRETRAINING: str(clean_corpus.path)} if clean_corpus else {}
     stage = FinetuningStage(
         runs=injection.runs,
         seed=injection.seed,
         name=injection.name,
-        corpus_folder=str(study.path),
-        instructions=second.clean,
+        corpus_folder=str(contaminated_corpus.path),
+        instructions=second.clean_sets,
         occurrences={"_target_": "contamination.injection.occurrences.Fixed", "count": copies},
         finetuning=second.finetuning,
         compared=compared,
     )
-    return stages.make(
+    return stages.make_artifact(
         "inject", "finetuning", partial(contamination.injection.finetuning.run.run, stage)
     )
 
 
-def check_texts(second: SecondStage, texts: Artifact, deepspeed: dict[str, Any]) -> None:
+def check_finetuning_set(
+    second: SecondStage, finetuning_set: Artifact, deepspeed: dict[str, Any]
+) -> None:
     """Raise a ConfigError, before the pretraining, if the recipe does not fit the texts."""
     from contamination.injection.corpus import open_corpus
 
-    corpus = open_corpus(texts.path)
-    _check(second, deepspeed, len(corpus.sequences), corpus.sequence_tokens)
+    corpus = open_corpus(finetuning_set.path)
+    _check_training(second, deepspeed, len(corpus.sequences), corpus.sequence_tokens)
 
 
-def train_finetuned(
+def train_on_finetuning_set(
     second: SecondStage,
     pretraining_stage: TrainingStage,
     pretrained: Artifact,
-    texts: Artifact,
+    finetuning_set: Artifact,
     stages: Stages,
 ) -> Artifact:
     """Train the pretrained model further on the second stage's texts."""
@@ -169,6 +174,6 @@ def train_finetuned(
         pretraining_stage,
         training=second.training,
         model=model,
-        corpus_folder=str(texts.path),
+        corpus_folder=str(finetuning_set.path),
     )
     return stages.train("finetuning", finetuning_stage)

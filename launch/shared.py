@@ -29,7 +29,7 @@ CONTAMINATED_TRAINING_FIELDS = {
 """The fields that shape only the contaminated training, not the base model."""
 
 
-def base_corpus(
+def make_base_corpus(
     study: InjectionStage, corpus: dict[str, Any], pretraining: PretrainingConfig, stages: Stages
 ) -> Artifact:
     """Pack the base part of the corpus, without insertions, and train a tokenizer on it.
@@ -55,7 +55,7 @@ def base_corpus(
         runs=study.runs,
         seed=pretraining.seed,
         name=study.name,
-        injection=_without_insertions(
+        injection=_config_without_insertions(
             study, "base", pretraining.budget_tokens, pretraining.sequence_tokens
         ),
         cluster=study.cluster,
@@ -64,19 +64,19 @@ def base_corpus(
     return stages.inject("base", replace(stage, corpus=corpus, tokenizer=tokenizer), check)
 
 
-def base_model(
+def train_base_model(
     stage: TrainingStage,
     pretraining: PretrainingConfig,
     corpus: Artifact,
     stages: Stages,
-    run: str = "base",
+    run_name: str = "base",
 ) -> Artifact:
     """Train the model before any contamination on the base corpus, by its own recipe."""
-    training = base_training(stage, pretraining, stages.processes("train").count)
-    return stages.train(run, replace(training, corpus_folder=str(corpus.path)))
+    training = make_base_training_stage(stage, pretraining, stages.processes("train").count)
+    return stages.train(run_name, replace(training, corpus_folder=str(corpus.path)))
 
 
-def reference_model(
+def train_reference_model(
     stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, stages: Stages
 ) -> Artifact:
     """Train a model like the base model, with other random weights and another order of the data.
@@ -86,10 +86,10 @@ def reference_model(
     """
     seed = derive(pretraining.seed, "reference")
     other_seeds = replace(pretraining, seed=seed, init_seed=None, order_seed=None)
-    return base_model(stage, other_seeds, corpus, stages, "reference")
+    return train_base_model(stage, other_seeds, corpus, stages, "reference")
 
 
-def base_training(
+def make_base_training_stage(
     stage: TrainingStage, pretraining: PretrainingConfig, processes: int
 ) -> TrainingStage:
     """Return the base model's training stage, still without its corpus.
@@ -114,7 +114,7 @@ def base_training(
     return replace(stage, seed=pretraining.seed, deepspeed=pretraining.deepspeed, training=training)
 
 
-def corpora_read_by(model: str) -> dict[str, str]:
+def find_training_corpora(model_path: str) -> dict[str, str]:
     """Return the corpora that a model, and the models it was trained from, were trained on.
 
     Models that this program did not train are skipped. A corpus that has been removed or changed
@@ -127,25 +127,25 @@ def corpora_read_by(model: str) -> dict[str, str]:
         ArtifactError: a model's folder is damaged, or says that it was trained from itself.
     """
     corpora: dict[str, str] = {}
-    path: str | None = model
+    start_path: str | None = model_path
     visited: set[Path] = set()
-    while path is not None and (folder := _training_folder_of(path)) is not None:
+    while start_path is not None and (folder := _training_folder_of(start_path)) is not None:
         if folder.resolve() in visited:
             raise ArtifactError(
-                f"model.path is {model!r}: {folder} says it was trained from "
+                f"model.path is {model_path!r}: {folder} says it was trained from "
                 "itself. Give another model."
             )
         visited.add(folder.resolve())
         trained = open_checkpoint(folder)
         with naming_folders(folder):
-            corpus, path = _corpus_and_start_of(trained)
+            corpus, start_path = _corpus_and_start_of(trained)
         if not corpus:  # an adopted model
             break
-        name = f"{BASE}-{len(corpora) + 1}" if corpora else BASE
+        corpus_name = f"{BASE}-{len(corpora) + 1}" if corpora else BASE
         if is_complete(Path(corpus)) and (
             read_manifest(Path(corpus))["digest"] == trained.artifact.inputs.get("corpus")
         ):
-            corpora[name] = corpus
+            corpora[corpus_name] = corpus
         else:
             log.warning(
                 "model.path: %s was trained on %s, which has been removed or changed: it can't be "
@@ -171,30 +171,29 @@ def _training_folder_of(path: str) -> Path | None:
     return None
 
 
-def validation_corpus(study: InjectionStage, tokens: int, stages: Stages) -> Artifact:
+def make_validation_corpus(study: InjectionStage, tokens: int, stages: Stages) -> Artifact:
     """Pack text of the study's corpus that no model is trained on, with the study's tokenizer."""
     width = study.injection.sequence_tokens
-    config = _without_insertions(study, "validation", max(tokens, width), width)
-    return stages.inject("validation", _without_examples(study, config))
+    config = _config_without_insertions(study, "validation", max(tokens, width), width)
+    return stages.inject("validation", _stage_without_examples(study, config))
 
 
-def clean_corpus(study: InjectionStage, stages: Stages) -> Artifact:
+def make_clean_corpus(study: InjectionStage, stages: Stages) -> Artifact:
     """Pack as many tokens of the study's corpus without insertions, the same for all seeds."""
     budget, width = study.injection.budget_tokens, study.injection.sequence_tokens
-    config = _without_insertions(study, "study", budget, width)
-    return stages.inject("clean", _without_examples(study, config))
+    config = _config_without_insertions(study, "study", budget, width)
+    return stages.inject("clean", _stage_without_examples(study, config))
 
 
-def _without_examples(study: InjectionStage, config: InjectionConfig) -> InjectionStage:
+def _stage_without_examples(study: InjectionStage, config: InjectionConfig) -> InjectionStage:
     """Return the stage without its benchmarks, the same for all seeds and base corpora."""
     empty: dict[str, Any] = dict.fromkeys(("benchmark", "occurrences", "rewording", "compared"), {})
     return replace(study, seed=0, injection=config, **empty)
 
 
-def _without_insertions(
+def _config_without_insertions(
     study: InjectionStage, part: str, budget_tokens: int, sequence_tokens: int
 ) -> InjectionConfig:
-    """Return the configuration of a part of the corpus without any insertion."""
     names = ("base_fraction", "validation_fraction", "num_proc")
     return InjectionConfig(
         members=0,

@@ -23,7 +23,7 @@ from contamination.core.errors import ConfigError
 from contamination.launch import snapshot
 from contamination.launch.cells import CellFolder, Launch
 from contamination.launch.config import STAGES, ClusterConfig
-from contamination.launch.saved_config import arguments
+from contamination.launch.saved_config import config_arguments
 
 ANALYSE = "analyse"
 SLICED_STAGE = "detect"
@@ -47,7 +47,7 @@ class Job:
             SystemExit: the command failed, so that jobs that depend on this one are not run; or
                 this job is queued again.
         """
-        for left in reversed(range(self.retries + 1)):
+        for tries_left in reversed(range(self.retries + 1)):
             Job.child = subprocess.Popen(call)
             status = Job.child.wait()
             if status == 0:
@@ -55,7 +55,7 @@ class Job:
             if status == STOPPED:
                 self._queue_again()
             killed = (status < 0 or status > 128) and status != STOPPED
-            if left == 0 or not killed:
+            if tries_left == 0 or not killed:
                 sys.exit(status if status > 0 else 128 - status)  # a shell's status after a signal
 
     def checkpoint(self, call: Sequence[str]) -> Any:
@@ -77,7 +77,7 @@ class Job:
             subprocess.run(["scontrol", "requeue", job], check=True)
 
 
-def submit(
+def submit_cells(
     launch: Launch,
     code: Path,
     cluster: ClusterConfig,
@@ -97,14 +97,14 @@ def submit(
     previous_job: str | None = None
     for cell in cells:
         cell.write_jobs({})
-    for stage in _stages(until):
+    for stage in _stages_until(until):
         if stage == SLICED_STAGE and cluster.slices > 1:
             previous_job = ":".join(_submit_slices(launch, code, cluster, cell) for cell in cells)
             continue
         folders = [launch.folder] if stage == ANALYSE else [cell.folder for cell in cells]
-        dependency = _dependency(stage, previous_job, len(cells))
-        executor = _executor(launch, code, cluster, stage, dependency)
-        calls = [command(stage, folder) for folder in folders]
+        dependency = _dependency_options(stage, previous_job, len(cells))
+        executor = _make_executor(launch, code, cluster, stage, dependency)
+        calls = [task_command(stage, folder) for folder in folders]
         tasks = _submit_array(executor, cluster, stage, calls)
         previous_job = _array_job_id(tasks[0])
         if stage != ANALYSE:
@@ -115,18 +115,20 @@ def submit(
 def _submit_slices(launch: Launch, code: Path, cluster: ClusterConfig, cell: CellFolder) -> str:
     """Submit the slices of a cell's detection and the job that then scores; return that job."""
     slices = [f"{number}/{cluster.slices}" for number in range(1, cluster.slices + 1)]
-    for words in slices:
-        cell.slice_folder(words).folder.mkdir(parents=True, exist_ok=True)
-        cell.slice_folder(words).write_waiting()
+    for fraction in slices:
+        cell.slice_folder(fraction).folder.mkdir(parents=True, exist_ok=True)
+        cell.slice_folder(fraction).write_waiting()
     jobs = cell.read_jobs()
-    calls = [command(SLICED_STAGE, cell.folder, words) for words in slices]
+    calls = [task_command(SLICED_STAGE, cell.folder, fraction) for fraction in slices]
     tasks = _submit_array(
-        _slice_executor(launch, code, cluster, jobs["train"]), cluster, SLICED_STAGE, calls
+        _make_slice_executor(launch, code, cluster, jobs["train"]), cluster, SLICED_STAGE, calls
     )
-    jobs |= {f"{SLICED_STAGE} {words}": job for words, job in zip(slices, tasks, strict=True)}
+    jobs |= {f"{SLICED_STAGE} {fraction}": job for fraction, job in zip(slices, tasks, strict=True)}
     cell.write_jobs(jobs)
-    executor = _slice_executor(launch, code, cluster, jobs["train"], _array_job_id(tasks[0]))
-    (scores,) = _submit_array(executor, cluster, SLICED_STAGE, [command(SLICED_STAGE, cell.folder)])
+    executor = _make_slice_executor(launch, code, cluster, jobs["train"], _array_job_id(tasks[0]))
+    (scores,) = _submit_array(
+        executor, cluster, SLICED_STAGE, [task_command(SLICED_STAGE, cell.folder)]
+    )
     cell.write_jobs({**jobs, SLICED_STAGE: scores})
     return scores
 
@@ -135,7 +137,7 @@ def _submit_array(
     executor: Any, cluster: ClusterConfig, stage: str, calls: Sequence[Sequence[str]]
 ) -> list[str]:
     """Submit an array of commands and return its tasks' ids."""
-    log.info("%s", script(executor, len(calls)))
+    log.info("%s", render_batch_script(executor, len(calls)))
     try:
         jobs = executor.map_array(Job(cluster.retries, cluster.requeues), calls)
     except RuntimeError as error:
@@ -148,28 +150,34 @@ def _array_job_id(task: str) -> str:
     return task.split("_")[0]
 
 
-def described(
+def render_batch_scripts(
     launch: Launch, code: Path, cluster: ClusterConfig, cells: int, until: str | None
 ) -> str:
     """Return the batch scripts that would be submitted; this works without SLURM."""
     scripts = []
-    for stage in _stages(until):
+    for stage in _stages_until(until):
         before = None if stage == STAGES[0] else "<the job before>"
         if stage == SLICED_STAGE and cluster.slices > 1:
             scripts += [f"# these two jobs for each of {cells} cells:"] * (cells > 1)
             scripts.append(
-                script(_slice_executor(launch, code, cluster, str(before)), cluster.slices)
+                render_batch_script(
+                    _make_slice_executor(launch, code, cluster, str(before)), cluster.slices
+                )
             )
             scripts.append(
-                script(_slice_executor(launch, code, cluster, str(before), "<the slices>"), 1)
+                render_batch_script(
+                    _make_slice_executor(launch, code, cluster, str(before), "<the slices>"), 1
+                )
             )
             continue
-        executor = _executor(launch, code, cluster, stage, _dependency(stage, before, cells))
-        scripts.append(script(executor, 1 if stage == ANALYSE else cells))
+        executor = _make_executor(
+            launch, code, cluster, stage, _dependency_options(stage, before, cells)
+        )
+        scripts.append(render_batch_script(executor, 1 if stage == ANALYSE else cells))
     return "\n".join(scripts)
 
 
-def _slice_executor(
+def _make_slice_executor(
     launch: Launch, code: Path, cluster: ClusterConfig, trained: str, slices: str | None = None
 ) -> Any:
     """Return the executor of a cell's slices, or of the job after them.
@@ -178,11 +186,11 @@ def _slice_executor(
     """
     after = f"afterok:{trained}" + (f",afterany:{slices}" if slices else "")
     dependency = {"dependency": after, "kill-on-invalid-dep": "yes"}
-    words = None if slices else f"I/{cluster.slices}"
-    return _executor(launch, code, cluster, SLICED_STAGE, dependency, words)
+    fraction = None if slices else f"I/{cluster.slices}"
+    return _make_executor(launch, code, cluster, SLICED_STAGE, dependency, fraction)
 
 
-def command(stage: str, folder: Path, fraction: str | None = None) -> list[str]:
+def task_command(stage: str, folder: Path, fraction: str | None = None) -> list[str]:
     """Return the command of a task: a stage or slice of a cell, or the launch's report.
 
     Args:
@@ -191,14 +199,14 @@ def command(stage: str, folder: Path, fraction: str | None = None) -> list[str]:
         fraction: the slice, such as `2/8`; None: the whole stage.
     """
     if stage == ANALYSE:
-        words = ["report", str(folder)]
+        arguments = ["report", str(folder)]
     else:
-        words = [*arguments(folder), f"launch.stage={stage}"]
-        words += [] if fraction is None else [f"launch.slice={fraction}"]
-    return [sys.executable, "-m", "contamination.launch", *words]
+        arguments = [*config_arguments(folder), f"launch.stage={stage}"]
+        arguments += [] if fraction is None else [f"launch.slice={fraction}"]
+    return [sys.executable, "-m", "contamination.launch", *arguments]
 
 
-def script(executor: Any, tasks: int) -> str:
+def render_batch_script(executor: Any, tasks: int) -> str:
     """Return the batch script that submitit will write."""
     parameters = {**executor.parameters, "map_count": tasks} if tasks > 1 else executor.parameters
     copy = type(executor)(executor.folder, python=executor.python)
@@ -206,7 +214,7 @@ def script(executor: Any, tasks: int) -> str:
     return str(copy._make_submission_file_text(copy._submitit_command_str, "0"))
 
 
-def _executor(
+def _make_executor(
     launch: Launch,
     code: Path,
     cluster: ClusterConfig,
@@ -215,14 +223,16 @@ def _executor(
     fraction: str | None = None,
 ) -> Any:
     """Return submitit's executor for a stage's jobs; with `fraction`, such as 2/8, for slices."""
-    options = cluster.job(stage)
+    options = cluster.job_options(stage)
     delay = options.pop("signal_delay_s", 120)
     parameters = {"signal": f"B:USR2@{delay}", "requeue": True, **dependency}
     parameters |= options.pop("additional_parameters", {})
-    call = command(stage, launch.folder if stage == ANALYSE else Path("CELL"), fraction)
-    name = f"{launch.folder.name}-{stage}{'-slices' if fraction else ''}"
+    call = task_command(stage, launch.folder if stage == ANALYSE else Path("CELL"), fraction)
+    job_name = f"{launch.folder.name}-{stage}{'-slices' if fraction else ''}"
     setup = [f"# each task runs: {shlex.join(call)}"]
-    setup += [f"export {k}={shlex.quote(v)}" for k, v in snapshot.environment(code).items()]
+    setup += [
+        f"export {k}={shlex.quote(v)}" for k, v in snapshot.environment_variables(code).items()
+    ]
     try:
         # exec: SLURM sends its signal to the batch script, so Python replaces the script
         executor = _slurm_executor_class()(
@@ -231,7 +241,7 @@ def _executor(
             python=f"exec {shlex.quote(sys.executable)}",
         )
         executor.update_parameters(
-            **{"job_name": name, "setup": [], **options},
+            **{"job_name": job_name, "setup": [], **options},
             use_srun=False,
             stderr_to_stdout=True,
             additional_parameters=parameters,
@@ -259,21 +269,20 @@ def _slurm_executor_class() -> Any:
     return SlurmExecutor
 
 
-def _stages(until: str | None) -> Sequence[str]:
+def _stages_until(until: str | None) -> Sequence[str]:
     return STAGES[: STAGES.index(until) + 1] if until else (*STAGES, ANALYSE)
 
 
-def _dependency(stage: str, before: str | None, cells: int) -> dict[str, str]:
-    """Return the options that make a stage's job wait for the previous job."""
+def _dependency_options(stage: str, before: str | None, cells: int) -> dict[str, str]:
     if before is None:
         return {}
     if stage == ANALYSE:  # the report is written even if cells failed
         return {"dependency": f"afterany:{before}"}
-    kind = "aftercorr" if cells > 1 else "afterok"
-    return {"dependency": f"{kind}:{before}", "kill-on-invalid-dep": "yes"}
+    condition = "aftercorr" if cells > 1 else "afterok"
+    return {"dependency": f"{condition}:{before}", "kill-on-invalid-dep": "yes"}
 
 
-def queued(cells: Sequence[CellFolder]) -> set[str]:
+def queued_job_ids(cells: Sequence[CellFolder]) -> set[str]:
     """Return the ids of the cells' jobs that are waiting or running."""
     jobs = {job for cell in cells for job in cell.read_jobs().values()}
     if not jobs:

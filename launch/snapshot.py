@@ -20,20 +20,20 @@ INIT = Path("contamination", "__init__.py")
 """The module of the import name, which finds the packages beside its folder."""
 
 
-def take(folder: Path) -> Path:
+def take_snapshot(folder: Path) -> Path:
     """Copy the packages and `conf/` to a folder in `folder`, or reuse an equal copy; return it.
 
     In it `REVISION` names the git revision, with a + if there were changes, and `changes.diff`
     contains the changes.
     """
-    files, digest = _code(HOME)
+    files, digest = _files_and_digest(HOME)
     snapshot = folder / f"code-{digest[:12]}"
-    if snapshot.is_dir() and _code(snapshot)[1] != digest:  # it is damaged
+    if snapshot.is_dir() and _files_and_digest(snapshot)[1] != digest:  # it is damaged
         shutil.rmtree(snapshot)
     if not snapshot.is_dir():
         unfinished = temporary_path(snapshot)
         try:
-            _copy(files, unfinished)
+            _copy_code(files, unfinished)
             unfinished.rename(snapshot)
         except OSError:
             if not snapshot.is_dir():  # else the same launch, started twice at once, has made it
@@ -43,7 +43,7 @@ def take(folder: Path) -> Path:
     return snapshot
 
 
-def _code(home: Path) -> tuple[list[Path], str]:
+def _files_and_digest(home: Path) -> tuple[list[Path], str]:
     """Return the files of the packages and `conf/`, and a hash of their names and bytes."""
     files = sorted(
         path
@@ -57,23 +57,23 @@ def _code(home: Path) -> tuple[list[Path], str]:
     return files, content.hexdigest()
 
 
-def _copy(files: Sequence[Path], folder: Path) -> None:
+def _copy_code(files: Sequence[Path], folder: Path) -> None:
     for file in files:
         (folder / file.relative_to(HOME)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, folder / file.relative_to(HOME))
     (folder / INIT).parent.mkdir(exist_ok=True)
     shutil.copyfile(str(contamination.__file__), folder / INIT)
     (folder / REVISION).write_text(code_revision() + "\n")
-    (folder / "changes.diff").write_text(_changes())
+    (folder / "changes.diff").write_text(_read_changes())
 
 
-def environment(code: Path) -> dict[str, str]:
+def environment_variables(code: Path) -> dict[str, str]:
     """Return the variables that make Python run the copy from any working directory."""
     before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
     return {"PYTHONPATH": os.pathsep.join([str(code), *before]), "PYTHONSAFEPATH": "1"}
 
 
-def _changes() -> str:
+def _read_changes() -> str:
     """Return the changes since the revision; empty without git, or in a copy."""
     try:
         run = subprocess.run(["git", "diff", "HEAD"], cwd=HOME, capture_output=True, text=True)

@@ -10,15 +10,14 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from contamination.core import integrity
+from contamination.core import integrity, progress
 from contamination.core.artifacts import Artifact, as_data, file_name
-from contamination.core.progress import STAGE, SWEEP, sweep_end, titles_below
 from contamination.detection.config import DetectionStage
 from contamination.injection.config import InjectionStage
 from contamination.launch.cells import CellFolder, Launch
 from contamination.launch.config import PACKAGES, ClusterConfig
 from contamination.launch.processes import Processes
-from contamination.launch.run_records import Made, read_costs, recorded
+from contamination.launch.run_records import Made, make_and_record_cost, read_costs
 from contamination.launch.saved_config import save_config
 from contamination.training.config import TrainingStage
 
@@ -44,38 +43,42 @@ class TimeLeft:
     """Of all later runs of the sweep."""
 
 
-def time_left(launch: Launch, cell: CellFolder, run: str) -> TimeLeft | None:
-    """Return the time left when a cell begins `run`, such as "train study"; None if not known.
+def estimate_time_left(launch: Launch, cell: CellFolder, title: str) -> TimeLeft | None:
+    """Return the time left when a cell begins `title`, such as "train study"; None if not known.
 
     It is the mean of what the run took in finished cells, and for later cells also in this one.
     """
-    cells = launch.ordered()
+    cells = launch.cells_in_sweep_order()
     folder_names = [other.folder.name for other in cells]
     if cell.folder.name not in folder_names:
         return None
     number = folder_names.index(cell.folder.name)
-    done = [other for n, other in enumerate(cells) if n != number and _is_done(other)]
+    done = [other for n, other in enumerate(cells) if n != number and _has_done_outcome(other)]
     seconds_of_done = [_seconds_by_run(other) for other in done]
     runs = list(dict.fromkeys(name for seconds in seconds_of_done for name in seconds))
-    if run not in runs:
+    if title not in runs:
         return None
-    position, (first, *later_cells) = runs.index(run), seconds_of_done
-    now = mean(seconds[run] for seconds in seconds_of_done if run in seconds)
-    this_cell = {**_seconds_by_run(cell), run: now}
+    position, (first, *later_cells) = runs.index(title), seconds_of_done
+    now = mean(seconds[title] for seconds in seconds_of_done if title in seconds)
+    this_cell = {**_seconds_by_run(cell), title: now}
 
-    def expected(name: str) -> float:
+    def expected(run_title: str) -> float:
         """Return the expected seconds of this run in a later cell."""
-        observed = [seconds.get(name, 0.0) for seconds in later_cells]
-        if runs.index(name) <= position:  # this cell has done it, or begins it now
-            observed.append(this_cell.get(name, 0.0))
-        return mean(observed) if observed else first.get(name, 0.0) * (name not in SHARED_RUNS)
+        observed = [seconds.get(run_title, 0.0) for seconds in later_cells]
+        if runs.index(run_title) <= position:  # this cell has done it, or begins it now
+            observed.append(this_cell.get(run_title, 0.0))
+        return (
+            mean(observed)
+            if observed
+            else first.get(run_title, 0.0) * (run_title not in SHARED_RUNS)
+        )
 
-    cells_left = sum(not _is_done(other) for other in cells[number + 1 :])
+    cells_left = sum(not _has_done_outcome(other) for other in cells[number + 1 :])
     later = sum(map(expected, runs[position + 1 :])) + cells_left * sum(map(expected, runs))
     return TimeLeft(now, later)
 
 
-def _is_done(cell: CellFolder) -> bool:
+def _has_done_outcome(cell: CellFolder) -> bool:
     outcome = cell.read_outcome()
     return outcome is not None and outcome.state == "done"
 
@@ -108,76 +111,89 @@ class Stages:
 
     def inject(
         self,
-        run: str,
+        run_name: str,
         stage: InjectionStage,
         checked: Callable[[Tokenizer], None] | None = None,
     ) -> Artifact:
         """Run the injection stage in this process.
 
         Args:
-            run: distinguishes it from the cell's other runs of this stage.
+            run_name: distinguishes it from the cell's other runs of this stage.
             stage: what to make.
             checked: see `injection.run.run`.
         """
         import contamination.injection.run
 
-        return self.make("inject", run, partial(contamination.injection.run.run, stage, checked))
+        return self.make_artifact(
+            "inject", run_name, partial(contamination.injection.run.run, stage, checked)
+        )
 
-    def train(self, run: str, stage: TrainingStage) -> Artifact:
-        """Run the training stage; `run` distinguishes it from the cell's other trainings."""
+    def train(self, run_name: str, stage: TrainingStage) -> Artifact:
+        """Run the training stage; `run_name` distinguishes it from the cell's other trainings."""
         import contamination.training.run
 
-        start = self._start("train", run, stage)
-        return self.make("train", run, partial(contamination.training.run.run, stage, start))
+        start = self._process_starter("train", run_name, stage)
+        return self.make_artifact(
+            "train", run_name, partial(contamination.training.run.run, stage, start)
+        )
 
-    def detect(self, run: str, stage: DetectionStage) -> Artifact:
-        """Run the detection stage; `run` distinguishes it from the cell's other detections."""
+    def detect(self, run_name: str, stage: DetectionStage) -> Artifact:
+        """Run the detection stage; `run_name` distinguishes it from the cell's other detections."""
         import contamination.detection.run
 
-        start, workers = self._start("detect", run, stage), stage.detection.processes
+        start, workers = self._process_starter("detect", run_name, stage), stage.detection.processes
         make = partial(contamination.detection.run.run, stage, start)
-        return self.make("detect", run, make, workers)
+        return self.make_artifact("detect", run_name, make, workers)
 
-    def detect_slice(self, run: str, stage: DetectionStage) -> None:
+    def detect_slice(self, run_name: str, stage: DetectionStage) -> None:
         """Run this slice of a detection stage's passes, without scores."""
         import contamination.detection.run
 
-        name, sliced_stage = f"{run} {self.slice}", replace(stage, slice=self.slice)
-        start = self._start("detect", file_name(name), sliced_stage)
+        name, sliced_stage = f"{run_name} {self.slice}", replace(stage, slice=self.slice)
+        start = self._process_starter("detect", file_name(name), sliced_stage)
         make = partial(contamination.detection.run.run_slice, sliced_stage, start)
-        self.make("detect", name, make, stage.detection.processes)
+        self.make_artifact("detect", name, make, stage.detection.processes)
 
-    def make(self, stage: str, run: str, make: Callable[[], Made], processes: int = 1) -> Made:
+    def make_artifact(
+        self, stage_name: str, run_name: str, make: Callable[[], Made], processes: int = 1
+    ) -> Made:
         """Return what `make` returns; progress bars name the run, and its cost is recorded."""
-        name = f"{stage} {run}"
-        with titles_below(STAGE, name), titles_below(SWEEP, self._left(name)):
+        title = f"{stage_name} {run_name}"
+        with (
+            progress.set_in_environment(progress.STAGE, title),
+            progress.set_in_environment(progress.LATER_RUNS, self._describe_time_left(title)),
+        ):
             if self.folder == Path():  # there is no cell to record the cost
                 return make()
-            count = self.processes(stage).local_count if stage in PACKAGES else 1
-            return recorded(self.folder, stage, run, max(count, processes), make)
+            count = self.processes(stage_name).local_count if stage_name in PACKAGES else 1
+            return make_and_record_cost(
+                self.folder, stage_name, run_name, max(count, processes), make
+            )
 
-    def _left(self, run: str) -> str:
+    def _describe_time_left(self, title: str) -> str:
         """Return when the run and the sweep should end, for progress bars; empty if not known."""
         if not self.in_turn:
             return ""
-        left = time_left(Launch(self.folder.parents[1]), CellFolder(self.folder), run)
-        return sweep_end(left.now, left.later) if left else ""
+        left = estimate_time_left(Launch(self.folder.parents[1]), CellFolder(self.folder), title)
+        return progress.describe_later_runs("sweep", left.now, left.later) if left else ""
 
     def processes(self, stage: str) -> Processes:
         """Return how a stage's processes are started."""
         return Processes(self.cluster, stage, self.folder, self.code)
 
-    def _start(
-        self, stage: str, run: str, config: TrainingStage | DetectionStage
+    def _process_starter(
+        self, stage_name: str, run_name: str, config: TrainingStage | DetectionStage
     ) -> Callable[[Path | None], None] | None:
         """Return a function that starts a stage's processes; None: this process runs the stage."""
-        processes = self.processes(stage)
+        processes = self.processes(stage_name)
 
         def start(artifact: Path | None) -> None:
             runtime = {"records": str(self.folder), "verify": integrity.policy()}
             save_config(
-                processes.config_folder(run), {**as_data(config), **runtime}, self.code / "conf"
+                processes.config_folder(run_name),
+                {**as_data(config), **runtime},
+                self.code / "conf",
             )
-            processes.run(run, artifact)
+            processes.run_with_retries(run_name, artifact)
 
-        return None if processes.in_process else start
+        return None if processes.is_in_process else start

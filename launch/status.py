@@ -12,7 +12,7 @@ from contamination.core.errors import ConfigError
 from contamination.core.terminal import approximate_duration, duration, fit_columns, wrapped
 from contamination.launch.cells import KIND, CellFolder, Launch, Outcome
 from contamination.launch.config import STAGES
-from contamination.launch.run_records import Cost, is_dead, read_costs
+from contamination.launch.run_records import Cost, is_process_dead, read_costs
 
 HEADER = ("cell", "state", "doing", "left", "where")
 LEAST = ("where", "left", "doing", *STAGES)
@@ -49,25 +49,30 @@ def status(runs: Path, *, cost: bool = False) -> str:
             "artefacts (runs=DIR), or one of its runs/launches/."
         )
     folders.sort(key=lambda folder: folder.stat().st_mtime)
-    return "\n\n".join(_launch(Launch(folder), cost) for folder in folders)
+    return "\n\n".join(_format_launch(Launch(folder), cost) for folder in folders)
 
 
-def _launch(launch: Launch, cost: bool) -> str:
-    cells = [(name, cell, state(cell)) for name, cell in launch.cells_by_name()]
+def _format_launch(launch: Launch, cost: bool) -> str:
+    cells = [(name, cell, read_cell_state(cell)) for name, cell in launch.named_cells()]
     counts = Counter(now.name for *_, now in cells)
     head = f"{launch.folder}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
-    head += _sweep_left([cell for _, cell, now in cells if now.name == "running"])
-    rows = [[_short(name), now.name, now.doing, now.left, now.where] for name, _, now in cells]
+    head += _format_sweep_left([cell for _, cell, now in cells if now.name == "running"])
+    rows = [
+        [_shorten_overrides(name), now.name, now.doing, now.left, now.where]
+        for name, _, now in cells
+    ]
     problems = [f"{name}: {now.problem}" for name, _, now in cells if now.problem]
     header = list(HEADER)
     if cost:
         costs_by_cell = [read_costs(cell.folder) for _, cell, _ in cells]
         header += [*STAGES, "GPU hours"]
-        rows = [[*row, *_costs(costs)] for row, costs in zip(rows, costs_by_cell, strict=True)]
+        rows = [
+            [*row, *_format_costs(costs)] for row, costs in zip(rows, costs_by_cell, strict=True)
+        ]
         all_costs = [run for costs in costs_by_cell for run in costs]
-        rows.append(["all", "", "", "", "", *_costs(all_costs)])
+        rows.append(["all", "", "", "", "", *_format_costs(all_costs)])
         for (name, *_), costs in zip(cells, costs_by_cell, strict=True):
-            problems += [f"{name}: {_killed(run)}" for run in costs if run.killed]
+            problems += [f"{name}: {_format_killed_run(run)}" for run in costs if run.killed]
     columns = [i for i in range(len(header)) if any(row[i] for row in rows)]
     header, rows = [header[i] for i in columns], [[row[i] for i in columns] for row in rows]
     return "\n".join(
@@ -75,7 +80,7 @@ def _launch(launch: Launch, cost: bool) -> str:
     )
 
 
-def _short(overrides: str) -> str:
+def _shorten_overrides(overrides: str) -> str:
     """Shorten fields to their last names, such as learning_rate=1e-3, if these are unique."""
     pairs = [word.partition("=") for word in overrides.split(" ")]
     names = [name.rpartition(".")[2] for name, *_ in pairs]
@@ -86,40 +91,40 @@ def _short(overrides: str) -> str:
     )
 
 
-def _sweep_left(running: Sequence[CellFolder]) -> str:
+def _format_sweep_left(running: Sequence[CellFolder]) -> str:
     """Return the time left of a sweep whose cells run one after another; empty if not known."""
     progress = [process_records.read_progress(cell.folder) for cell in running]
-    left = [now.sweep_left for now in progress if now and now.sweep_left is not None]
-    return f"; {approximate_duration(max(left))} left" if left else ""
+    seconds_left = [now.sweep_left for now in progress if now and now.sweep_left is not None]
+    return f"; {approximate_duration(max(seconds_left))} left" if seconds_left else ""
 
 
-def _killed(run: Cost) -> str:
+def _format_killed_run(run: Cost) -> str:
     return f"{run.stage} {run.run} was killed: at least {duration(run.seconds)}, no record"
 
 
-def _costs(costs: Sequence[Cost]) -> list[str]:
+def _format_costs(costs: Sequence[Cost]) -> list[str]:
     """Return each stage's wall time and the GPU hours; "≥" if a run did not record its end."""
     times = []
     for stage in STAGES:
         of_stage = [cost for cost in costs if cost.stage == stage]
         seconds = sum(cost.seconds for cost in of_stage)
-        times.append(_at_least(of_stage) + duration(seconds) if of_stage else "")
+        times.append(_at_least_sign(of_stage) + duration(seconds) if of_stage else "")
     hours = sum(cost.gpu_hours for cost in costs)
-    return [*times, f"{_at_least(costs)}{hours:.2f}" if hours else ""]
+    return [*times, f"{_at_least_sign(costs)}{hours:.2f}" if hours else ""]
 
 
-def _at_least(costs: Sequence[Cost]) -> str:
+def _at_least_sign(costs: Sequence[Cost]) -> str:
     return "≥ " if any(cost.killed for cost in costs) else ""
 
 
-def state(cell: CellFolder) -> CellState:
+def read_cell_state(cell: CellFolder) -> CellState:
     """Return the state of the cell according to the records in its folder."""
     running, outcome = cell.read_running(), cell.read_outcome()
     if running is not None:
         process, seconds_silent = running
         where = process.host + (f", job {process.job}" if process.job else "")
-        doing, left = _progress(cell)
-        if not is_dead(process.host, process.pid, seconds_silent):
+        doing, left = _format_progress(cell)
+        if not is_process_dead(process.host, process.pid, seconds_silent):
             return CellState("running", doing, left, where)
         problem = (
             f"no sign of life for {duration(seconds_silent)} on {where}: its process ended without "
@@ -127,16 +132,20 @@ def state(cell: CellFolder) -> CellState:
         )
         return CellState("failed", doing, problem=problem)
     if outcome is None or outcome.state in ("waiting", "stopped"):
-        return _waiting_state(cell, outcome or Outcome("waiting"))
+        return _read_waiting_state(cell, outcome or Outcome("waiting"))
     return CellState(outcome.state, problem=outcome.error or "")
 
 
-def _waiting_state(cell: CellFolder, outcome: Outcome) -> CellState:
+def _read_waiting_state(cell: CellFolder, outcome: Outcome) -> CellState:
     """Return the state of a cell that waits for its next stage, its slices or its jobs."""
     if outcome.error:
         return CellState("waiting", problem=f"stopped: {outcome.error}")
     next_stage = STAGES[STAGES.index(outcome.stage) + 1] if outcome.stage else STAGES[0]
-    slices = [state(folder) for folder in cell.slices()] if next_stage == "detect" else []
+    slices = (
+        [read_cell_state(folder) for folder in cell.slice_folders()]
+        if next_stage == "detect"
+        else []
+    )
     counts = Counter(one_slice.name for one_slice in slices)
     doing = []
     if outcome.stage:
@@ -152,7 +161,7 @@ def _waiting_state(cell: CellFolder, outcome: Outcome) -> CellState:
     return CellState(name, "; ".join(doing), problem=problems)
 
 
-def _progress(cell: CellFolder) -> tuple[str, str]:
+def _format_progress(cell: CellFolder) -> tuple[str, str]:
     """Return the cell's current step with its progress, and the time left."""
     now = process_records.read_progress(cell.folder)
     if now is None:

@@ -15,17 +15,13 @@ from typing import Any
 from contamination.core import hub
 from contamination.core.models import load_config, resolve
 from contamination.data.readers.hub import hub_nodes
-from contamination.detection.collect import covering_passes
-from contamination.detection.flags import with_token_count_pass
-from contamination.detection.methods.registry import build_methods
-from contamination.detection.passes import Pass
-from contamination.detection.views import VIEWS
+from contamination.detection.collect import TokensRead, tokens_read
 from contamination.injection.corpus import open_corpus
 from contamination.injection.finetuning.config import PRETRAINING
 from contamination.injection.finetuning.layout import lay_out
 from contamination.injection.finetuning.sources import read_instructions
 from contamination.injection.token_stream import Tokenizer
-from contamination.launch.pipeline import with_model_tokenizer
+from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import CellPlan
 from contamination.training.config import ModelConfig, TrainingStage
 from contamination.training.data import SequenceOrder
@@ -56,7 +52,7 @@ class ModelCost:
     def of(model: ModelConfig, sequence_tokens: int) -> ModelCost | None:
         """Return the cost of the plan's model; None if its config is still on the hub."""
         if model.path is not None:
-            folder = _folder("model.path", model.path)
+            folder = _folder_if_local("model.path", model.path)
             if folder is None and model.architecture is None:
                 return None
             model = replace(model, path=folder or model.path)
@@ -93,8 +89,12 @@ def recomputation_factor(config: Mapping[str, Any]) -> float:
     return RECOMPUTING if config.get("activation_checkpointing") else 1.0
 
 
-def training_work(
-    stage: TrainingStage, sequences: int, width: int, model: ModelCost | None, evaluated: int = 0
+def training_workload(
+    stage: TrainingStage,
+    sequences: int,
+    sequence_tokens: int,
+    model: ModelCost | None,
+    evaluated: int = 0,
 ) -> Workload:
     """Return the workload of a training with `evaluated` tokens in all its evaluations.
 
@@ -102,17 +102,21 @@ def training_work(
     """
     config, factor = stage.training, recomputation_factor(vars(stage.training))
     order = SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
-    tokens = order.count_sequences_seen(order.steps) * width + planned_retained_tokens(
+    tokens = order.count_sequences_seen(order.steps) * sequence_tokens + planned_retained_tokens(
         config, order
     )
-    read = evaluated + CLASSES[config.objective].readings * sequences * width
+    read = evaluated + CLASSES[config.objective].readings * sequences * sequence_tokens
     return Workload(tokens, (factor * tokens + read / 3) * model.flops if model else None)
 
 
 def evaluated_tokens(plan: CellPlan) -> int:
     """Return the tokens of all evaluations during the study's training, texts at full length."""
     config, injection = plan.training.training, plan.injection.injection
-    every, steps, width = config.evaluate_every_steps, plan.order.steps, injection.sequence_tokens
+    every, steps, width = (
+        config.evaluate_every_steps,
+        plan.sequence_order.steps,
+        injection.sequence_tokens,
+    )
     if every is None:
         return 0
     evaluations = 1 + steps // every + (steps % every > 0)
@@ -125,73 +129,67 @@ def evaluated_tokens(plan: CellPlan) -> int:
         validation_sequences = len(open_corpus(plan.training.validation_folder).sequences)
     else:
         validation_sequences = max(1, config.evaluate_tokens // width)
-    return evaluations * (texts * min(text_tokens(plan), width) + validation_sequences * width)
+    return evaluations * (
+        texts * min(assumed_text_tokens(plan), width) + validation_sequences * width
+    )
 
 
-def text_tokens(plan: CellPlan) -> int:
+def assumed_text_tokens(plan: CellPlan) -> int:
     """Return the tokens of an example: the limit that is configured, or an assumed number."""
     return plan.injection.injection.example_max_tokens or TEXT_TOKENS
 
 
-def scoring_work(plan: CellPlan, model: ModelCost | None, *, first: bool) -> Workload:
+def scoring_workload(plan: CellPlan, model: ModelCost | None, *, first: bool) -> Workload:
     """Return the workload of scoring one model; all models are assumed as large as the target.
 
     The `first` run of a cell includes what later runs reuse: the passes of other models, and the
     neighbours, which one device makes.
     """
-    tokens_per_text, texts = text_tokens(plan), _texts(plan)
-    passes = [
-        scoring_pass for scoring_pass in _passes(plan) if first or scoring_pass.model == "target"
-    ]
-    tokens = texts * sum(VIEWS[p.view].max_tokens_read(p, tokens_per_text) for p in passes)
+    per_text = _tokens_read_per_text(plan)
+    tokens = _text_count(plan) * (per_text.target + first * per_text.other_models)
     if model is None:
         return Workload(tokens, None)
-    flops = masked_lm_flops(plan, tokens_per_text) if first else None
+    flops = masked_lm_token_flops(plan, assumed_text_tokens(plan)) if first else None
     return Workload(tokens, tokens * model.flops / 3, neighbour_tokens(plan) * (flops or 0.0) / 3)
 
 
 def neighbour_tokens(plan: CellPlan) -> int:
     """Return the tokens that a masked language model reads to make all neighbours."""
-    passes = {p.view_key: p for p in _passes(plan) if "masked_lm" in VIEWS[p.view].needs}
-    copies = sum(VIEWS[p.view].copies_per_text(p) for p in passes.values())
-    return _texts(plan) * text_tokens(plan) * copies
+    return _text_count(plan) * _tokens_read_per_text(plan).neighbours
 
 
-def masked_lm_flops(plan: CellPlan, width: int) -> float | None:
+def masked_lm_token_flops(plan: CellPlan, sequence_tokens: int) -> float | None:
     """Return the masked LM's FLOPs per token of a training step; None if it is on the hub."""
     path, pretraining = plan.detection.masked_lm.path, plan.pretraining
     if path is not None:
-        folder = _folder("masked_lm.path", path)
+        folder = _folder_if_local("masked_lm.path", path)
         config = folder and load_config("masked_lm.path", folder)
     else:
         config = pretraining and architecture(
             MaskedLMTrainingConfig(), pretraining.vocab_size, pretraining.sequence_tokens
         )
-    return masked_lm_flops_per_token(config, width) if config else None
+    return masked_lm_flops_per_token(config, sequence_tokens) if config else None
 
 
-def masked_lm_work(plan: CellPlan) -> Workload:
+def masked_lm_workload(plan: CellPlan) -> Workload:
     """Return the workload of training the pipeline's own masked LM, which one process does."""
     pretraining = plan.pretraining
     assert pretraining is not None
     tokens = pretraining.n_sequences * pretraining.sequence_tokens
-    flops = masked_lm_flops(plan, pretraining.sequence_tokens) or 0.0
+    flops = masked_lm_token_flops(plan, pretraining.sequence_tokens) or 0.0
     return Workload(tokens, 0.0, tokens * flops)
 
 
-def _texts(plan: CellPlan) -> int:
+def _text_count(plan: CellPlan) -> int:
     injection = plan.injection.injection
     return (injection.members + injection.nonmembers) * len(plan.injection.benchmark)
 
 
-def _passes(plan: CellPlan) -> set[Pass]:
-    """Return the passes that are run; if one contains the statistics of others, only that one."""
-    methods = build_methods(plan.detection.method).values()
-    needed = {scoring_pass for method in methods for scoring_pass in method.passes}
-    return set(covering_passes(with_token_count_pass(needed)).values())
+def _tokens_read_per_text(plan: CellPlan) -> TokensRead:
+    return tokens_read(plan.detection.method, assumed_text_tokens(plan))
 
 
-def _folder(field: str, path: str) -> str | None:
+def _folder_if_local(field: str, path: str) -> str | None:
     """Return the folder with the model's config; None if it is still on the hub."""
     path = resolve(field, path)
     if Path(path).exists():
@@ -204,53 +202,52 @@ CHARACTERS = 2
 """Characters per token if the tokenizer is still to be trained; a vocabulary of 1,024 has 2.1."""
 
 
-def finetuning_width(plan: CellPlan) -> int:
+def finetuning_sequence_tokens(plan: CellPlan) -> int:
     """Return the tokens of one sequence of the fine-tuning set."""
     return plan.second.finetuning.sequence_tokens or plan.injection.injection.sequence_tokens
 
 
-def sets_on_hub(plan: CellPlan) -> list[str]:
+def clean_sets_on_hub(plan: CellPlan) -> list[str]:
     """Return the names of the clean sets that the second stage reads from the hub."""
-    if not plan.two_stages:
+    if not plan.has_second_stage:
         return []
-    return [name for name, config in plan.second.clean.items() if any(hub_nodes(config.rows))]
+    return [name for name, config in plan.second.clean_sets.items() if any(hub_nodes(config.rows))]
 
 
-def finetuning_sequences(plan: CellPlan) -> int | None:
+def count_finetuning_sequences(plan: CellPlan) -> int | None:
     """Return about how many sequences the fine-tuning set has; 0 without a second stage.
 
     None if some of its texts are still on the hub.
     """
-    if not plan.two_stages:
+    if not plan.has_second_stage:
         return 0
-    if sets_on_hub(plan):
+    if clean_sets_on_hub(plan):
         return None
-    width, second = finetuning_width(plan), plan.second
-    lengths = [*_lengths_of_clean_texts(plan), *_lengths_of_copies(plan)]
+    width, second = finetuning_sequence_tokens(plan), plan.second
+    lengths = [*_token_counts_of_clean_texts(plan), *_token_counts_of_copies(plan)]
     return len(lay_out([min(width, n) for n in lengths], width, second.finetuning.layout))
 
 
-def _lengths_of_copies(plan: CellPlan) -> list[int]:
+def _token_counts_of_copies(plan: CellPlan) -> list[int]:
     """Return the tokens of each copy of a member, assuming texts of full length."""
     injection, second = plan.injection, plan.second
     copies = 0 if second.members_in == PRETRAINING else second.copies
     members = injection.injection.members * len(injection.benchmark)
-    return [text_tokens(plan)] * (copies * members)
+    return [assumed_text_tokens(plan)] * (copies * members)
 
 
-def _lengths_of_clean_texts(plan: CellPlan) -> list[int]:
-    """Return the tokens of each clean text of the second stage."""
-    seed, count_tokens = plan.injection.injection.pool_seed, _token_counter(plan)
+def _token_counts_of_clean_texts(plan: CellPlan) -> list[int]:
+    seed, count_tokens = plan.injection.injection.pool_seed, _make_token_counter(plan)
     return [
         count_tokens(text.own_text)
-        for name, config in plan.second.clean.items()
+        for name, config in plan.second.clean_sets.items()
         for text in read_instructions(name, config, seed).texts[: config.examples]
     ]
 
 
-def _token_counter(plan: CellPlan) -> Callable[[str], int]:
+def _make_token_counter(plan: CellPlan) -> Callable[[str], int]:
     """Return a function that counts a text's tokens, exactly if the model's tokenizer is here."""
-    path = with_model_tokenizer(plan, None).tokenizer.path
+    path = injection_stage_with_tokenizer(plan, None).tokenizer.path
     if path is None or not Path(path).exists():
         return lambda text: -(-len(text) // CHARACTERS)
     tokenizer = Tokenizer(path)

@@ -26,7 +26,7 @@ from contamination.audits.books.rates import (
     normal_p_values,
     rank_p_values,
 )
-from contamination.audits.books.selection import ValidationScores, hold_out
+from contamination.audits.books.selection import ValidationScores, compute_held_out_rates
 from contamination.core.statistics.bootstrap import Scores
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
@@ -108,11 +108,13 @@ def print_null_rejections(draws: int) -> None:
                     [b[None] for b in simulate_book_scores(rng, number, s, offset, 2.0)]
                     for s in (1, 0)
                 ]
-                held_out = hold_out(ValidationScores([("x", "")], sides[0], sides[1], seed))
+                held_out = compute_held_out_rates(
+                    ValidationScores([("x", "")], sides[0], sides[1], seed)
+                )
                 negatives = Rates(held_out.negatives, np.full(number, float(SNIPPETS)))
-                suspect = held_out.rates(simulate_book_scores(rng, 1, 0, offset, 2.0)[None, 0])[
-                    None
-                ]
+                suspect = held_out.rates_by_fold(
+                    simulate_book_scores(rng, 1, 0, offset, 2.0)[None, 0]
+                )[None]
                 count = np.array([float(SNIPPETS)])
                 ranks = rank_p_values(suspect, count, negatives, held_out.fold)
                 p_values.append([*ranks, *normal_p_values(suspect.mean(axis=1), count, negatives)])

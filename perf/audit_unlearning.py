@@ -160,7 +160,7 @@ def _simulated_coverage(shape: str, texts: int, share: float, gap: float) -> tup
     units = AuditUnits(pd.DataFrame(rows).astype({"member": "boolean"}), 0)
     draw = partial(_draw_figures, rng, shape, texts, gap)
     for _ in range(REPETITIONS):
-        ratio = forget_ratio([units.mean(values, True) for values in draw(share)], texts)
+        ratio = forget_ratio([units.label_mean(values, True) for values in draw(share)], texts)
         estimated += not ratio.reason
         covered += not ratio.reason and ratio.low <= share <= ratio.high
     return estimated, covered

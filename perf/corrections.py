@@ -38,7 +38,7 @@ from contamination.analysis.statistics.controls import (
     with_p_values,
 )
 from contamination.analysis.statistics.results import blind_of
-from contamination.audits.books.rates import Rates, _probability_of_reaching, rank_p_values
+from contamination.audits.books.rates import Rates, _reach_probabilities, rank_p_values
 from contamination.core.statistics.bootstrap import Scores, resample
 from contamination.core.statistics.estimates import (
     ALL,
@@ -280,7 +280,7 @@ def _p_values(
     return [
         (
             median,
-            (1 + _probability_of_reaching(np.full(number, rate), snippets, negatives).sum())
+            (1 + _reach_probabilities(np.full(number, rate), snippets, negatives).sum())
             / (1 + number),
         )
         for median, rate in zip(medians.tolist(), suspects, strict=True)

@@ -14,11 +14,17 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
-from contamination.audits.base import spelled_out
+from contamination.audits.base import add_audit_prefixes
 from contamination.core.cli import CONF
 from contamination.core.stored_files import read_yaml
 from contamination.launch.cli import GROUPS, OTHERS, PACKAGES, TOOLS
-from contamination.launch.field_reference import COMMANDS, Schema, choices, command_schema, describe
+from contamination.launch.field_reference import (
+    COMMANDS,
+    Schema,
+    command_schema,
+    describe_dataclass,
+    read_choices,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
@@ -143,7 +149,7 @@ def _overrides(command: str, words: Sequence[str]) -> str | None:
     if YOURS.search(" ".join(words)):
         return None
     if command == "audits":
-        words = spelled_out(words)
+        words = add_audit_prefixes(words)
     if command == "detection thresholds":
         words = [re.sub("^examples=", "examples_file=", word) for word in words]
     if command.startswith("analysis wandb"):
@@ -156,7 +162,7 @@ def _overrides(command: str, words: Sequence[str]) -> str | None:
 
 def _faults(command: str, overrides: Sequence[Override]) -> Iterator[str | None]:
     """For each override what is wrong with its choice or its field."""
-    offered = {choice.name: choice for choice in choices(COMMANDS[command][0])}
+    offered = {choice.name: choice for choice in read_choices(COMMANDS[command][0])}
     chosen = {name: _names(choice.default) for name, choice in offered.items()}
     for override in overrides:
         name, group = override.key_or_group, override.key_or_group.partition("@")[0]
@@ -211,7 +217,7 @@ def _tree(command: str, chosen: Mapping[str, Sequence[str]]) -> Tree:
     tree = deepcopy(_command_tree(command))
     for file in ("common", COMMANDS[command][0]):
         _join(tree, _yaml_tree(f"{file}.yaml"))
-    for choice in choices(COMMANDS[command][0]):
+    for choice in read_choices(COMMANDS[command][0]):
         inner = tree if choice.name == "experiment" else tree.setdefault(choice.name, {})
         for name in ("*",) if chosen[choice.name] == ["all"] else chosen[choice.name]:
             for file in sorted((CONF / choice.group).glob(f"{name}.yaml")):
@@ -227,7 +233,7 @@ def _command_tree(command: str) -> Tree:
 def _schema_tree(schema: Schema) -> Tree:
     tree: Tree = {item.name: {} for item in schema.fields}
     for name, kind in schema.nodes.items():
-        inner = _schema_tree(describe(kind))
+        inner = _schema_tree(describe_dataclass(kind))
         tree[name] = {"*": inner} if name in MAPPINGS else inner
     return tree
 

@@ -195,7 +195,16 @@ class WandbConfig(Ranged, node="wandb"):
 
 
 @dataclass(frozen=True)
-class TrainingStage:
+class TrainingNodes:
+    """The nodes of a stage that trains a model, or plans to."""
+
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(architecture={}))
+    deepspeed: dict[str, Any] = field(default_factory=dict)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+
+@dataclass(frozen=True)
+class TrainingStage(TrainingNodes):
     """Everything that `training.run` needs."""
 
     runs: str = runtime("runs")
@@ -203,9 +212,6 @@ class TrainingStage:
     name: str = runtime("run")
     corpus_folder: str = runtime("")
     validation_folder: str = runtime("")
-    model: ModelConfig = field(default_factory=lambda: ModelConfig(architecture={}))
-    deepspeed: dict[str, Any] = field(default_factory=dict)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
     wandb: WandbConfig = runtime(WandbConfig())
 
     def resolved(self) -> TrainingStage:
@@ -230,12 +236,9 @@ class MemoryConfig(Ranged, node="memory"):
 
 
 @dataclass(frozen=True)
-class MemoryStage:
+class MemoryStage(TrainingNodes):
     """Everything that `plan` needs."""
 
-    model: ModelConfig = field(default_factory=lambda: ModelConfig(architecture={}))
-    deepspeed: dict[str, Any] = field(default_factory=dict)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
 

@@ -187,7 +187,7 @@ class Benchmark(Audit):
                 digests[f"scores of {name}"] = folder.name.rpartition("-")[2]
 
         def score(texts: Texts, name: str) -> pd.DataFrame:
-            return open_scores(stage.scores(texts, control, nodes[name][1]).path).table
+            return open_scores(stage.score_texts(texts, control, nodes[name][1]).path).table
 
         def conduct(folder: Path) -> AuditResult:
             tables = {}

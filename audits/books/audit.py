@@ -19,16 +19,16 @@ from contamination.audits.books.reading import (
     Book,
     books_digest,
     describe_boilerplate,
-    open_books,
+    read_books,
 )
-from contamination.audits.books.report import AuditedBooks, report
+from contamination.audits.books.report import AuditedBooks, build_report
 from contamination.audits.books.results import BookScores, audit_books
 from contamination.audits.books.snippets import (
     BookSnippets,
     SnippetPlan,
     draw_snippets,
-    split_words,
-    token_splitter,
+    list_word_spans,
+    make_token_splitter,
 )
 from contamination.core.artifacts import Artifact
 from contamination.core.config import at_least, limited, one_of, runtime
@@ -47,7 +47,7 @@ MAX_BLIND_SNIPPETS = 1_000
 MIN_FOLDS = 3
 
 
-def blind_auroc(
+def blind_auroc_and_interval(
     positives: Sequence[BookSnippets], negatives: Sequence[BookSnippets], seed: int
 ) -> tuple[float, float, float]:
     """AUROC of a classifier that never sees the model, with the ends of its 95% interval.
@@ -59,7 +59,9 @@ def blind_auroc(
     shortest = min(len(book.texts) for book in books)
     per_book = max(1, min(MAX_BLIND_SNIPPETS // len(books), shortest))
     texts = [
-        book.texts[i].text for book in books for i in _evenly_spaced(len(book.texts), per_book)
+        book.texts[i].text
+        for book in books
+        for i in _evenly_spaced_indices(len(book.texts), per_book)
     ]
     book_index = np.repeat(np.arange(len(books)), per_book)
     is_member = book_index < len(positives)
@@ -70,8 +72,7 @@ def blind_auroc(
     return auroc.value, *interval(auroc, CONFIDENCE)
 
 
-def _evenly_spaced(length: int, number: int) -> list[int]:
-    """`number` indices, evenly spaced over range(length)."""
+def _evenly_spaced_indices(length: int, number: int) -> list[int]:
     return [(2 * i + 1) * length // (2 * number) for i in range(number)]
 
 
@@ -118,15 +119,15 @@ class Books(Audit):
             raise ConfigError("method is {}: choose methods, such as method=[loss,min_k].")
         model = open_model("model", stage.model, stage.runs)
         limits = Limits(self.max_page_bytes, self.max_book_bytes)
-        books = open_books({role: str(getattr(self, role)) for role in ROLES}, limits)
-        _check_enough(books)
-        split = split_words if self.unit == WORDS else token_splitter(model.tokenizer())
+        books = read_books({role: str(getattr(self, role)) for role in ROLES}, limits)
+        _check_validation_book_counts(books)
+        split = list_word_spans if self.unit == WORDS else make_token_splitter(model.tokenizer())
         plan = SnippetPlan(self.snippets, self.length, self.unit, split, stage.seed)
-        snippets = {book.name: draw_snippets(book, plan) for book in books}
+        snippets = {book.role_and_title: draw_snippets(book, plan) for book in books}
         for book in books:
-            _check_snippets(book, len(snippets[book.name].texts))
+            _check_snippet_count(book, len(snippets[book.role_and_title].texts))
         texts = Texts.of([text for of_book in snippets.values() for text in of_book.texts])
-        scores = stage.scores(texts, "snippets of books")
+        scores = stage.score_texts(texts, "snippets of books")
         inputs = {"books": books_digest(books), "scores": scores.digest}
         conduct = partial(self._conduct, books, snippets, scores, plan, model.slug)
         return PreparedAudit(model.slug, inputs, conduct)
@@ -140,16 +141,20 @@ class Books(Audit):
         model: str,
         folder: Path,
     ) -> AuditResult:
-        candidates, score_matrix = _candidate_scores(scores)
+        candidates, score_matrix = _candidates_and_scores(scores)
         by_role = {role: [book for book in books if book.role == role] for role in ROLES}
         book_scores = {
-            role: [_book_scores(book, snippets[book.name], score_matrix) for book in by_role[role]]
+            role: [
+                _book_scores(book, snippets[book.role_and_title], score_matrix)
+                for book in by_role[role]
+            ]
             for role in ROLES
         }
         positives, negatives, suspects = (book_scores[role] for role in ROLES)
         result = audit_books(candidates, positives, negatives, suspects, self.null_model, plan.seed)
         positive_snippets, negative_snippets = (
-            [snippets[book.name] for book in by_role[role]] for role in ("positives", "negatives")
+            [snippets[book.role_and_title] for book in by_role[role]]
+            for role in ("positives", "negatives")
         )
         audited_books = AuditedBooks(
             model=model,
@@ -157,27 +162,27 @@ class Books(Audit):
             null_model=self.null_model,
             scores=book_scores,
             snippets=snippets,
-            blind=blind_auroc(positive_snippets, negative_snippets, plan.seed),
+            blind=blind_auroc_and_interval(positive_snippets, negative_snippets, plan.seed),
             boilerplate=describe_boilerplate(books),
         )
-        return report(result, audited_books)
+        return build_report(result, audited_books)
 
 
-def _candidate_scores(scores: Artifact) -> tuple[list[MethodKey], pd.DataFrame]:
+def _candidates_and_scores(artifact: Artifact) -> tuple[list[MethodKey], pd.DataFrame]:
     """The candidates, and their scores: a row per ranked snippet, a column per candidate."""
-    tables = dict(group_by_method(open_scores(scores.path).tables()))
+    tables = dict(group_by_method(open_scores(artifact.path).tables()))
     columns = [rows.set_index("example_id")["score"] for rows in tables.values()]
     return [*tables], pd.concat(columns, axis=1, keys=range(len(tables)))
 
 
 def _book_scores(book: Book, snippets: BookSnippets, score_matrix: pd.DataFrame) -> BookScores:
     ids = score_matrix.index.intersection([text.example_id for text in snippets.texts])
-    _check_snippets(book, len(ids))
+    _check_snippet_count(book, len(ids))
     scores = score_matrix.loc[ids].to_numpy(np.float64).T
     return BookScores(book.title, scores, min(snippets.independent, len(ids)))
 
 
-def _check_enough(books: Sequence[Book]) -> None:
+def _check_validation_book_counts(books: Sequence[Book]) -> None:
     for role in ("positives", "negatives"):
         count = sum(book.role == role for book in books)
         if count < MIN_BOOKS:
@@ -187,7 +192,7 @@ def _check_enough(books: Sequence[Book]) -> None:
             )
 
 
-def _check_snippets(book: Book, count: int) -> None:
+def _check_snippet_count(book: Book, count: int) -> None:
     if count < MIN_SNIPPETS:
         raise DataError(
             f"audit.{book.role}: {book.title!r} ({book.file}) gives {count} different "

@@ -33,13 +33,13 @@ class Limits:
     max_page_bytes: int = 1 << 24
     max_book_bytes: int = 1 << 28
 
-    def check(self, field: str, what: str, size: int) -> None:
-        """Raise a ValueError that names the field if `what` is larger than its limit."""
+    def check_size(self, field: str, described_file: str, size: int) -> None:
+        """Raise a ValueError that names the field if `described_file` is larger than its limit."""
         limit: int = getattr(self, field)
         if size > limit:
             raise ValueError(
-                f"{what} is larger than audit.{field}={limit} bytes: raise the limit if you trust "
-                "the file"
+                f"{described_file} is larger than audit.{field}={limit} bytes: raise the limit if "
+                "you trust the file"
             )
 
 
@@ -77,54 +77,60 @@ READ_ERRORS = (
 """What reading a broken EPUB raises; a RuntimeError if it is encrypted."""
 
 
-def read_epub(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
+def iter_epub_books(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
     """Yield the book's title and its text, with the pages in the order of the spine.
 
     Raises:
         ValueError: the file can't be read as an EPUB, or is larger than the limits.
     """
     try:
-        with zipfile.ZipFile(path) as book:
-            container = _parsed(_unpacked(book, CONTAINER, limits))
-            package = _package(container)
-            root = _parsed(_unpacked(book, package, limits))
-            pages = [*_pages(book, _spine(root, PurePosixPath(package)), limits)]
+        with zipfile.ZipFile(path) as archive:
+            container = _parse_xml(_unpack_file(archive, CONTAINER, limits))
+            package_path = _package_path(container)
+            root = _parse_xml(_unpack_file(archive, package_path, limits))
+            pages = [
+                *_iter_page_texts(
+                    archive, _iter_spine_paths(root, PurePosixPath(package_path)), limits
+                )
+            ]
     except READ_ERRORS as error:
         raise ValueError(f"it can't be read as an EPUB ({str(error).strip()})") from error
-    yield _title(root) or path.stem, "\n".join(page for page in pages if page)
+    yield _book_title(root) or path.stem, "\n".join(page for page in pages if page)
 
 
-def _pages(book: zipfile.ZipFile, names: Iterable[str], limits: Limits) -> Iterator[str]:
+def _iter_page_texts(
+    archive: zipfile.ZipFile, page_paths: Iterable[str], limits: Limits
+) -> Iterator[str]:
     """The text of each page; a page that the spine names several times is read once."""
     total_bytes = 0
     sizes_and_texts: dict[str, tuple[int, str]] = {}
-    for name in names:
-        if name not in sizes_and_texts:
-            page = _unpacked(book, name, limits)
-            limits.check("max_book_bytes", "the book", total_bytes + len(page))
+    for page_path in page_paths:
+        if page_path not in sizes_and_texts:
+            page = _unpack_file(archive, page_path, limits)
+            limits.check_size("max_book_bytes", "the book", total_bytes + len(page))
             try:
-                sizes_and_texts[name] = len(page), _text(_decoded(page))
+                sizes_and_texts[page_path] = len(page), _page_text(_decode_page(page))
             except ValueError as error:
-                raise ValueError(f"{name}: {error}") from error
-        size, text = sizes_and_texts[name]
+                raise ValueError(f"{page_path}: {error}") from error
+        size, text = sizes_and_texts[page_path]
         total_bytes += size
-        limits.check("max_book_bytes", "the book", total_bytes)
+        limits.check_size("max_book_bytes", "the book", total_bytes)
         yield text
 
 
-def _unpacked(book: zipfile.ZipFile, name: str, limits: Limits) -> bytes:
+def _unpack_file(archive: zipfile.ZipFile, member_name: str, limits: Limits) -> bytes:
     """The content of a file in the archive; no more than the limit is unpacked."""
-    member = book.getinfo(name)
+    member = archive.getinfo(member_name)
     if member.compress_type not in COMPRESSIONS:
-        raise ValueError(f"{name} is packed neither by deflate nor stored, as EPUB requires")
-    limits.check("max_page_bytes", name, member.file_size)
-    with book.open(member) as stream:
+        raise ValueError(f"{member_name} is packed neither by deflate nor stored, as EPUB requires")
+    limits.check_size("max_page_bytes", member_name, member.file_size)
+    with archive.open(member) as stream:
         content = stream.read(limits.max_page_bytes + 1)  # without a number it unpacks gigabytes
-    limits.check("max_page_bytes", name, len(content))
+    limits.check_size("max_page_bytes", member_name, len(content))
     return content
 
 
-def _parsed(document: bytes) -> ElementTree.Element:
+def _parse_xml(document: bytes) -> ElementTree.Element:
     """Parse an XML document without entity declarations: entities can expand to any length."""
     parser = ParserCreate()
     parser.EntityDeclHandler = _refuse_entity
@@ -136,15 +142,14 @@ def _refuse_entity(*_: object) -> None:
     raise ValueError(ENTITY)
 
 
-def _package(container: ElementTree.Element) -> str:
-    """The path of the package document, which the container names first."""
+def _package_path(container: ElementTree.Element) -> str:
     rootfile = container.find(".//{*}rootfile")
     if rootfile is None:
         raise KeyError(f"{CONTAINER} names no package")
     return rootfile.attrib["full-path"]
 
 
-def _spine(root: ElementTree.Element, package: PurePosixPath) -> Iterator[str]:
+def _iter_spine_paths(root: ElementTree.Element, package_path: PurePosixPath) -> Iterator[str]:
     """The paths of the spine's pages, without those beside the main text (linear="no")."""
     hrefs = {
         item.attrib["id"]: item.attrib["href"] for item in root.iterfind("{*}manifest/{*}item")
@@ -154,16 +159,16 @@ def _spine(root: ElementTree.Element, package: PurePosixPath) -> Iterator[str]:
         raise ValueError(f"its spine names {len(entries):,} pages, and {MAX_PAGES:,} are read")
     for entry in entries:
         if entry.get("linear") != "no":
-            page = package.parent / unquote(hrefs[entry.attrib["idref"]])
+            page = package_path.parent / unquote(hrefs[entry.attrib["idref"]])
             yield posixpath.normpath(str(page))  # names in a zip have no ".."
 
 
-def _title(root: ElementTree.Element) -> str:
+def _book_title(root: ElementTree.Element) -> str:
     title = root.find("{*}metadata/{http://purl.org/dc/elements/1.1/}title")
     return " ".join((title.text or "").split()) if title is not None else ""
 
 
-def _decoded(page: bytes) -> str:
+def _decode_page(page: bytes) -> str:
     """The page decoded by its byte order mark, else by its declaration, else as UTF-8.
 
     Raises:
@@ -172,17 +177,17 @@ def _decoded(page: bytes) -> str:
     if page.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return page.decode("utf-16")
     declared = DECLARED.match(page[:FIRST_LINE_BYTES])
-    name = declared[1].decode() if declared else "utf-8-sig"
+    encoding_name = declared[1].decode() if declared else "utf-8-sig"
     try:
-        encoding = codecs.lookup(name).name
+        encoding = codecs.lookup(encoding_name).name
     except LookupError as error:
         raise ValueError(f"a page has an {error}") from error
     if not ENCODINGS.fullmatch(encoding):
-        raise ValueError(f"a page has the encoding {name}: save it as UTF-8")
+        raise ValueError(f"a page has the encoding {encoding_name}: save it as UTF-8")
     return page.decode(encoding)
 
 
-def _text(page: str) -> str:
+def _page_text(page: str) -> str:
     """The text of a page, one line per paragraph.
 
     Raises:

@@ -45,29 +45,29 @@ class Rates:
 
     @property
     def angles(self) -> Scores:
-        """Arcsin √rate (Anscombe 1948), whose sampling variance is `noise`, shape (n,)."""
+        """Arcsin √rate (Anscombe 1948), shape (n,)."""
         angles: Scores = np.arcsin(
             np.sqrt((self.values * self.snippets + 0.375) / (self.snippets + 0.75))
         )
         return angles
 
     @property
-    def noise(self) -> float:
-        """The sampling variance of an angle, averaged over books."""
+    def sampling_variance(self) -> float:
+        """The sampling variance of an angle, the same for all rates, averaged over books."""
         return float(np.mean(1 / (4 * self.snippets + 2)))
 
     @property
-    def variance(self) -> float:
+    def angle_variance(self) -> float:
         """The variance of the angles over books, at least the sampling variance."""
-        return max(float(self.angles.var(ddof=1)), self.noise)
+        return max(float(self.angles.var(ddof=1)), self.sampling_variance)
 
-    def predict(self, quantiles: Scores) -> Scores:
+    def predictive_quantiles(self, levels: Scores) -> Scores:
         """Quantiles of the predictive distribution of one more book's true rate."""
         from scipy.stats import t
 
-        n, between_books = len(self.values), self.variance - self.noise
-        spread = np.sqrt(between_books + self.variance / n)
-        angles = self.angles.mean() + spread * t.ppf(quantiles, n - 1)
+        n, between_books = len(self.values), self.angle_variance - self.sampling_variance
+        spread = np.sqrt(between_books + self.angle_variance / n)
+        angles = self.angles.mean() + spread * t.ppf(levels, n - 1)
         rates: Scores = np.sin(np.clip(angles, 0, np.pi / 2)) ** 2
         return rates
 
@@ -81,7 +81,7 @@ class CorrectedRate:
     high: float
 
 
-def separates(positives: Rates, negatives: Rates) -> bool:
+def is_significantly_higher(positives: Rates, negatives: Rates) -> bool:
     """Whether t is significantly above f; otherwise no share can be estimated."""
     from scipy.stats import t
 
@@ -96,34 +96,36 @@ def separates(positives: Rates, negatives: Rates) -> bool:
 
 
 def correct_rate(
-    observed: float, snippets: int, positives: Rates, negatives: Rates, seed: int
+    observed_rate: float, effective_snippets: int, positives: Rates, negatives: Rates, seed: int
 ) -> CorrectedRate:
     """Rogan and Gladen's estimate of a suspect's share, with an interval.
 
     Args:
-        observed: the share of its snippets above the threshold.
-        snippets: as how many independent snippets they count.
+        observed_rate: the share of its snippets above the threshold.
+        effective_snippets: as how many independent snippets they count.
         positives: rates of books that were trained on.
         negatives: rates of books that were not.
         seed: draws the suspect's true rate from Jeffreys' posterior: resampling its snippets would
             leave no uncertainty where none or all of them are above the threshold.
     """
     quantiles = (np.arange(DRAWS) + 0.5) / DRAWS
-    t, f = positives.predict(quantiles), negatives.predict(quantiles)
-    above = observed * snippets
-    drawn_rates = np.random.default_rng(seed).beta(above + 0.5, snippets - above + 0.5, DRAWS)
+    t, f = positives.predictive_quantiles(quantiles), negatives.predictive_quantiles(quantiles)
+    above = observed_rate * effective_snippets
+    drawn_rates = np.random.default_rng(seed).beta(
+        above + 0.5, effective_snippets - above + 0.5, DRAWS
+    )
     identified = t > f
     shares = np.clip((drawn_rates - f) / np.where(identified, t - f, 1), 0, 1)
     tail = (1 - CONFIDENCE) / 2
     low = np.quantile(np.where(identified, shares, 0), tail, method="lower")
     high = np.quantile(np.where(identified, shares, 1), 1 - tail, method="higher")
-    value = rogan_gladen(observed, positives.mean, negatives.mean)
+    value = rogan_gladen(observed_rate, positives.mean, negatives.mean)
     return CorrectedRate(value, min(float(low), value), max(float(high), value))
 
 
-def rogan_gladen(observed: float, t: float, f: float) -> float:
+def rogan_gladen(observed_rate: float, t: float, f: float) -> float:
     """(observed − f) / (t − f), clipped to [0, 1], for t > f."""
-    return float(np.clip((observed - f) / (t - f), 0, 1))
+    return float(np.clip((observed_rate - f) / (t - f), 0, 1))
 
 
 RANKS, NORMAL = "ranks", "normal"
@@ -131,7 +133,7 @@ NULL_MODELS = (RANKS, NORMAL)
 
 
 def rank_p_values(
-    suspects: Scores, snippets: Scores, negatives: Rates, fold: NDArray[np.intp]
+    suspect_rates: Scores, effective_snippets: Scores, negatives: Rates, folds: NDArray[np.intp]
 ) -> Scores:
     """(1 + the number of negatives with at least the suspect's rate) / (1 + n), shape (S,).
 
@@ -146,21 +148,21 @@ def rank_p_values(
     short suspects were hardly ever found. `perf.corrections` compares both.)
 
     Args:
-        suspects: rates by suspect and fold (S × K).
-        snippets: as how many independent snippets each suspect's count (S).
+        suspect_rates: rates by suspect and fold (S × K).
+        effective_snippets: as how many independent snippets each suspect's count (S).
         negatives: the negatives' rates by the threshold of their own fold (n).
-        fold: the negatives' folds (n).
+        folds: the negatives' folds (n).
     """
-    rates_and_snippets = zip(suspects[:, fold], snippets, strict=True)
+    rates_and_snippets = zip(suspect_rates[:, folds], effective_snippets, strict=True)
     counts = [
-        _median_count(_probability_of_reaching(rates, number, negatives))
+        _median_event_count(_reach_probabilities(rates, number, negatives))
         for rates, number in rates_and_snippets
     ]
-    p_values: Scores = (1 + np.array(counts)) / (1 + len(fold))
+    p_values: Scores = (1 + np.array(counts)) / (1 + len(folds))
     return p_values
 
 
-def _median_count(probabilities: Scores) -> int:
+def _median_event_count(probabilities: Scores) -> int:
     """The median number of independent events that happen, given the probability of each."""
     distribution = np.ones(1)  # the probability of 0, 1, 2, … events
     for probability in probabilities.tolist():
@@ -168,7 +170,7 @@ def _median_count(probabilities: Scores) -> int:
     return int(np.searchsorted(np.cumsum(distribution), 0.5 - 1e-9))
 
 
-def _probability_of_reaching(rates: Scores, snippets: float, negatives: Rates) -> Scores:
+def _reach_probabilities(rates: Scores, effective_snippets: float, negatives: Rates) -> Scores:
     """The probability that each negative reaches the rate with so many of its snippets, shape (n,).
 
     A negative with fewer snippets uses all of them. A required number of snippets between two
@@ -177,19 +179,19 @@ def _probability_of_reaching(rates: Scores, snippets: float, negatives: Rates) -
     from scipy.stats import hypergeom
 
     totals = np.round(negatives.snippets)
-    above, required = np.round(negatives.values * totals), rates * snippets
+    above, required = np.round(negatives.values * totals), rates * effective_snippets
     floor = np.floor(required + 1e-9)
     fraction = np.maximum(required - floor, 0)
-    drawn = np.minimum(np.round(snippets), totals)
+    drawn = np.minimum(np.round(effective_snippets), totals)
     at_least, more = (hypergeom.sf(floor + step, totals, above, drawn) for step in (-1, 0))
     thinned = (1 - fraction) * at_least + fraction * more
     probabilities: Scores = np.where(
-        snippets < totals, thinned.clip(0, 1), negatives.values >= rates
+        effective_snippets < totals, thinned.clip(0, 1), negatives.values >= rates
     )
     return probabilities
 
 
-def normal_p_values(suspects: Scores, snippets: Scores, negatives: Rates) -> Scores:
+def normal_p_values(suspect_rates: Scores, effective_snippets: Scores, negatives: Rates) -> Scores:
     """The probability that one more untrained book has at least this rate, shape (S,).
 
     On the scale of angles (see `rates`) a new book lies at the negatives' mean ± Student's t with
@@ -197,16 +199,16 @@ def normal_p_values(suspects: Scores, snippets: Scores, negatives: Rates) -> Sco
     variance between books and its own sampling error.
 
     Args:
-        suspects: each suspect's mean rate (S).
-        snippets: as how many independent snippets its snippets count (S).
+        suspect_rates: each suspect's mean rate (S).
+        effective_snippets: as how many independent snippets its snippets count (S).
         negatives: the negatives' rates.
     """
     from scipy.stats import t
 
     n = len(negatives.values)
-    between_books = negatives.variance - negatives.noise
-    variance = negatives.variance / n + between_books + 1 / (4 * snippets + 2)
-    distance = Rates(suspects, snippets).angles - negatives.angles.mean()
+    between_books = negatives.angle_variance - negatives.sampling_variance
+    variance = negatives.angle_variance / n + between_books + 1 / (4 * effective_snippets + 2)
+    distance = Rates(suspect_rates, effective_snippets).angles - negatives.angles.mean()
     p_values: Scores = t.sf(distance / np.sqrt(variance), n - 1)
     return p_values
 

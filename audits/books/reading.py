@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from contamination.audits.books.epub import LIMITS, Limits, read_epub
+from contamination.audits.books.epub import LIMITS, Limits, iter_epub_books
 from contamination.audits.books.shared_text import (
     GRAM,
     POSITIONS,
@@ -22,20 +22,24 @@ from contamination.audits.books.shared_text import (
     Keys,
     gram_keys,
     shared_fraction,
-    without_boilerplate,
+    strip_boilerplate,
 )
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.examples import lines_digest
 
 
-def read_jsonl(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
+def iter_jsonl_books(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
     """The title and text of each line, or without titles one book: the file's name and all texts.
 
     Raises:
         ValueError: the file is empty, a line is not an object with a `text`, a title is not a
             string, only some lines have a title, or a line is larger than the limit.
     """
-    rows = [_row(number, line) for number, line in _lines(path, limits) if line.strip()]
+    rows = [
+        _parse_row(number, line)
+        for number, line in _iter_numbered_lines(path, limits)
+        if line.strip()
+    ]
     if not rows:
         raise ValueError("it is empty")
     have_title = ["title" in row for row in rows]
@@ -47,39 +51,42 @@ def read_jsonl(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]
         yield path.stem, "\n".join(row["text"] for row in rows)
 
 
-def _lines(path: Path, limits: Limits) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers from 1."""
+def _iter_numbered_lines(path: Path, limits: Limits) -> Iterator[tuple[int, str]]:
     with path.open("rb") as stream:
         read_line = partial(stream.readline, limits.max_book_bytes + 1)
-        for number, line in enumerate(iter(read_line, b""), 1):
-            limits.check("max_book_bytes", f"line {number}", len(line))
-            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+        for line_number, line in enumerate(iter(read_line, b""), 1):
+            limits.check_size("max_book_bytes", f"line {line_number}", len(line))
+            yield line_number, line.decode("utf-8-sig" if line_number == 1 else "utf-8")
 
 
-def _row(number: int, line: str) -> dict[str, Any]:
+def _parse_row(line_number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"line {number} is not JSON ({error})") from error
+        raise ValueError(f"line {line_number} is not JSON ({error})") from error
     if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-        raise ValueError(f"line {number} is no object with a string as its `text`")
+        raise ValueError(f"line {line_number} is no object with a string as its `text`")
     if not isinstance(row.get("title", ""), str):
-        raise ValueError(f"line {number} has {row['title']!r} as its `title`: give a string")
+        raise ValueError(f"line {line_number} has {row['title']!r} as its `title`: give a string")
     return row
 
 
-def read_text(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
+def iter_text_books(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
     """The file's name and its text in UTF-8.
 
     Raises:
         ValueError: the file is not UTF-8, or larger than the limit.
     """
-    limits.check("max_book_bytes", "it", path.stat().st_size)
+    limits.check_size("max_book_bytes", "it", path.stat().st_size)
     yield path.stem, path.read_bytes().decode("utf-8-sig")
 
 
 Reader = Callable[[Path, Limits], Iterator[tuple[str, str]]]
-READERS: Mapping[str, Reader] = {".txt": read_text, ".epub": read_epub, ".jsonl": read_jsonl}
+READERS: Mapping[str, Reader] = {
+    ".txt": iter_text_books,
+    ".epub": iter_epub_books,
+    ".jsonl": iter_jsonl_books,
+}
 """Suffix → a function that yields the title and text of each book in a file."""
 
 ROLES = {"positives": True, "negatives": False, "suspects": None}
@@ -108,18 +115,18 @@ class Book:
     boilerplate: tuple[BoilerplateRun, ...] = ()
 
     @property
-    def name(self) -> str:
+    def role_and_title(self) -> str:
         """Role and title, which are unique."""
         return f"{self.role}/{self.title}"
 
 
-def open_books(paths: Mapping[str, str], limits: Limits = LIMITS) -> list[Book]:
+def read_books(path_by_role: Mapping[str, str], limits: Limits = LIMITS) -> list[Book]:
     """Read the books of each role, ordered by role and title.
 
     Text that several of them share at their beginnings or ends is removed.
 
     Args:
-        paths: role → a folder or a file.
+        path_by_role: role → a folder or a file.
         limits: of the sizes of files.
 
     Raises:
@@ -127,14 +134,18 @@ def open_books(paths: Mapping[str, str], limits: Limits = LIMITS) -> list[Book]:
         DataError: a file can't be read or exceeds a limit, a book has no text, two books have the
             same title, or two files are the same book.
     """
-    books = [book for role, path in paths.items() for book in _read_role(role, path, limits)]
-    _check_titles(books)
-    stripped = without_boilerplate([book.text for book in books])
+    books = [
+        book
+        for role, path in path_by_role.items()
+        for book in _read_books_of_role(role, path, limits)
+    ]
+    _check_titles_differ(books)
+    stripped = strip_boilerplate([book.text for book in books])
     books = [
         replace(book, text=text, boilerplate=runs)
         for book, (text, runs) in zip(books, stripped, strict=True)
     ]
-    _check_different(books)
+    _check_texts_differ(books)
     return books
 
 
@@ -161,7 +172,7 @@ def books_digest(books: Iterable[Book]) -> str:
     return lines_digest(json.dumps(row) for row in rows)
 
 
-def _read_role(role: str, path: str, limits: Limits) -> list[Book]:
+def _read_books_of_role(role: str, path: str, limits: Limits) -> list[Book]:
     folder = Path(path).expanduser()
     if not folder.exists():
         raise ConfigError(
@@ -169,7 +180,7 @@ def _read_role(role: str, path: str, limits: Limits) -> list[Book]:
         )
     entries = sorted(folder.iterdir()) if folder.is_dir() else [folder]
     files = [entry for entry in entries if entry.suffix.lower() in READERS and entry.is_file()]
-    books = [book for file in files for book in _read_file(role, file, limits)]
+    books = [book for file in files for book in _iter_books_of_file(role, file, limits)]
     if not books:
         raise ConfigError(
             f"audit.{role} is {path!r}: it has no book. Give a folder of books, each a "
@@ -182,7 +193,7 @@ def _read_role(role: str, path: str, limits: Limits) -> list[Book]:
     return sorted(books, key=lambda book: book.title)
 
 
-def _read_file(role: str, file: Path, limits: Limits) -> Iterator[Book]:
+def _iter_books_of_file(role: str, file: Path, limits: Limits) -> Iterator[Book]:
     try:
         for title, text in READERS[file.suffix.lower()](file, limits):
             if not text.strip():
@@ -197,7 +208,7 @@ def _read_file(role: str, file: Path, limits: Limits) -> Iterator[Book]:
         ) from error
 
 
-def _check_titles(books: Sequence[Book]) -> None:
+def _check_titles_differ(books: Sequence[Book]) -> None:
     firsts: dict[str, Book] = {}
     for book in books:
         first = firsts.setdefault(book.title.casefold(), book)
@@ -208,11 +219,11 @@ def _check_titles(books: Sequence[Book]) -> None:
             )
 
 
-def _check_different(books: Sequence[Book]) -> None:
+def _check_texts_differ(books: Sequence[Book]) -> None:
     """Raise a DataError if two files are the same book, by the n-grams that they share."""
     keys = [gram_keys(book.text) for book in books]
     fractions = {
-        (i, j): shared_fraction(keys[i], keys[j]) for i, j in _pairs_with_common_keys(keys)
+        (i, j): shared_fraction(keys[i], keys[j]) for i, j in _index_pairs_with_common_keys(keys)
     }
     (i, j), fraction = max(fractions.items(), key=lambda item: item[1], default=((0, 0), 0.0))
     if fraction >= SAME_BOOK:
@@ -225,8 +236,7 @@ def _check_different(books: Sequence[Book]) -> None:
         )
 
 
-def _pairs_with_common_keys(keys: Sequence[Keys]) -> list[tuple[int, int]]:
-    """The pairs of books that share any key."""
+def _index_pairs_with_common_keys(keys: Sequence[Keys]) -> list[tuple[int, int]]:
     all_keys = np.concatenate(keys)
     book_index = np.repeat(np.arange(len(keys)), [len(book_keys) for book_keys in keys])
     order = np.argsort(all_keys, kind="stable")

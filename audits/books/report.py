@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,16 +15,7 @@ from contamination.audits.books.reading import ROLES
 from contamination.audits.books.results import BookScores, BooksResult, Suspect
 from contamination.audits.books.selection import CandidateAccuracy
 from contamination.audits.books.snippets import BookSnippets, SnippetPlan
-from contamination.core.report.charts import (
-    ACCENT,
-    GREY,
-    INK,
-    MEMBER,
-    NONMEMBER,
-    InlineChart,
-    page_figure,
-    svg_element,
-)
+from contamination.core.report import charts
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import NO_VALUE, Table, format_interval
 from contamination.detection.baselines.blind import describe_blind_baseline
@@ -33,17 +25,6 @@ ROUNDING = 1 + 1e-9
 """Tolerance of comparisons with ALPHA: 13 · (1 / 260) is 0.05 except for its last bit."""
 MAX_TITLES = 5
 """The most titles in a sentence."""
-LIMITATIONS = (
-    "That a book is not found says nothing: it may have been trained on too rarely, or in an "
-    "edition that differs.",
-    "A share that was trained on may come from quotations, reviews or another book with the "
-    "same text: the audit does not know where the model read it.",
-    "The correction assumes that the suspects are like the validation books. Where they differ in "
-    "date, genre, edition or fame, their rates of false alarms and of hits differ too, and no "
-    "interval here accounts for that.",
-    "Positives stand for books that were trained on as a whole. Where they were read more often "
-    "than a suspect (famous books are), the suspect's share is underestimated.",
-)
 
 
 @dataclass(frozen=True)
@@ -69,37 +50,37 @@ class AuditedBooks:
     boilerplate: Sequence[str] = ()
 
 
-def report(result: BooksResult, books: AuditedBooks) -> AuditResult:
+def build_report(result: BooksResult, audited_books: AuditedBooks) -> AuditResult:
     """The result in sentences, tables and charts."""
     content = ReportContent(
-        title=f"Which books was {books.model} trained on?",
-        conclusions=[*_conclusions(result, books)],
-        warnings=[*_warnings(result, books)],
+        title=f"Which books was {audited_books.model} trained on?",
+        conclusions=[*_conclusions(result, audited_books)],
+        warnings=[*_warnings(result, audited_books)],
         tables=[
             _suspect_table(result),
-            _candidate_table(result, books.blind),
-            _validation_table(result, books.scores),
+            _candidate_table(result, audited_books.blind),
+            _validation_table(result, audited_books.scores),
         ],
-        charts=_charts(result, books.scores),
+        charts=_charts(result, audited_books.scores),
         limits=LIMITATIONS,
-        facts=_facts(books),
+        facts=_fact_by_label(audited_books),
     )
     counts = {
-        **{role: len(books.scores[role]) for role in ROLES},
-        "snippets": sum(len(snippets.texts) for snippets in books.snippets.values()),
-        "found": len(_significant(result)),
+        **{role: len(audited_books.scores[role]) for role in ROLES},
+        "snippets": sum(len(snippets.texts) for snippets in audited_books.snippets.values()),
+        "found": len(_significant_suspects(result)),
     }
     return AuditResult(content, counts)
 
 
-def _significant(result: BooksResult) -> list[Suspect]:
+def _significant_suspects(result: BooksResult) -> list[Suspect]:
     return [suspect for suspect in result.suspects if suspect.q <= ALPHA * ROUNDING]
 
 
 def _conclusions(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
-    significant, suspects = _significant(result), len(result.suspects)
+    significant, suspects = _significant_suspects(result), len(result.suspects)
     if significant:
-        names = "; ".join(_suspect_with_share(suspect) for suspect in significant[:MAX_TITLES])
+        names = "; ".join(_format_title_and_share(suspect) for suspect in significant[:MAX_TITLES])
         omitted = len(significant) - MAX_TITLES
         more = f"; and {omitted} more" if omitted > 0 else ""
         yield (
@@ -108,8 +89,8 @@ def _conclusions(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
             f"{names}{more}."
         )
     else:
-        yield _no_suspect_found(result, books.null_model)
-    yield _decision_rule(result)
+        yield _no_suspect_sentence(result, books.null_model)
+    yield _decision_rule_sentence(result)
     if len(significant) < suspects:
         which = "the others" if significant else "they"
         yield (
@@ -123,10 +104,10 @@ def _conclusions(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
         )
 
 
-def _no_suspect_found(result: BooksResult, null_model: str) -> str:
+def _no_suspect_sentence(result: BooksResult, null_model: str) -> str:
     """That no suspect was found, after whether the negatives allow any to be found."""
     negatives, suspects = len(result.negatives.values), len(result.suspects)
-    needed_together = result.needed_together(ALPHA * ROUNDING)
+    needed_together = result.suspects_needed_together(ALPHA * ROUNDING)
     at_rate = f"at a false discovery rate of {ALPHA:.0%}"
     if needed_together == 1:
         return (
@@ -157,18 +138,19 @@ def _no_suspect_found(result: BooksResult, null_model: str) -> str:
     )
 
 
-def _suspect_with_share(suspect: Suspect) -> str:
+def _format_title_and_share(suspect: Suspect) -> str:
     share = suspect.corrected
     if share is None:
         return f"{suspect.title!r} ({suspect.rate:.0%} of its snippets)"
     return f"{suspect.title!r} ({share.value:.0%} [{share.low:.0%}, {share.high:.0%}] trained on)"
 
 
-def _decision_rule(result: BooksResult) -> str:
+def _decision_rule_sentence(result: BooksResult) -> str:
     tpr, fpr = result.positives.mean, result.negatives.mean
+    chosen = result.chosen_accuracy
     return (
-        f"A snippet counts as trained on where {_candidate_name(result.chosen.candidate)} is at "
-        f"least {result.chosen.threshold:.4g}. Method and threshold were chosen on "
+        f"A snippet counts as trained on where {_format_candidate(chosen.candidate)} is at "
+        f"least {chosen.threshold:.4g}. Method and threshold were chosen on "
         f"{len(result.positives.values)} positives and {len(result.negatives.values)} negatives; "
         f"on books held out from the choice {tpr:.0%} of the snippets of positives and {fpr:.0%} "
         f"of those of negatives count so (balanced accuracy {(tpr + 1 - fpr) / 2:.2f})."
@@ -190,7 +172,7 @@ def _warnings(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
             f"{'; and '.join(books.boilerplate)}. If that is the books' own text, they are one "
             "book."
         )
-    if overlapping := [name for name, snippets in books.snippets.items() if snippets.overlaps]:
+    if overlapping := [name for name, snippets in books.snippets.items() if snippets.has_overlaps]:
         yield (
             f"{len(overlapping)} books, such as {overlapping[0].partition('/')[2]!r}, are too "
             f"short for {books.plan.number} snippets without overlap: theirs overlap, and "
@@ -198,7 +180,20 @@ def _warnings(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
         )
 
 
-def _facts(books: AuditedBooks) -> dict[str, str]:
+LIMITATIONS = (
+    "That a book is not found says nothing: it may have been trained on too rarely, or in an "
+    "edition that differs.",
+    "A share that was trained on may come from quotations, reviews or another book with the "
+    "same text: the audit does not know where the model read it.",
+    "The correction assumes that the suspects are like the validation books. Where they differ in "
+    "date, genre, edition or fame, their rates of false alarms and of hits differ too, and no "
+    "interval here accounts for that.",
+    "Positives stand for books that were trained on as a whole. Where they were read more often "
+    "than a suspect (famous books are), the suspect's share is underestimated.",
+)
+
+
+def _fact_by_label(books: AuditedBooks) -> dict[str, str]:
     plan = books.plan
     return {
         "model": books.model,
@@ -232,7 +227,7 @@ def _suspect_table(result: BooksResult) -> Table:
         "suspects",
         "Suspects",
         ["rank", "contamination %", "book title", "corrected %", "95% interval", "p", "q"],
-        [_suspect_line(rank, suspect) for rank, suspect in enumerate(result.suspects, 1)],
+        [_suspect_cells(rank, suspect) for rank, suspect in enumerate(result.suspects, 1)],
         rows,
         note="Contamination: the share of the snippets above the threshold (Shi et al. 2024, table "
         "2). Corrected: the share that was trained on (Rogan and Gladen 1978). p: the probability "
@@ -241,35 +236,38 @@ def _suspect_table(result: BooksResult) -> Table:
     )
 
 
-def _suspect_line(rank: int, suspect: Suspect) -> list[str]:
+def _suspect_cells(rank: int, suspect: Suspect) -> list[str]:
     share = suspect.corrected
     corrected, ends = "can't be told", NO_VALUE
     if share is not None:
-        corrected = _percent(share.value)
-        ends = f"{_percent(share.low)} to {_percent(share.high)}"
+        corrected = _format_percent(share.value)
+        ends = f"{_format_percent(share.low)} to {_format_percent(share.high)}"
     p, q = f"{suspect.p:.2g}", f"{suspect.q:.2g}"
-    return [str(rank), _percent(suspect.rate), suspect.title, corrected, ends, p, q]
+    return [str(rank), _format_percent(suspect.rate), suspect.title, corrected, ends, p, q]
 
 
 def _candidate_table(result: BooksResult, blind: tuple[float, float, float]) -> Table:
     columns = ("auroc", "low", "high", "accuracy", "tpr", "fpr", "threshold")
-    rows = [
+    row_dicts = [
         dict(zip(("method", "variant"), accuracy.candidate, strict=True))
-        | {"chosen": accuracy is result.chosen}
-        | {name: getattr(accuracy, name) for name in columns}
+        | {"chosen": accuracy is result.chosen_accuracy}
+        | {column: getattr(accuracy, column) for column in columns}
         for accuracy in result.accuracies
     ]
     blind_auroc = dict(zip(("auroc", "low", "high"), blind, strict=True))
-    rows.append({"method": "blind", "variant": "", "chosen": False, **blind_auroc})
+    row_dicts.append({"method": "blind", "variant": "", "chosen": False, **blind_auroc})
     return Table(
         "candidates",
         "Methods on the validation books",
         ["method", "AUROC", "accuracy", "TPR", "FPR", "threshold"],
         [
-            *(_candidate_line(row, row is result.chosen) for row in result.accuracies),
+            *(
+                _candidate_cells(accuracy, accuracy is result.chosen_accuracy)
+                for accuracy in result.accuracies
+            ),
             ["blind (no model)", format_interval(*blind), *[NO_VALUE] * 4],
         ],
-        pd.DataFrame(rows),
+        pd.DataFrame(row_dicts),
         note="AUROC is over snippets, with an interval that resamples books and is corrected for "
         "the choice among these methods. Accuracy (balanced), TPR and FPR are those on books held "
         "out from the threshold's choice. Blind is a classifier that sees the texts alone: where "
@@ -278,12 +276,12 @@ def _candidate_table(result: BooksResult, blind: tuple[float, float, float]) -> 
     )
 
 
-def _candidate_line(row: CandidateAccuracy, chosen: bool) -> list[str]:
+def _candidate_cells(accuracy: CandidateAccuracy, is_chosen: bool) -> list[str]:
     return [
-        _candidate_name(row.candidate) + (" (chosen)" if chosen else ""),
-        format_interval(row.auroc, row.low, row.high),
-        *(f"{value:.2f}" for value in (row.accuracy, row.tpr, row.fpr)),
-        f"{row.threshold:.4g}",
+        _format_candidate(accuracy.candidate) + (" (chosen)" if is_chosen else ""),
+        format_interval(accuracy.auroc, accuracy.low, accuracy.high),
+        *(f"{value:.2f}" for value in (accuracy.accuracy, accuracy.tpr, accuracy.fpr)),
+        f"{accuracy.threshold:.4g}",
     ]
 
 
@@ -296,7 +294,7 @@ def _validation_table(result: BooksResult, scores: Mapping[str, Sequence[BookSco
             for book, rate in zip(scores[role], rates.values, strict=True)
         ]
     )
-    lines = [[row.role, row.title, _percent(row.rate)] for row in rows.itertuples()]
+    lines = [[row.role, row.title, _format_percent(row.rate)] for row in rows.itertuples()]
     return Table(
         "validation",
         "Validation books",
@@ -307,11 +305,11 @@ def _validation_table(result: BooksResult, scores: Mapping[str, Sequence[BookSco
     )
 
 
-def _candidate_name(candidate: tuple[str, str]) -> str:
+def _format_candidate(candidate: tuple[str, str]) -> str:
     return " ".join(candidate).strip()
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:.0f}"
 
 
@@ -320,37 +318,42 @@ MAX_SUSPECTS = 40
 """The most suspects in the chart of shares: those with the highest rates."""
 
 
-def _charts(result: BooksResult, scores: Mapping[str, Sequence[BookScores]]) -> list[InlineChart]:
+def _charts(
+    result: BooksResult, scores: Mapping[str, Sequence[BookScores]]
+) -> list[charts.InlineChart]:
     shares = [_share_chart(result)] if result.separated else []
     return [*shares, _score_chart(result, scores), _rate_chart(result)]
 
 
-def _share_chart(result: BooksResult) -> InlineChart:
+def _share_chart(result: BooksResult) -> charts.InlineChart:
     """Each suspect's corrected share with its interval, beside its contamination rate."""
     suspects = result.suspects[:MAX_SUSPECTS]
     heights = np.arange(len(suspects))[::-1]
-    with page_figure(8, 1.2 + 0.24 * len(suspects)) as (figure, axes):
+    with charts.page_figure(8, 1.2 + 0.24 * len(suspects)) as (figure, axes):
         for y, suspect in zip(heights, suspects, strict=True):
             share = suspect.corrected
             assert share is not None
-            axes.plot([100 * share.low, 100 * share.high], [y] * 2, color=ACCENT, lw=2)
-            axes.plot([100 * share.value], [y], "o", color=ACCENT)
-            axes.plot([100 * suspect.rate], [y], "|", color=INK, ms=9)
-        axes.plot([], [], "o-", color=ACCENT, lw=2, label="corrected, with 95% interval")
-        axes.plot([], [], "|", color=INK, ms=9, label="contamination rate")
+            axes.plot([100 * share.low, 100 * share.high], [y] * 2, color=charts.ACCENT, lw=2)
+            axes.plot([100 * share.value], [y], "o", color=charts.ACCENT)
+            axes.plot([100 * suspect.rate], [y], "|", color=charts.INK, ms=9)
+        axes.plot([], [], "o-", color=charts.ACCENT, lw=2, label="corrected, with 95% interval")
+        axes.plot([], [], "|", color=charts.INK, ms=9, label="contamination rate")
         axes.set(xlim=(-2, 102), xlabel="share of the book (%)", ylim=(-0.7, len(suspects) - 0.3))
-        axes.set_yticks(heights, [_shortened(suspect.title) for suspect in suspects])
+        axes.set_yticks(heights, [_shorten_title(suspect.title) for suspect in suspects])
         axes.grid(axis="y", visible=False)
-        figure.legend(loc="outside upper center", ncols=2)
-        return InlineChart(
+        return _finish_chart(
+            figure,
             "shares",
-            "Estimated share of each suspect that was trained on",
-            svg_element(figure, "Corrected shares of the suspects with their intervals"),
-            "The contamination rate counts false alarms and misses; the corrected rate does not.",
+            title="Estimated share of each suspect that was trained on",
+            alternative="Corrected shares of the suspects with their intervals",
+            caption="The contamination rate counts false alarms and misses; the corrected rate "
+            "does not.",
         )
 
 
-def _score_chart(result: BooksResult, scores: Mapping[str, Sequence[BookScores]]) -> InlineChart:
+def _score_chart(
+    result: BooksResult, scores: Mapping[str, Sequence[BookScores]]
+) -> charts.InlineChart:
     """Histograms of the validation snippets' scores, with the threshold."""
     candidate, threshold = result.rule.candidate, result.rule.threshold
     snippet_scores = {
@@ -358,50 +361,63 @@ def _score_chart(result: BooksResult, scores: Mapping[str, Sequence[BookScores]]
         for role in ("positives", "negatives")
     }
     edges = np.histogram_bin_edges(np.concatenate([*snippet_scores.values()]), BINS)
-    with page_figure(8, 3.6) as (figure, axes):
-        for role, colour in (("positives", MEMBER), ("negatives", NONMEMBER)):
+    with charts.page_figure(8, 3.6) as (figure, axes):
+        for role, colour in (("positives", charts.MEMBER), ("negatives", charts.NONMEMBER)):
             values = snippet_scores[role]
             weights = np.full(len(values), 100 / len(values))
             axes.hist(values, edges.tolist(), weights=weights, color=colour, alpha=0.55, label=role)
-        axes.axvline(threshold, color=INK, ls="--", label="threshold")
-        name = _candidate_name(result.chosen.candidate)
-        axes.set(xlabel=f"score of a snippet by {name}", ylabel="snippets of the side (%)")
-        figure.legend(loc="outside upper center", ncols=3)
-        return InlineChart(
+        axes.axvline(threshold, color=charts.INK, ls="--", label="threshold")
+        candidate_title = _format_candidate(result.chosen_accuracy.candidate)
+        axes.set(
+            xlabel=f"score of a snippet by {candidate_title}", ylabel="snippets of the side (%)"
+        )
+        return _finish_chart(
+            figure,
             "scores",
-            "Scores of the validation books' snippets",
-            svg_element(
-                figure, "Histograms of positives' and negatives' scores with the threshold"
-            ),
-            "As in Raoof et al. (2025), figure 1. Scores right of the threshold count as trained "
-            "on.",
+            title="Scores of the validation books' snippets",
+            alternative="Histograms of positives' and negatives' scores with the threshold",
+            caption="As in Raoof et al. (2025), figure 1. Scores right of the threshold count as "
+            "trained on.",
         )
 
 
-def _rate_chart(result: BooksResult) -> InlineChart:
+def _rate_chart(result: BooksResult) -> charts.InlineChart:
     """Histograms of the books' contamination rates (Shi et al. 2024, figures 3 and 4)."""
     groups = {
-        "negatives": (result.negatives.values, NONMEMBER),
-        "positives": (result.positives.values, MEMBER),
-        "suspects": (np.array([suspect.rate for suspect in result.suspects]), ACCENT),
+        "negatives": (result.negatives.values, charts.NONMEMBER),
+        "positives": (result.positives.values, charts.MEMBER),
+        "suspects": (np.array([suspect.rate for suspect in result.suspects]), charts.ACCENT),
     }
     edges = np.linspace(0, 100, 21)
-    with page_figure(8, 3.2) as (figure, axes):
+    with charts.page_figure(8, 3.2) as (figure, axes):
         values = [100 * rates for rates, _ in groups.values()]
         colours = [colour for _, colour in groups.values()]
         axes.hist(
-            values, edges.tolist(), color=colours, label=[*groups], edgecolor=GREY, linewidth=0.3
+            values,
+            edges.tolist(),
+            color=colours,
+            label=[*groups],
+            edgecolor=charts.GREY,
+            linewidth=0.3,
         )
         axes.set(xlim=(0, 100), xlabel="contamination rate (%)", ylabel="books")
         axes.locator_params(axis="y", integer=True)
-        figure.legend(loc="outside upper center", ncols=3)
-        return InlineChart(
+        return _finish_chart(
+            figure,
             "rates",
-            "Contamination rates of all books",
-            svg_element(figure, "Histograms of the contamination rates of all books by role"),
-            "Validation books by thresholds that were chosen without them.",
+            title="Contamination rates of all books",
+            alternative="Histograms of the contamination rates of all books by role",
+            caption="Validation books by thresholds that were chosen without them.",
         )
 
 
-def _shortened(title: str, limit: int = 40) -> str:
+def _finish_chart(
+    figure: Any, name: str, *, title: str, alternative: str, caption: str
+) -> charts.InlineChart:
+    """The figure with a legend above it; `alternative` describes it to those who can't see it."""
+    figure.legend(loc="outside upper center", ncols=3)
+    return charts.InlineChart(name, title, charts.svg_element(figure, alternative), caption)
+
+
+def _shorten_title(title: str, limit: int = 40) -> str:
     return title if len(title) <= limit else f"{title[: limit - 1]}…"

@@ -12,17 +12,17 @@ from contamination.audits.books.rates import (
     CorrectedRate,
     Rates,
     correct_rate,
+    is_significantly_higher,
     normal_p_values,
     q_values,
     rank_p_values,
-    separates,
 )
 from contamination.audits.books.selection import (
     CandidateAccuracy,
     HeldOutRates,
     SnippetRule,
     ValidationScores,
-    hold_out,
+    compute_held_out_rates,
 )
 from contamination.core.seeds import derive
 from contamination.core.statistics.bootstrap import Scores
@@ -89,7 +89,7 @@ class BooksResult:
     suspects: Sequence[Suspect]
     lowest_p: Scores
 
-    def needed_together(self, alpha: float) -> int | None:
+    def suspects_needed_together(self, alpha: float) -> int | None:
         """How many suspects must have their lowest p for one of them to be found.
 
         1: each can be found whatever the p of the others. None: none can be found, even if all have
@@ -101,7 +101,7 @@ class BooksResult:
         return int(sufficient[0]) if len(sufficient) else None
 
     @property
-    def chosen(self) -> CandidateAccuracy:
+    def chosen_accuracy(self) -> CandidateAccuracy:
         """The accuracy of the chosen candidate."""
         return self.accuracies[self.rule.candidate]
 
@@ -129,31 +129,31 @@ def audit_books(
     )
     seed_of_folds = derive(seed, "validation")
     validation = ValidationScores(candidates, positive_scores, negative_scores, seed_of_folds)
-    held_out, rule = hold_out(validation), validation.choose_rule()
-    positive_rates = _rates(held_out.positives, positives)
-    negative_rates = _rates(held_out.negatives, negatives)
-    rates = np.array([held_out.rates(book.scores) for book in suspects])
+    held_out, rule = compute_held_out_rates(validation), validation.choose_rule()
+    positive_rates = _make_rates(held_out.positives, positives)
+    negative_rates = _make_rates(held_out.negatives, negatives)
+    rates = np.array([held_out.rates_by_fold(book.scores) for book in suspects])
     snippets = np.array([book.independent for book in suspects], float)
     p_values, lowest_p = (
         _p_values(suspect_rates, snippets, held_out, negative_rates, null_model)
         for suspect_rates in (rates, np.ones_like(rates))
     )
-    separated = separates(positive_rates, negative_rates)
+    separated = is_significantly_higher(positive_rates, negative_rates)
     results = []
     for book, p, q in zip(suspects, p_values, q_values(p_values), strict=True):
-        observed, share = float(held_out.rates(book.scores).mean()), None
+        observed, share = float(held_out.rates_by_fold(book.scores).mean()), None
         if separated:
             seed_of_interval = derive(seed, "interval", book.title)
             share = correct_rate(
                 observed, book.independent, positive_rates, negative_rates, seed_of_interval
             )
-        rate = rule.rate(book.scores)
+        rate = rule.contamination_rate(book.scores)
         results.append(Suspect(book.title, book.scores.shape[1], rate, share, float(p), float(q)))
     results.sort(key=lambda suspect: (-suspect.rate, suspect.title))
     return BooksResult(
         candidates,
         rule,
-        validation.accuracies(),
+        validation.candidate_accuracies(),
         positive_rates,
         negative_rates,
         separated,
@@ -162,7 +162,7 @@ def audit_books(
     )
 
 
-def _rates(values: Scores, books: Sequence[BookScores]) -> Rates:
+def _make_rates(values: Scores, books: Sequence[BookScores]) -> Rates:
     return Rates(values, np.array([book.independent for book in books], float))
 
 

@@ -38,14 +38,14 @@ class LabelledBooks:
     books: Sequence[Scores]
     fold: Folds
 
-    def scores(self, candidate: int, without: Iterable[int]) -> Scores:
+    def scores_outside_folds(self, candidate: int, left_out_folds: Iterable[int]) -> Scores:
         """A candidate's scores of all snippets of the books that are in none of these folds."""
-        included = ~np.isin(self.fold, [*without])
+        included = ~np.isin(self.fold, [*left_out_folds])
         return np.concatenate(
             [book[candidate] for book, use in zip(self.books, included, strict=True) if use]
         )
 
-    def rates(self, candidate: int, threshold: float, fold: int) -> Scores:
+    def rates_in_fold(self, candidate: int, threshold: float, fold: int) -> Scores:
         """Of each book of a fold, the share of its snippets above the threshold."""
         indices = np.flatnonzero(self.fold == fold).tolist()
         return np.array([(self.books[i][candidate] >= threshold).mean() for i in indices])
@@ -63,7 +63,7 @@ class SnippetRule:
     candidate: int
     threshold: float
 
-    def rate(self, scores: Scores) -> float:
+    def contamination_rate(self, scores: Scores) -> float:
         """The share of a book's snippets above the threshold, from candidates × snippets scores."""
         return float((scores[self.candidate] >= self.threshold).mean())
 
@@ -117,66 +117,71 @@ class ValidationScores:
         self.negatives = LabelledBooks(negatives, self._draw_folds("negatives", len(negatives)))
         self._thresholds: dict[tuple[int, frozenset[int]], float] = {}
 
-    def _draw_folds(self, name: str, books: int) -> Folds:
-        order = np.random.default_rng(derive(self.seed, "folds", name)).permutation(books)
+    def _draw_folds(self, label_name: str, book_count: int) -> Folds:
+        order = np.random.default_rng(derive(self.seed, "folds", label_name)).permutation(
+            book_count
+        )
         return np.asarray(order % self.folds, np.intp)
 
-    def threshold(self, candidate: int, without: Iterable[int] = ()) -> float:
+    def best_threshold(self, candidate: int, left_out_folds: Iterable[int] = ()) -> float:
         """A candidate's most accurate threshold on the books that are in none of these folds."""
-        left_out = frozenset(without)
+        left_out = frozenset(left_out_folds)
         if (candidate, left_out) not in self._thresholds:
-            positives = self.positives.scores(candidate, left_out)
-            negatives = self.negatives.scores(candidate, left_out)
+            positives = self.positives.scores_outside_folds(candidate, left_out)
+            negatives = self.negatives.scores_outside_folds(candidate, left_out)
             self._thresholds[candidate, left_out] = choose_threshold(
                 positives, negatives, "accuracy"
             )
         return self._thresholds[candidate, left_out]
 
-    def choose_rule(self, without: Iterable[int] = ()) -> SnippetRule:
+    def choose_rule(self, left_out_folds: Iterable[int] = ()) -> SnippetRule:
         """The most accurate candidate in a cross-validation without these folds, as a rule."""
-        accuracies = [self.held_out_accuracy(c, without)[0] for c in range(len(self.candidates))]
+        accuracies = [
+            self.held_out_accuracy_tpr_fpr(c, left_out_folds)[0]
+            for c in range(len(self.candidates))
+        ]
         best = int(np.argmax(accuracies))
-        return SnippetRule(best, self.threshold(best, without))
+        return SnippetRule(best, self.best_threshold(best, left_out_folds))
 
-    def held_out_accuracy(
-        self, candidate: int, without: Iterable[int] = ()
+    def held_out_accuracy_tpr_fpr(
+        self, candidate: int, left_out_folds: Iterable[int] = ()
     ) -> tuple[float, float, float]:
         """A candidate's balanced accuracy, TPR and FPR in a cross-validation, means over books.
 
-        No book of the folds in `without` is used.
+        No book of the folds in `left_out_folds` is used.
         """
-        left_out = [*without]
+        left_out = [*left_out_folds]
         folds = [fold for fold in range(self.folds) if fold not in left_out]
-        thresholds = {fold: self.threshold(candidate, [fold, *left_out]) for fold in folds}
+        thresholds = {fold: self.best_threshold(candidate, [fold, *left_out]) for fold in folds}
         tpr, fpr = (
             float(
                 np.concatenate(
-                    [books.rates(candidate, thresholds[fold], fold) for fold in folds]
+                    [books.rates_in_fold(candidate, thresholds[fold], fold) for fold in folds]
                 ).mean()
             )
             for books in (self.positives, self.negatives)
         )
         return (tpr + 1 - fpr) / 2, tpr, fpr
 
-    def accuracies(self) -> list[CandidateAccuracy]:
+    def candidate_accuracies(self) -> list[CandidateAccuracy]:
         """The accuracy of each candidate, in order."""
-        aurocs = [self._auroc(candidate) for candidate in range(len(self.candidates))]
+        aurocs = [self._auroc_estimate(candidate) for candidate in range(len(self.candidates))]
         intervals = zip(*joint_intervals(aurocs, CONFIDENCE), strict=True)
         return [
             CandidateAccuracy(
                 key,
-                self.threshold(candidate),
+                self.best_threshold(candidate),
                 auroc.value,
                 float(low),
                 float(high),
-                *self.held_out_accuracy(candidate),
+                *self.held_out_accuracy_tpr_fpr(candidate),
             )
             for candidate, (key, auroc, (low, high)) in enumerate(
                 zip(self.candidates, aurocs, intervals, strict=True)
             )
         ]
 
-    def _auroc(self, candidate: int) -> Estimate:
+    def _auroc_estimate(self, candidate: int) -> Estimate:
         """The AUROC over all pairs of snippets; its draws resample books."""
         positives, negatives = self.positives.books, self.negatives.books
         book_aurocs = np.array(
@@ -211,16 +216,21 @@ class HeldOutRates:
     negatives: Scores
     fold: Folds
 
-    def rates(self, scores: Scores) -> Scores:
+    def rates_by_fold(self, scores: Scores) -> Scores:
         """The rate of another book by each fold's rule, shape (K,)."""
-        return np.array([rule.rate(scores) for rule in self.rules])
+        return np.array([rule.contamination_rate(scores) for rule in self.rules])
 
 
-def hold_out(validation: ValidationScores) -> HeldOutRates:
+def compute_held_out_rates(validation: ValidationScores) -> HeldOutRates:
     """Choose a rule without each fold, and apply it to the fold's books."""
     rules = [validation.choose_rule([fold]) for fold in range(validation.folds)]
     positives, negatives = (
-        np.array([rules[f].rate(book) for f, book in zip(books.fold, books.books, strict=True)])
+        np.array(
+            [
+                rules[f].contamination_rate(book)
+                for f, book in zip(books.fold, books.books, strict=True)
+            ]
+        )
         for books in (validation.positives, validation.negatives)
     )
     return HeldOutRates(rules, positives, negatives, validation.negatives.fold)

@@ -29,7 +29,7 @@ HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 Keys = NDArray[np.uint64]
 
 
-def _spaced(character: str) -> str:
+def _separate_character(character: str) -> str:
     """The character, between spaces where it is a word of its own; a space for punctuation."""
     if not character.isalnum():
         return " "
@@ -42,9 +42,9 @@ def gram_keys(text: str) -> Keys:
     Case and punctuation don't count. A text with fewer words has a single key. A Chinese or
     Japanese character is a word, because these scripts are written without spaces.
     """
-    words = "".join(map(_spaced, text.casefold())).split()
+    words = "".join(map(_separate_character, text.casefold())).split()
     keys: Keys = np.unique(gram_hashes(words))
-    return _sample(keys) if len(words) > 40 * GRAM else keys
+    return _sample_keys(keys) if len(words) > 40 * GRAM else keys
 
 
 def gram_hashes(words: Sequence[str]) -> Keys:
@@ -65,14 +65,14 @@ def shared_fraction(keys: Keys, other_keys: Keys) -> float:
 
     Of a long text only a sample is known, and then the same sample of the other text is compared.
     """
-    samples = _sample(keys), _sample(other_keys)
+    samples = _sample_keys(keys), _sample_keys(other_keys)
     complete = len(keys) > len(samples[0]) and len(other_keys) > len(samples[1])
     compared = (keys, other_keys) if complete else samples
     common = np.intersect1d(*compared, assume_unique=True)
     return len(common) / max(1, min(map(len, compared)))
 
 
-def _sample(keys: Keys) -> Keys:
+def _sample_keys(keys: Keys) -> Keys:
     """The keys that are compared of a long text; which ones depends on the keys alone."""
     sample: Keys = keys[(keys >> np.uint64(32)) % np.uint64(ONE_IN) == 0]
     return sample
@@ -115,18 +115,20 @@ class BoilerplateRun:
     books: int
 
 
-def without_boilerplate(
+def strip_boilerplate(
     texts: Sequence[str],
 ) -> list[tuple[str, tuple[BoilerplateRun, ...]]]:
     """Each text without the boilerplate at its beginning and end, and the removed runs."""
     edges = {
-        BEGINNING: SharedEdges(texts, [_first_spans(text) for text in texts]),
-        END: SharedEdges(texts, [_last_spans(text) for text in texts], backwards=True),
+        BEGINNING: SharedEdges(texts, [_first_word_spans(text) for text in texts]),
+        END: SharedEdges(texts, [_last_word_spans(text) for text in texts], backwards=True),
     }
-    while works := [i for i, text in enumerate(texts) if _is_the_work(i, text, edges.values())]:
+    while works := [
+        i for i, text in enumerate(texts) if _is_mostly_shared(i, text, edges.values())
+    ]:
         for shared_edges in edges.values():
-            shared_edges.exempt(works)
-    return [_stripped(index, text, edges) for index, text in enumerate(texts)]
+            shared_edges.exempt_texts(works)
+    return [_strip_text(index, text, edges) for index, text in enumerate(texts)]
 
 
 class SharedEdges:
@@ -152,9 +154,9 @@ class SharedEdges:
             np.concatenate(unique_per_text), return_counts=True
         )
 
-    def book_counts(self, index: int) -> NDArray[np.intp]:
+    def word_book_counts(self, text_index: int) -> NDArray[np.intp]:
         """For each word of a text, how many texts have an n-gram that contains it; at least 1."""
-        words, hashes = len(self.spans[index]), self._hashes_by_text[index]
+        words, hashes = len(self.spans[text_index]), self._hashes_by_text[text_index]
         counts = self._book_counts[np.searchsorted(self._hashes, hashes)]
         word_counts = np.ones(words, np.intp)
         for offset in range(min(GRAM, words) if len(hashes) else 0):
@@ -162,52 +164,51 @@ class SharedEdges:
             np.maximum(covered, counts, out=covered)
         return word_counts
 
-    def run_length(self, index: int) -> int:
+    def shared_word_count(self, text_index: int) -> int:
         """The number of words of a text's run of shared words; 0 if it has none."""
-        counts = self.book_counts(index)
-        return _run_length(counts[::-1] if self._backwards else counts)
+        counts = self.word_book_counts(text_index)
+        return _shared_run_length(counts[::-1] if self._backwards else counts)
 
-    def exempt(self, indices: Sequence[int]) -> None:
+    def exempt_texts(self, text_indices: Sequence[int]) -> None:
         """Count nothing of these texts as boilerplate, in any text."""
-        works = np.concatenate([self._hashes_by_text[index] for index in indices])
+        works = np.concatenate([self._hashes_by_text[index] for index in text_indices])
         self._book_counts[np.isin(self._hashes, works)] = 1
 
 
-def _is_the_work(index: int, text: str, edges: Iterable[SharedEdges]) -> bool:
-    """Whether the shared words of a text are nearly all of it."""
-    shared_words = sum(shared_edges.run_length(index) for shared_edges in edges)
+def _is_mostly_shared(index: int, text: str, edges: Iterable[SharedEdges]) -> bool:
+    shared_words = sum(shared_edges.shared_word_count(index) for shared_edges in edges)
     if not shared_words:
         return False
     all_words = sum(1 for _ in WORD.finditer(text))
     return all_words - shared_words < max(MIN_OWN_WORDS * all_words, 1)
 
 
-def _first_spans(text: str) -> list[Span]:
+def _first_word_spans(text: str) -> list[Span]:
     return [word.span() for word in islice(WORD.finditer(text), MAX_WORDS)]
 
 
-def _last_spans(text: str) -> list[Span]:
+def _last_word_spans(text: str) -> list[Span]:
     start = max(0, len(text) - MAX_CHARACTERS)
     return [word.span() for word in WORD.finditer(text, start)][-MAX_WORDS:]
 
 
-def _stripped(
+def _strip_text(
     index: int, text: str, edges: Mapping[str, SharedEdges]
 ) -> tuple[str, tuple[BoilerplateRun, ...]]:
     first_spans, last_spans = edges[BEGINNING].spans[index], edges[END].spans[index]
     start, stop, runs = 0, len(text), []
-    if length := edges[BEGINNING].run_length(index):
+    if length := edges[BEGINNING].shared_word_count(index):
         start = first_spans[length][0]
-        counts = edges[BEGINNING].book_counts(index)[:length]
-        runs.append(_boilerplate_run(BEGINNING, text, first_spans[:length], counts))
-    if length := edges[END].run_length(index):
+        counts = edges[BEGINNING].word_book_counts(index)[:length]
+        runs.append(_make_boilerplate_run(BEGINNING, text, first_spans[:length], counts))
+    if length := edges[END].shared_word_count(index):
         stop = last_spans[-length - 1][1]
-        counts = edges[END].book_counts(index)[-length:]
-        runs.append(_boilerplate_run(END, text, last_spans[-length:], counts))
+        counts = edges[END].word_book_counts(index)[-length:]
+        runs.append(_make_boilerplate_run(END, text, last_spans[-length:], counts))
     return text[start:stop], tuple(runs)
 
 
-def _boilerplate_run(
+def _make_boilerplate_run(
     position: str, text: str, spans: Sequence[Span], book_counts: NDArray[np.intp]
 ) -> BoilerplateRun:
     first_words = text[spans[0][0] : spans[:FIRST_WORDS][-1][1]]
@@ -216,7 +217,7 @@ def _boilerplate_run(
     )
 
 
-def _run_length(book_counts: NDArray[np.intp]) -> int:
+def _shared_run_length(book_counts: NDArray[np.intp]) -> int:
     """How many words from the first on are shared, gaps included; 0 if none or too many are."""
     shared = np.flatnonzero(book_counts >= MIN_BOOKS)
     gaps = np.flatnonzero(np.diff(shared, prepend=-1) > GAP_WORDS)

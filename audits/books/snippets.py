@@ -34,17 +34,17 @@ class BookSnippets:
     units: int
 
     @property
-    def overlaps(self) -> bool:
+    def has_overlaps(self) -> bool:
         """Whether snippets share words, because the book is too short for that many."""
         return self.independent < len(self.texts)
 
 
-def split_words(text: str) -> Spans:
+def list_word_spans(text: str) -> Spans:
     """The spans of the words (see `data.text.word_spans`)."""
     return [*word_spans(text)]
 
 
-def token_splitter(tokenizer: Callable[..., Mapping[str, Spans]]) -> Callable[[str], Spans]:
+def make_token_splitter(tokenizer: Callable[..., Mapping[str, Spans]]) -> Callable[[str], Spans]:
     """A function that returns the spans of a text's tokens, without special tokens."""
 
     def split_tokens(text: str) -> Spans:
@@ -90,23 +90,27 @@ def draw_snippets(book: Book, plan: SnippetPlan) -> BookSnippets:
             f"audit.{book.role}: {book.title!r} ({book.file}) has {len(spans):,} {plan.unit}, "
             f"fewer than a snippet's {length:,}. Remove it, or give a smaller audit.length."
         )
-    rng = np.random.default_rng(derive(plan.seed, "snippets", book.name))
-    starts = _starts(len(spans), length, plan.number, rng)
+    rng = np.random.default_rng(derive(plan.seed, "snippets", book.role_and_title))
+    starts = _draw_starts(len(spans), length, plan.number, rng)
     snippet_spans = [(spans[start][0], spans[start + length - 1][1]) for start in starts]
     label = ROLES[book.role]
     texts = [
-        make_text(f"{book.name}#{number}", book.text[start:end], label, "")
+        make_text(f"{book.role_and_title}#{number}", book.text[start:end], label, "")
         for number, (start, end) in enumerate(snippet_spans)
     ]
     return BookSnippets(texts, min(len(texts), len(spans) // length), len(spans))
 
 
-def _starts(units: int, length: int, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw_starts(
+    units: int, snippet_units: int, snippet_count: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
     """The index of each snippet's first unit, ascending."""
-    if units >= number * length:  # draw with each snippet shrunk to one unit, then expand them
-        shrunk_units = units - number * (length - 1)
-        shrunk_starts = np.sort(rng.choice(shrunk_units, number, replace=False))
-        starts: NDArray[np.int64] = shrunk_starts + np.arange(number) * (length - 1)
+    if (
+        units >= snippet_count * snippet_units
+    ):  # draw with each snippet shrunk to one unit, then expand them
+        shrunk_units = units - snippet_count * (snippet_units - 1)
+        shrunk_starts = np.sort(rng.choice(shrunk_units, snippet_count, replace=False))
+        starts: NDArray[np.int64] = shrunk_starts + np.arange(snippet_count) * (snippet_units - 1)
         return starts
-    possible_starts = units - length + 1
-    return np.sort(rng.choice(possible_starts, min(number, possible_starts), replace=False))
+    possible_starts = units - snippet_units + 1
+    return np.sort(rng.choice(possible_starts, min(snippet_count, possible_starts), replace=False))

@@ -17,42 +17,29 @@ import pandas as pd
 import pyarrow as pa
 
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
-from contamination.audits.unlearning import comparison
-from contamination.audits.unlearning.completions import (
-    EMBEDDING,
-    JUDGE,
-    OTHER,
-    ROUGE,
-    TITLES,
-    CompletionPlan,
-    compare_continuations,
-    mean_losses,
-    sample_continuations,
-    true_continuations,
-    unlabelled_units,
-    validation_texts,
-)
-from contamination.audits.unlearning.forget_ratio import ScreenResult, ratio_screen
+from contamination.audits.unlearning import comparison, completions
+from contamination.audits.unlearning.completions import CompletionPlan
+from contamination.audits.unlearning.forget_ratio import ScreenResult, apply_ratio_screen
 from contamination.audits.unlearning.inputs import (
     AuditedModels,
-    check_tokens,
-    choose_chunks,
-    open_models,
-    read_texts,
+    check_same_tokens,
+    choose_chunk_indices,
+    open_audited_models,
+    read_texts_of_field,
     split_into_chunks,
 )
 from contamination.audits.unlearning.quantities import (
     Quantity,
     QuestionFile,
     answer_quantities,
-    answer_recall,
-    corpus_questions,
+    answer_recall_quantity,
+    find_score_of_method,
     make_quantity,
-    read_questions,
+    read_corpus_questions,
+    read_question_file,
     score_quantities,
-    screened_score,
 )
-from contamination.audits.unlearning.report import UnlearningFigures, report
+from contamination.audits.unlearning.report import UnlearningFigures, build_report
 from contamination.audits.unlearning.text_similarity import Embedding, Judge
 from contamination.core.config import PART, POSITIVE, Range, at_least, limited, runtime
 from contamination.core.errors import DataError, near_names, require
@@ -110,49 +97,55 @@ class UnlearningInputs:
         scores = [
             *score_quantities(self.stage, self.models, self.texts, self.chunks, self.stage.seed)
         ]
-        score = screened_score(scores, self.audit.screen)
+        score = find_score_of_method(scores, self.audit.screen)
         if score.units.table.empty:
-            raise DataError(self._no_chunk_is_ranked())
-        screens = self._screens(score)
-        suspicious, completions = _suspicious_units(score, screens), [*self._complete(folder)]
-        answers, suspicious_questions = self._ask(suspicious)
-        self._write_chunks(folder, scores, screens)
+            raise DataError(self._no_ranked_chunk_message())
+        screens = self._screen_by_model(score)
+        suspicious, completion_quantities = (
+            _suspicious_units_by_model(score, screens),
+            [*self._compare_completions(folder)],
+        )
+        answer_quantities, suspicious_questions = self._ask_questions(suspicious)
+        self._write_chunk_table(folder, scores, screens)
         figures = UnlearningFigures(
             models=self.models,
             screened=score,
             screens=comparison.screen_table(screens, score, self.models.original.name),
-            ratios=self._forget_ratios([*scores, *completions, *answers]),
-            membership=self._membership(scores),
-            completions=comparison.group_table(self.models, completions, suspicious),
-            answers=comparison.group_table(self.models, answers, suspicious_questions),
-            utility=self._utility(),
+            ratios=self._forget_ratio_table([*scores, *completion_quantities, *answer_quantities]),
+            membership=self._membership_table(scores),
+            completions=comparison.group_mean_table(self.models, completion_quantities, suspicious),
+            answers=comparison.group_mean_table(
+                self.models, answer_quantities, suspicious_questions
+            ),
+            utility=self._utility_table(),
             chunks=self.chunks,
             texts=str(self.audit.texts),
             of_validation=self.audit.validation is not None,
             method=self.audit.screen,
             ratio=self.audit.ratio,
             completions_per_chunk=self.audit.completions,
-            similarities=[TITLES[name] for name in self.similarities],
+            similarities=[completions.TITLES[name] for name in self.similarities],
         )
-        return report(figures, [CHUNKS, *([COMPLETIONS] if completions else [])])
+        return build_report(figures, [CHUNKS, *([COMPLETIONS] if completion_quantities else [])])
 
-    def _no_chunk_is_ranked(self) -> str:
+    def _no_ranked_chunk_message(self) -> str:
         min_tokens = self.stage.detection.min_scored_tokens
         return (
             f"audit.texts is {self.audit.texts!r}: no text is left: each is blank or has fewer "
             f"than detection.min_scored_tokens={min_tokens} scored tokens. Give longer texts."
         )
 
-    def _screens(self, score: Quantity) -> dict[str, ScreenResult]:
-        """The result of the ratio screen by unlearned model."""
+    def _screen_by_model(self, score: Quantity) -> dict[str, ScreenResult]:
         before, clean = score.values[self.models.original.name], self.models.clean
         twin, width = None if clean is None else score.values[clean.name], self.audit.ratio
         return {
-            model.name: ratio_screen(score.units, before, score.values[model.name], twin, width)
+            model.name: apply_ratio_screen(
+                score.units, before, score.values[model.name], twin, width
+            )
             for model in self.models.unlearned
         }
 
-    def _complete(self, folder: Path) -> Iterator[Quantity]:
+    def _compare_completions(self, folder: Path) -> Iterator[Quantity]:
         """The similarity of completions by each measure; writes all completions into a file."""
         if not self.audit.completions:
             return
@@ -161,67 +154,81 @@ class UnlearningInputs:
             index for index, text in enumerate(self.texts) if plan.true_continuation(text.text)
         ]
         rows = self.chunks.iloc[completable].reset_index(drop=True)
-        chosen = choose_chunks(rows, self.audit.completed_chunks, self.stage.seed)
+        chosen = choose_chunk_indices(rows, self.audit.completed_chunks, self.stage.seed)
         if not chosen:
             return
         texts = self.texts.take([completable[index] for index in chosen])
-        true = true_continuations(self.models.original, texts, plan)
+        true_continuations = completions.true_continuation_by_sha256(
+            self.models.original, texts, plan
+        )
         runs, settings, seed = Path(self.stage.runs), self.stage.detection, self.stage.seed
         tables = {}
         for model in self.models:
-            continuations = sample_continuations(model, texts, plan, runs, settings, seed)
-            tables[model.name] = compare_continuations(
-                texts, continuations, true, self.similarities
+            continuations = completions.sample_continuations_by_sha256(
+                model, texts, plan, runs, settings, seed
+            )
+            tables[model.name] = completions.compare_continuations(
+                texts, continuations, true_continuations, self.similarities
             )
         table = pd.concat(
             [rows.assign(model=name) for name, rows in tables.items()], ignore_index=True
         )
         write_parquet(folder / COMPLETIONS, pa.Table.from_pandas(table, preserve_index=False))
-        for measure in (ROUGE, *(name for name in TITLES if name in table and name != ROUGE)):
+        for measure in (
+            completions.ROUGE,
+            *(name for name in completions.TITLES if name in table and name != completions.ROUGE),
+        ):
             means = {name: self._chunk_means(rows, measure) for name, rows in tables.items()}
-            yield make_quantity(TITLES[measure], means, seed)
+            yield make_quantity(completions.TITLES[measure], means, seed)
 
     def _chunk_means(self, table: pd.DataFrame, measure: str) -> pd.DataFrame:
-        """Each chunk's mean over its completions."""
         means = table.groupby("chunk")[measure].mean().rename("value").reset_index()
         return self.chunks.merge(means, on="chunk").rename(columns={"chunk": "unit"})
 
-    def _ask(self, suspicious: SuspiciousUnits) -> tuple[list[Quantity], SuspiciousUnits]:
+    def _ask_questions(self, suspicious: SuspiciousUnits) -> tuple[list[Quantity], SuspiciousUnits]:
         """The answers to questions, and which of these each unlearned model's screen finds."""
         if self.questions is not None:
-            return self._ask_file(self.questions)
+            return self._ask_questions_of_file(self.questions)
         path = str(self.audit.texts)
-        questions = corpus_questions(path) if self.audit.questions else None
+        questions = read_corpus_questions(path) if self.audit.questions else None
         if questions is None:
             return [], {}
         answers = answer_quantities(self.stage, self.models, path, questions, self.stage.seed)
-        return answers, self._suspicious_texts(suspicious)
+        return answers, self._suspicious_texts_by_model(suspicious)
 
-    def _ask_file(self, questions: QuestionFile) -> tuple[list[Quantity], SuspiciousUnits]:
+    def _ask_questions_of_file(
+        self, questions: QuestionFile
+    ) -> tuple[list[Quantity], SuspiciousUnits]:
         stage, models = self.stage, self.models
         scores = score_quantities(stage, models, questions.texts, questions.rows, stage.seed)
-        score = screened_score([*scores], self.audit.screen)
-        answers = answer_recall(stage, models, questions, stage.seed)
-        return [answers], _suspicious_units(score, self._screens(score))
+        score = find_score_of_method([*scores], self.audit.screen)
+        answers = answer_recall_quantity(stage, models, questions, stage.seed)
+        return [answers], _suspicious_units_by_model(score, self._screen_by_model(score))
 
-    def _suspicious_texts(self, suspicious: SuspiciousUnits) -> dict[str, set[str]]:
-        """By unlearned model, the texts with a suspicious chunk."""
-        text_of = dict(zip(self.chunks["chunk"], self.chunks["text_id"], strict=True))
-        return {name: {text_of[chunk] for chunk in chunks} for name, chunks in suspicious.items()}
+    def _suspicious_texts_by_model(self, suspicious: SuspiciousUnits) -> dict[str, set[str]]:
+        text_id_by_chunk = dict(zip(self.chunks["chunk"], self.chunks["text_id"], strict=True))
+        return {
+            name: {text_id_by_chunk[chunk] for chunk in chunks}
+            for name, chunks in suspicious.items()
+        }
 
-    def _membership(self, scores: Sequence[Quantity]) -> pd.DataFrame | None:
-        if not all(score.units.labelled for score in scores):
+    def _membership_table(self, scores: Sequence[Quantity]) -> pd.DataFrame | None:
+        if not all(score.units.has_both_labels for score in scores):
             return None
         return comparison.membership_table(self.models, scores, self.stage.seed)
 
-    def _forget_ratios(self, quantities: Sequence[Quantity]) -> pd.DataFrame | None:
+    def _forget_ratio_table(self, quantities: Sequence[Quantity]) -> pd.DataFrame | None:
         if self.models.clean is None:
             return None
-        compared = [quantity for quantity in quantities if quantity.name != TITLES[OTHER]]
+        compared = [
+            quantity
+            for quantity in quantities
+            if quantity.name != completions.TITLES[completions.OTHER]
+        ]
         table = comparison.forget_ratio_table(self.models, compared)
         return None if table.empty else table
 
-    def _utility(self) -> pd.DataFrame | None:
+    def _utility_table(self) -> pd.DataFrame | None:
         """The loss on validation texts, or else on the non-members; None if there are neither."""
         nonmembers = (~self.chunks["member"].fillna(True)).to_numpy(bool)
         texts = self.validation
@@ -229,16 +236,16 @@ class UnlearningInputs:
             texts = self.texts.take(np.flatnonzero(nonmembers))
         if not len(texts):
             return None
-        rows = unlabelled_units(texts)
+        rows = completions.unlabelled_unit_table(texts)
         if self.validation is None:
             rows["text_id"] = self.chunks.loc[nonmembers, "text_id"].to_numpy()
         losses = {
-            model.name: rows.assign(value=mean_losses(self.stage, model, texts))
+            model.name: rows.assign(value=completions.mean_losses(self.stage, model, texts))
             for model in self.models
         }
         return comparison.utility_table(self.models, make_quantity("loss", losses, self.stage.seed))
 
-    def _write_chunks(
+    def _write_chunk_table(
         self, folder: Path, scores: Sequence[Quantity], screens: Mapping[str, ScreenResult]
     ) -> None:
         """Write a row per chunk: its label, its score by each method and model, and the screens."""
@@ -247,16 +254,20 @@ class UnlearningInputs:
             columns = {f"{score.name} of {model}": values for model, values in score.values.items()}
             units = score.units.table["unit"].rename("chunk")
             table = table.merge(pd.DataFrame({"chunk": units, **columns}), how="left", on="chunk")
-        screened_units = screened_score(scores, self.audit.screen).units.table["unit"]
-        for name, screen in screens.items():
+        screened_units = find_score_of_method(scores, self.audit.screen).units.table["unit"]
+        for model_name, screen in screens.items():
             is_suspicious = dict(zip(screened_units, screen.suspicious, strict=True))
-            table[f"suspicious in {name}"] = table["chunk"].map(is_suspicious).astype("boolean")
+            table[f"suspicious in {model_name}"] = (
+                table["chunk"].map(is_suspicious).astype("boolean")
+            )
         write_parquet(folder / CHUNKS, pa.Table.from_pandas(table, preserve_index=False))
 
 
-def _suspicious_units(score: Quantity, screens: Mapping[str, ScreenResult]) -> dict[str, set[str]]:
+def _suspicious_units_by_model(
+    score: Quantity, screens: Mapping[str, ScreenResult]
+) -> dict[str, set[str]]:
     units = score.units.table["unit"]
-    return {name: set(units[screen.suspicious]) for name, screen in screens.items()}
+    return {model_name: set(units[screen.suspicious]) for model_name, screen in screens.items()}
 
 
 CORPUS = "corpus"
@@ -307,18 +318,18 @@ class Unlearning(Audit):
         require(stage.model.given is None, "model", stage.model.given, remedy)
         require(self.screen in stage.method, "audit.screen", self.screen,
                 f"it is none of `method`. {near_names(self.screen, stage.method)}")  # fmt: skip
-        models = open_models(self.original, self.unlearned, self.clean, stage.runs)
-        examples = read_texts("audit.texts", str(self.texts))
+        models = open_audited_models(self.original, self.unlearned, self.clean, stage.runs)
+        examples = read_texts_of_field("audit.texts", str(self.texts))
         texts, chunks = split_into_chunks(examples, self.chunk_words)
-        check_tokens(models, texts)
+        check_same_tokens(models, texts)
         similarities: dict[str, Any] = {}
         if self.embedding is not None:
-            similarities[EMBEDDING] = Embedding(self.embedding, stage.detection.device)
+            similarities[completions.EMBEDDING] = Embedding(self.embedding, stage.detection.device)
         if self.judge is not None:
-            similarities[JUDGE] = Judge(self.judge, Path(stage.runs))
-        validation = validation_texts(self.validation) if self.validation else None
+            similarities[completions.JUDGE] = Judge(self.judge, Path(stage.runs))
+        validation = completions.read_validation_texts(self.validation) if self.validation else None
         questions = (
-            None if self.questions in (None, CORPUS) else read_questions(str(self.questions))
+            None if self.questions in (None, CORPUS) else read_question_file(str(self.questions))
         )
         inputs = UnlearningInputs(
             self, stage, models, texts, chunks, similarities, validation, questions

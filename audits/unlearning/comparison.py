@@ -14,7 +14,6 @@ from contamination.audits.unlearning.forget_ratio import (
     ForgetRatio,
     ScreenResult,
     forget_ratio,
-    score_falls,
 )
 from contamination.audits.unlearning.inputs import AuditedModels
 from contamination.audits.unlearning.quantities import Quantity
@@ -31,45 +30,54 @@ MAX_SIGNS = 2**20
 """The most numbers in memory at once while swapping."""
 
 
-def ks_distance(scores: Scores, other: Scores) -> float:
+def ks_distance(scores: Scores, other_scores: Scores) -> float:
     """Kolmogorov and Smirnov's statistic, the largest difference of the two distributions (0–1)."""
-    return float(_max_differences(*_steps(scores, other), np.ones((1, len(scores))))[0])
+    return float(
+        _max_differences_by_swap(
+            *_distribution_steps(scores, other_scores), np.ones((1, len(scores)))
+        )[0]
+    )
 
 
-def swap_p_value(scores: Scores, other: Scores, texts: Sequence[str], seed: int) -> float:
+def swap_p_value(scores: Scores, other_scores: Scores, text_ids: Sequence[str], seed: int) -> float:
     """The permutation p-value of the `ks_distance`, (1 + count) / (1 + swaps).
 
     Args:
         scores: a model's scores.
-        other: another model's scores of the same units.
-        texts: the text of each unit; all units of a text are swapped together.
+        other_scores: another model's scores of the same units.
+        text_ids: the text of each unit; all units of a text are swapped together.
         seed: of the swaps.
     """
-    _, text = np.unique(np.asarray(texts, str), return_inverse=True)
-    rng, steps = np.random.default_rng(derive(seed, "swaps")), _steps(scores, other)
-    observed, as_far = ks_distance(scores, other), 0
+    _, text_index = np.unique(np.asarray(text_ids, str), return_inverse=True)
+    rng, steps = (
+        np.random.default_rng(derive(seed, "swaps")),
+        _distribution_steps(scores, other_scores),
+    )
+    observed, swaps_as_far = ks_distance(scores, other_scores), 0
     batch = max(1, MAX_SIGNS // (2 * len(scores)))
     for start in range(0, SWAPS, batch):
-        shape = min(batch, SWAPS - start), int(text.max()) + 1
-        signs = rng.choice([-1.0, 1.0], shape)[:, text]
-        as_far += int((_max_differences(*steps, signs) >= observed - 1e-12).sum())
-    return (1 + as_far) / (1 + SWAPS)
+        shape = min(batch, SWAPS - start), int(text_index.max()) + 1
+        signs = rng.choice([-1.0, 1.0], shape)[:, text_index]
+        swaps_as_far += int((_max_differences_by_swap(*steps, signs) >= observed - 1e-12).sum())
+    return (1 + swaps_as_far) / (1 + SWAPS)
 
 
-def _steps(scores: Scores, other: Scores) -> tuple[Indices, Scores, Indices]:
+def _distribution_steps(scores: Scores, other_scores: Scores) -> tuple[Indices, Scores, Indices]:
     """The steps of the difference of both distribution functions, in the order of all scores.
 
     Returns:
         The unit of each step, its height, and the indices of the last step at each score.
     """
-    values = np.concatenate([scores, other])
+    values = np.concatenate([scores, other_scores])
     order = np.argsort(values, kind="stable")
     heights = np.where(order < len(scores), 1.0, -1.0) / len(scores)
     is_last = np.append(np.diff(values[order]) > 0, True)
     return (order % len(scores)).astype(np.int64), heights, np.flatnonzero(is_last)
 
 
-def _max_differences(units: Indices, heights: Scores, last: Indices, signs: Scores) -> Scores:
+def _max_differences_by_swap(
+    units: Indices, heights: Scores, last: Indices, signs: Scores
+) -> Scores:
     """The distance for each row of the units' signs (S×U): −1 swaps a unit's two scores."""
     differences = np.cumsum(signs[:, units] * heights, axis=1)
     largest: Scores = np.abs(differences[:, last]).max(axis=1)
@@ -79,18 +87,18 @@ def _max_differences(units: Indices, heights: Scores, last: Indices, signs: Scor
 Rows = list[dict[str, Any]]
 
 
-def estimate_columns(name: str, estimate: Estimate | None) -> dict[str, float]:
+def estimate_columns(column: str, estimate: Estimate | None) -> dict[str, float]:
     """The value and the ends of its interval, as three columns; NaN without an estimate.
 
     The mean of a single text has no interval: all draws of it are equal.
     """
-    empty = dict.fromkeys((name, f"{name}_low", f"{name}_high"), np.nan)
+    empty = dict.fromkeys((column, f"{column}_low", f"{column}_high"), np.nan)
     if estimate is None:
         return empty
     if estimate.trials is None and estimate.n_members + estimate.n_nonmembers < 2:
-        return empty | {name: estimate.value}
+        return empty | {column: estimate.value}
     low, high = interval(estimate, CONFIDENCE)
-    return {name: estimate.value, f"{name}_low": low, f"{name}_high": high}
+    return {column: estimate.value, f"{column}_low": low, f"{column}_high": high}
 
 
 def membership_table(models: AuditedModels, scores: Sequence[Quantity], seed: int) -> pd.DataFrame:
@@ -131,96 +139,103 @@ def forget_ratio_table(models: AuditedModels, quantities: Iterable[Quantity]) ->
 
 
 def _forget_ratio_rows(
-    models: AuditedModels, quantity: Quantity, name: str
+    models: AuditedModels, quantity: Quantity, unlearned_name: str
 ) -> Iterator[dict[str, Any]]:
     assert models.clean is not None
-    values = [quantity.values[m] for m in (models.original.name, name, models.clean.name)]
+    values = [quantity.values[m] for m in (models.original.name, unlearned_name, models.clean.name)]
     units, method = quantity.units, quantity.name if quantity.is_score else ""
-    names = {"unlearned": name, "quantity": quantity.name, "method": method}
+    identity_columns = {"unlearned": unlearned_name, "quantity": quantity.name, "method": method}
     if not units.sides[True].any():
         return
-    members = [units.mean(model_values, True) for model_values in values]
-    ratio = forget_ratio(members, units.texts(controls=False))
-    row = {**names, **_model_columns("", members), **_ratio_columns("share", ratio)}
-    if units.labelled:
-        nonmembers = [units.mean(model_values, False) for model_values in values]
+    members = [units.label_mean(model_values, True) for model_values in values]
+    ratio = forget_ratio(members, units.count_texts(with_controls=False))
+    row = {**identity_columns, **_model_columns("", members), **_ratio_columns("share", ratio)}
+    if units.has_both_labels:
+        nonmembers = [units.label_mean(model_values, False) for model_values in values]
         differences = [*map(estimate_difference, members, nonmembers)]
-        beyond = forget_ratio(differences, units.texts(controls=True))
+        beyond = forget_ratio(differences, units.count_texts(with_controls=True))
         row |= _model_columns("non_members_", nonmembers) | _ratio_columns("beyond", beyond)
     yield row
-    if quantity.is_score and units.labelled:
+    if quantity.is_score and units.has_both_labels:
         aurocs = [units.auroc(model_values) for model_values in values]
-        ratio = forget_ratio(aurocs, units.texts(controls=True))
-        names["quantity"] = f"AUROC of {quantity.name}"
-        yield {**names, **_model_columns("", aurocs), **_ratio_columns("share", ratio)}
+        ratio = forget_ratio(aurocs, units.count_texts(with_controls=True))
+        identity_columns["quantity"] = f"AUROC of {quantity.name}"
+        yield {**identity_columns, **_model_columns("", aurocs), **_ratio_columns("share", ratio)}
 
 
 def _model_columns(prefix: str, estimates: Sequence[Estimate]) -> dict[str, Any]:
-    names = ("original", "after", "clean")
-    return {f"{prefix}{n}": estimate.value for n, estimate in zip(names, estimates, strict=True)}
-
-
-def _ratio_columns(name: str, ratio: ForgetRatio) -> dict[str, Any]:
+    model_names = ("original", "after", "clean")
     return {
-        name: ratio.value,
-        f"{name}_low": ratio.low,
-        f"{name}_high": ratio.high,
-        f"{name}_why": ratio.reason,
+        f"{prefix}{model_name}": estimate.value
+        for model_name, estimate in zip(model_names, estimates, strict=True)
+    }
+
+
+def _ratio_columns(column: str, ratio: ForgetRatio) -> dict[str, Any]:
+    return {
+        column: ratio.value,
+        f"{column}_low": ratio.low,
+        f"{column}_high": ratio.high,
+        f"{column}_why": ratio.reason,
     }
 
 
 def screen_table(
-    screens: Mapping[str, ScreenResult], scores: Quantity, original: str
+    screen_by_model: Mapping[str, ScreenResult], screened_score: Quantity, original_name: str
 ) -> pd.DataFrame:
     """The result of the ratio screen by unlearned model.
 
     Args:
-        screens: by the model's name.
-        scores: those that the screen reads.
-        original: the original's name.
+        screen_by_model: by the model's name.
+        screened_score: those that the screen reads.
+        original_name: the original's name.
     """
     rows: Rows = []
-    for name, screen in screens.items():
-        row: dict[str, Any] = {"unlearned": name, "chunks": len(screen.suspicious)}
+    for unlearned_name, screen in screen_by_model.items():
+        row: dict[str, Any] = {"unlearned": unlearned_name, "chunks": len(screen.suspicious)}
         row["suspicious"] = int(screen.suspicious.sum())
-        for rate, estimate in screen.rates():
-            row |= estimate_columns(rate, estimate)
+        for rate_name, estimate in screen.iter_named_rates():
+            row |= estimate_columns(rate_name, estimate)
         row["known"] = screen.known
-        if scores.units.labelled:
-            falls = score_falls(scores.values[original], scores.values[name])
-            row |= estimate_columns("auroc_of_the_fall", scores.units.auroc(falls))
+        if screened_score.units.has_both_labels:
+            falls = screened_score.values[original_name] - screened_score.values[unlearned_name]
+            row |= estimate_columns("auroc_of_the_fall", screened_score.units.auroc(falls))
         rows.append(row)
     return pd.DataFrame(rows).astype({"known": "Int64"})
 
 
-def group_table(
-    models: AuditedModels, quantities: Iterable[Quantity], suspicious: Mapping[str, set[str]]
+def group_mean_table(
+    models: AuditedModels,
+    quantities: Iterable[Quantity],
+    suspicious_by_model: Mapping[str, set[str]],
 ) -> pd.DataFrame:
     """Each quantity's mean by model, of members and non-members, suspicious or not.
 
     Args:
         models: the models.
         quantities: the quantities.
-        suspicious: by unlearned model, the units that its screen finds.
+        suspicious_by_model: by unlearned model, the units that its screen finds.
     """
     rows: Rows = []
     for quantity in quantities:
         ids = quantity.units.table["unit"]
         for model in models:
             flagged = (
-                ids.isin(suspicious[model.name]).to_numpy() if model.name in suspicious else None
+                ids.isin(suspicious_by_model[model.name]).to_numpy()
+                if model.name in suspicious_by_model
+                else None
             )
-            for name, mask in _groups(quantity.units, flagged):
-                mean = quantity.units.mean_of(quantity.values[model.name], mask, name)
-                row = {"quantity": quantity.name, "model": model.name, "group": name}
+            for group_name, mask in _group_masks(quantity.units, flagged):
+                mean = quantity.units.mean_in_mask(quantity.values[model.name], mask, group_name)
+                row = {"quantity": quantity.name, "model": model.name, "group": group_name}
                 rows.append({**row, "units": int(mask.sum()), **estimate_columns("mean", mean)})
     return pd.DataFrame(rows)
 
 
-def _groups(units: AuditUnits, suspicious: Mask | None) -> Iterator[tuple[str, Mask]]:
+def _group_masks(units: AuditUnits, suspicious: Mask | None) -> Iterator[tuple[str, Mask]]:
     """The groups by name: members and non-members, then each divided by the screen."""
     labels = {"members": units.sides[True], "non-members": units.sides[False]}
-    if not units.labelled:
+    if not units.has_both_labels:
         labels = {"texts": np.ones(len(units.table), bool)}
     yield from labels.items()
     if suspicious is not None:
@@ -233,15 +248,15 @@ def utility_table(models: AuditedModels, losses: Quantity) -> pd.DataFrame:
     """Each model's loss, and its change from the original's on the same texts."""
     everything = np.ones(len(losses.units.table), bool)
     loss_by_model = {
-        model.name: losses.units.mean_of(losses.values[model.name], everything, "all")
+        model.name: losses.units.mean_in_mask(losses.values[model.name], everything, "all")
         for model in models
     }
     original = loss_by_model[models.original.name]
     return pd.DataFrame([
         {
-            "model": name,
+            "model": model_name,
             **estimate_columns("loss", loss),
             **estimate_columns("change", estimate_difference(loss, original)),
         }
-        for name, loss in loss_by_model.items() if loss is not None and original is not None
+        for model_name, loss in loss_by_model.items() if loss is not None and original is not None
     ])  # fmt: skip

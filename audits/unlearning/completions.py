@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.audits.base import AuditStage
-from contamination.audits.unlearning.inputs import AuditedModel, read_texts
+from contamination.audits.unlearning.inputs import AuditedModel, read_texts_of_field
 from contamination.audits.unlearning.text_similarity import rouge_l
 from contamination.core.artifacts import is_complete
 from contamination.core.statistics.bootstrap import Scores
@@ -76,7 +76,7 @@ class CompletionPlan:
         return split_at_share(text, self.share, self.words)[1].strip()
 
 
-def true_continuations(
+def true_continuation_by_sha256(
     model: AuditedModel, texts: Sequence[Text], plan: CompletionPlan
 ) -> dict[str, str]:
     """The true continuation of each chunk's prompt by the chunk's SHA-256.
@@ -87,14 +87,14 @@ def true_continuations(
     max_tokens = min(plan.tokens, sys.maxsize if context is None else context // 2)
     tokenizer = model.source.tokenizer()
     continuations = [plan.true_continuation(text.text) for text in texts]
-    rows = tokenizer(continuations, add_special_tokens=False, verbose=False)["input_ids"]
+    rows_of_ids = tokenizer(continuations, add_special_tokens=False, verbose=False)["input_ids"]
     return {
         text.sha256: continuation if len(ids) <= max_tokens else tokenizer.decode(ids[:max_tokens])
-        for text, continuation, ids in zip(texts, continuations, rows, strict=True)
+        for text, continuation, ids in zip(texts, continuations, rows_of_ids, strict=True)
     }
 
 
-def sample_continuations(
+def sample_continuations_by_sha256(
     model: AuditedModel,
     texts: Texts,
     plan: CompletionPlan,
@@ -115,7 +115,7 @@ def sample_continuations(
 def compare_continuations(
     texts: Sequence[Text],
     continuations: Mapping[str, Sequence[str]],
-    true: Mapping[str, str],
+    true_continuations: Mapping[str, str],
     similarities: Mapping[str, Similarity],
 ) -> pd.DataFrame:
     """The similarity of sampled continuations to the true ones.
@@ -123,51 +123,54 @@ def compare_continuations(
     Args:
         texts: the chunks.
         continuations: the sampled continuations of each chunk, by its SHA-256.
-        true: the true continuation of each.
+        true_continuations: the true continuation of each.
         similarities: further measures besides ROUGE-L, by name.
 
     Returns:
         A row per continuation: chunk, number, written, and each measure.
     """
-    controls = _continuations_of_others([true[text.sha256] for text in texts])
+    controls = _continuations_of_others([true_continuations[text.sha256] for text in texts])
     rows = [
-        (text.example_id, number, continuation, true[text.sha256], control)
+        (text.example_id, number, continuation, true_continuations[text.sha256], control)
         for text, control in zip(texts, controls, strict=True)
         for number, continuation in enumerate(continuations[text.sha256])
     ]
     table = pd.DataFrame(rows, columns=["chunk", "number", "written", "true", "other"])
     pairs = list(zip(table["written"], table["true"], strict=True))
-    table[ROUGE] = rouge_f1(pairs)
-    table[OTHER] = rouge_f1(list(zip(table["written"], table["other"], strict=True)))
-    for name, similarity in similarities.items():
-        table[name] = similarity(pairs)
+    table[ROUGE] = rouge_f1_scores(pairs)
+    table[OTHER] = rouge_f1_scores(list(zip(table["written"], table["other"], strict=True)))
+    for measure, similarity in similarities.items():
+        table[measure] = similarity(pairs)
     return table.drop(columns=["true", "other"])
 
 
-def rouge_f1(pairs: Sequence[tuple[str, str]]) -> Scores:
+def rouge_f1_scores(pairs: Sequence[tuple[str, str]]) -> Scores:
     """ROUGE-L's F1 of each pair."""
     return np.array([rouge_l(*pair).f1 for pair in pairs], np.float64)
 
 
-def _continuations_of_others(true: Sequence[str]) -> list[str]:
+def _continuations_of_others(true_continuations: Sequence[str]) -> list[str]:
     """For each chunk another chunk's continuation: the next longer, so that lengths are similar."""
-    order = sorted(range(len(true)), key=lambda index: (len(true[index]), true[index]))
+    order = sorted(
+        range(len(true_continuations)),
+        key=lambda index: (len(true_continuations[index]), true_continuations[index]),
+    )
     next_longer = dict(zip(order, [*order[1:], *order[:1]], strict=True))
-    return [true[next_longer[index]] for index in range(len(true))]
+    return [true_continuations[next_longer[index]] for index in range(len(true_continuations))]
 
 
 MAX_SEQUENCES = 500
 """The most sequences of a packed corpus that are used: losses need no more."""
 
 
-def validation_texts(path: str) -> Texts:
+def read_validation_texts(path: str) -> Texts:
     """The texts of a file, or up to MAX_SEQUENCES packed sequences of a corpus folder."""
     if not is_complete(Path(path).expanduser()):
-        return read_texts("audit.validation", path)
-    return Texts.of(_sequences(Path(path).expanduser()))
+        return read_texts_of_field("audit.validation", path)
+    return Texts.of(_iter_sequence_texts(Path(path).expanduser()))
 
 
-def _sequences(folder: Path) -> Iterator[Text]:
+def _iter_sequence_texts(folder: Path) -> Iterator[Text]:
     corpus = open_corpus(folder)
     indices = np.linspace(0, len(corpus.sequences) - 1, min(MAX_SEQUENCES, len(corpus.sequences)))
     for index in sorted({*indices.astype(int).tolist()}):
@@ -185,7 +188,7 @@ def mean_losses(stage: AuditStage, model: AuditedModel, texts: Texts) -> Scores:
     return np.array([losses[text.sha256] for text in texts], np.float64)
 
 
-def unlabelled_units(texts: Texts) -> pd.DataFrame:
+def unlabelled_unit_table(texts: Texts) -> pd.DataFrame:
     """The texts as units without labels, a row each: `unit` and `UNITS`."""
     ids = [text.example_id for text in texts]
     member = pd.array([None] * len(ids), "boolean")

@@ -37,68 +37,70 @@ class AuditUnits:
     def __init__(self, table: pd.DataFrame, seed: int) -> None:
         self.table = table.reset_index(drop=True)
         self._seed = seed
-        self.sides = {True: self._mask(True), False: self._mask(False)}
+        self.sides = {True: self._label_mask(True), False: self._label_mask(False)}
         """The masks of members (True) and of non-members."""
-        self.benchmarks = [*self._benchmarks()]
+        self.benchmarks = [*self._iter_benchmarks()]
 
     @property
-    def labelled(self) -> bool:
+    def has_both_labels(self) -> bool:
         """Whether there are members and non-members."""
         return all(mask.any() for mask in self.sides.values())
 
-    def texts(self, *, controls: bool) -> int:
-        """The number of member texts, or if smaller that of non-member texts (`controls`)."""
-        sides = (True, False) if controls else (True,)
-        return min(self._count_texts(self.sides[side]) for side in sides)
+    def count_texts(self, *, with_controls: bool) -> int:
+        """The number of member texts, or if smaller that of non-member texts (`with_controls`)."""
+        sides = (True, False) if with_controls else (True,)
+        return min(self._count_texts_in_mask(self.sides[side]) for side in sides)
 
-    def mean(self, values: Scores, member: bool) -> Estimate:
+    def label_mean(self, values: Scores, member: bool) -> Estimate:
         """The mean of the members, or of the non-members."""
         samples = [
             benchmark.members if member else benchmark.nonmembers for benchmark in self.benchmarks
         ]
-        return _over_benchmarks([sample.mean(values) for sample in samples])
+        return _mean_over_benchmarks([sample.mean(values) for sample in samples])
 
     def auroc(self, values: Scores) -> Estimate:
         """The AUROC of members against non-members."""
-        return _over_benchmarks([benchmark.auroc(values) for benchmark in self.benchmarks])
+        return _mean_over_benchmarks([benchmark.auroc(values) for benchmark in self.benchmarks])
 
-    def mean_of(
-        self, values: Scores, mask: Mask, name: str, *, rate: bool = False
+    def mean_in_mask(
+        self, values: Scores, mask: Mask, draw_name: str, *, rate: bool = False
     ) -> Estimate | None:
         """The mean over the units of a mask, all benchmarks together; None if it has no unit.
 
         Args:
             values: of all units.
             mask: selects the units.
-            name: of the draws: masks with the same name and size have the same draws.
+            draw_name: of the draws: masks with the same name and size have the same draws.
             rate: whether the values are 0 or 1.
         """
-        return self._sample(mask, name).mean(values, rate=rate) if mask.any() else None
+        return self._draw_sample(mask, draw_name).mean(values, rate=rate) if mask.any() else None
 
-    def _count_texts(self, mask: Mask) -> int:
+    def _count_texts_in_mask(self, mask: Mask) -> int:
         return int(self.table.loc[mask, "text_id"].nunique())
 
-    def _mask(self, member: bool) -> Mask:
+    def _label_mask(self, member: bool) -> Mask:
         mask: Mask = (self.table["member"].fillna(not member) == member).to_numpy(bool)
         return mask
 
-    def _benchmarks(self) -> Iterator[LabelledUnits]:
+    def _iter_benchmarks(self) -> Iterator[LabelledUnits]:
         names = self.table["benchmark"].to_numpy()
         masks = [names == name for name in np.unique(names)]
-        sizes = [self._count_texts(mask & side) for mask in masks for side in self.sides.values()]
+        sizes = [
+            self._count_texts_in_mask(mask & side) for mask in masks for side in self.sides.values()
+        ]
         if min(sizes, default=MIN_TEXTS) < MIN_TEXTS:
             masks = [np.ones(len(names), bool)]
         for number, mask in enumerate(masks):
             members, nonmembers = (
-                self._sample(mask & self.sides[member], f"{side} {number}")
+                self._draw_sample(mask & self.sides[member], f"{side} {number}")
                 for member, side in ((True, "members"), (False, "non-members"))
             )
             yield LabelledUnits(members, nonmembers)
 
-    def _sample(self, mask: Mask, name: str) -> UnitSample:
+    def _draw_sample(self, mask: Mask, draw_name: str) -> UnitSample:
         text_ids = self.table["text_id"].to_numpy(str)
-        return UnitSample.draw(mask, text_ids, DRAWS, derive(self._seed, "audit", name))
+        return UnitSample.draw(mask, text_ids, DRAWS, derive(self._seed, "audit", draw_name))
 
 
-def _over_benchmarks(estimates: Sequence[Estimate]) -> Estimate:
+def _mean_over_benchmarks(estimates: Sequence[Estimate]) -> Estimate:
     return estimates[0] if len(estimates) == 1 else mean(estimates)

@@ -45,30 +45,33 @@ class ForgetRatio:
 
 
 def forget_ratio(
-    figures: Sequence[Estimate], texts: int, confidence: float = CONFIDENCE
+    figures: Sequence[Estimate], text_count: int, confidence: float = CONFIDENCE
 ) -> ForgetRatio:
     """The forget ratio of a figure, with Fieller's interval.
 
     Args:
         figures: the figure (such as the members' mean score) of the original, of the unlearned
             model and of the clean twin, on the same draws.
-        texts: the number of texts that were drawn.
+        text_count: the number of texts that were drawn.
         confidence: of the interval.
     """
     original, unlearned, clean = figures
     numerator, denominator = original.value - unlearned.value, original.value - clean.value
     draws = np.stack([original.draws - unlearned.draws, original.draws - clean.draws])
-    if texts < 2 or not np.isfinite(draws).all():
+    if text_count < 2 or not np.isfinite(draws).all():
         return ForgetRatio(np.nan, np.nan, np.nan, "fewer than 2 texts")
-    covariance = np.cov(draws) * texts / (texts - 1)
-    quantile = float(student.ppf((1 + confidence) / 2, texts - 1))
-    limits = fieller(numerator, denominator, covariance, quantile)
-    if limits is None or denominator <= MIN_DENOMINATOR * np.sqrt(texts) * original.draws.std():
+    covariance = np.cov(draws) * text_count / (text_count - 1)
+    quantile = float(student.ppf((1 + confidence) / 2, text_count - 1))
+    limits = fieller_interval(numerator, denominator, covariance, quantile)
+    if (
+        limits is None
+        or denominator <= MIN_DENOMINATOR * np.sqrt(text_count) * original.draws.std()
+    ):
         return ForgetRatio(np.nan, np.nan, np.nan, SAME)
     return ForgetRatio(numerator / denominator, *limits)
 
 
-def fieller(
+def fieller_interval(
     numerator: float, denominator: float, covariance: np.ndarray, quantile: float
 ) -> tuple[float, float] | None:
     """All θ with (numerator − θ·denominator)² ≤ quantile² · its variance, if they are an interval.
@@ -93,9 +96,9 @@ def score_ratios(before: Scores, after: Scores) -> Scores:
     return ratios
 
 
-def suspicious(ratios: Scores, width: float) -> NDArray[np.bool_]:
-    """Whether each ratio is in the open interval (1 / width, width)."""
-    mask: NDArray[np.bool_] = (ratios > 1 / width) & (ratios < width)
+def suspicious_mask(ratios: Scores, max_ratio: float) -> NDArray[np.bool_]:
+    """Whether each ratio is in the open interval (1 / max_ratio, max_ratio)."""
+    mask: NDArray[np.bool_] = (ratios > 1 / max_ratio) & (ratios < max_ratio)
     return mask
 
 
@@ -111,7 +114,7 @@ class ScreenResult:
         false_alarms: the same among non-members.
         members: the share of members among all chunks: the precision of an uninformative screen.
         recall_of_known: the share of suspicious chunks among the members that the model still knows
-            (`still_known`).
+            (`still_known_mask`).
         known: the number of those.
     """
 
@@ -124,7 +127,7 @@ class ScreenResult:
     recall_of_known: Estimate | None
     known: int | None
 
-    def rates(self) -> Iterator[tuple[str, Estimate | None]]:
+    def iter_named_rates(self) -> Iterator[tuple[str, Estimate | None]]:
         """Every rate with its column's name."""
         yield "share", self.share
         yield "precision", self.precision
@@ -134,52 +137,54 @@ class ScreenResult:
         yield "kept", self.recall_of_known
 
 
-def ratio_screen(
-    units: AuditUnits, before: Scores, after: Scores, clean: Scores | None, width: float
+def apply_ratio_screen(
+    units: AuditUnits,
+    original_scores: Scores,
+    unlearned_scores: Scores,
+    clean_scores: Scores | None,
+    max_ratio: float,
 ) -> ScreenResult:
     """Apply the ratio screen, and compute its rates where there are labels.
 
     Args:
         units: the chunks.
-        before: their scores by the original.
-        after: by the unlearned model.
-        clean: by the clean twin, or None.
-        width: a ratio between 1 / width and width is suspicious.
+        original_scores: their scores by the original.
+        unlearned_scores: by the unlearned model.
+        clean_scores: by the clean twin, or None.
+        max_ratio: a ratio between 1 / max_ratio and max_ratio is suspicious.
     """
-    flagged = suspicious(score_ratios(before, after), width)
+    flagged = suspicious_mask(score_ratios(original_scores, unlearned_scores), max_ratio)
     flags, member, nonmember = flagged.astype(float), units.sides[True], units.sides[False]
-    known_members = None if clean is None else member & still_known(before, after, clean)
+    known_members = (
+        None
+        if clean_scores is None
+        else member & still_known_mask(original_scores, unlearned_scores, clean_scores)
+    )
     rates: dict[str, Any] = dict.fromkeys(("precision", "recall", "false_alarms", "members"))
-    if units.labelled:
+    if units.has_both_labels:
         labelled = member | nonmember
         is_member = member.astype(float)
         rates = {
-            "precision": units.mean_of(is_member, flagged & labelled, "suspicious", rate=True),
-            "members": units.mean_of(is_member, labelled, "labelled", rate=True),
-            "recall": units.mean_of(flags, member, "members", rate=True),
-            "false_alarms": units.mean_of(flags, nonmember, "non-members", rate=True),
+            "precision": units.mean_in_mask(is_member, flagged & labelled, "suspicious", rate=True),
+            "members": units.mean_in_mask(is_member, labelled, "labelled", rate=True),
+            "recall": units.mean_in_mask(flags, member, "members", rate=True),
+            "false_alarms": units.mean_in_mask(flags, nonmember, "non-members", rate=True),
         }
     return ScreenResult(
         suspicious=flagged,
-        share=units.mean_of(flags, np.ones(len(flags), bool), "all", rate=True),
+        share=units.mean_in_mask(flags, np.ones(len(flags), bool), "all", rate=True),
         recall_of_known=None
         if known_members is None
-        else units.mean_of(flags, known_members, "known", rate=True),
+        else units.mean_in_mask(flags, known_members, "known", rate=True),
         known=None if known_members is None else int(known_members.sum()),
         **rates,
     )
 
 
-def still_known(before: Scores, after: Scores, clean: Scores) -> NDArray[np.bool_]:
+def still_known_mask(before: Scores, after: Scores, clean: Scores) -> NDArray[np.bool_]:
     """Chunks that the original knew, and that are nearer to the original's score than the twin's.
 
     The original knew those that it scores above the twin.
     """
     mask: NDArray[np.bool_] = (before > clean) & (after > (before + clean) / 2)
     return mask
-
-
-def score_falls(before: Scores, after: Scores) -> Scores:
-    """How far each chunk's score fell, before − after, which may reveal what was forgotten."""
-    falls: Scores = before - after
-    return falls

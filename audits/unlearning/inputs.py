@@ -59,7 +59,7 @@ class AuditedModels:
         yield from (self.original, *self.unlearned, *([self.clean] if self.clean else []))
 
 
-def open_models(original: Any, unlearned: Any, clean: Any, runs: str) -> AuditedModels:
+def open_audited_models(original: Any, unlearned: Any, clean: Any, runs: str) -> AuditedModels:
     """Open the models, each given as a path or as a mapping of `ScoredModelConfig`'s fields.
 
     Args:
@@ -72,29 +72,29 @@ def open_models(original: Any, unlearned: Any, clean: Any, runs: str) -> Audited
         ConfigError: a model does not exist, or two models are the same.
     """
     unlearned_models = [
-        _open_model(f"audit.unlearned{suffix}", name, model, runs)
-        for suffix, name, model in _named_models(unlearned)
+        _open_audited_model(f"audit.unlearned{suffix}", name, model, runs)
+        for suffix, name, model in _list_models(unlearned)
     ]
-    twin = None if clean is None else _open_model("audit.clean", CLEAN, clean, runs)
-    original_model = _open_model("audit.original", ORIGINAL, original, runs)
+    twin = None if clean is None else _open_audited_model("audit.clean", CLEAN, clean, runs)
+    original_model = _open_audited_model("audit.original", ORIGINAL, original, runs)
     models = AuditedModels(original_model, unlearned_models, twin)
-    _check_names(unlearned_models)
-    _check_different(models)
+    _check_names_differ(unlearned_models)
+    _check_weights_differ(models)
     return models
 
 
-def read_texts(field: str, path: str) -> Texts:
+def read_texts_of_field(field: str, path: str) -> Texts:
     """Read the examples of a file or a corpus folder; errors name the audit's field.
 
     Raises:
         UserError: see `open_examples`.
     """
-    with errors_naming(field):
+    with rename_field_in_errors(field):
         return open_examples(ExamplesConfig(path))
 
 
 @contextmanager
-def errors_naming(field: str) -> Iterator[None]:
+def rename_field_in_errors(field: str) -> Iterator[None]:
     """A context in which errors about `examples.path` name the audit's own field instead."""
     try:
         yield
@@ -103,7 +103,7 @@ def errors_naming(field: str) -> Iterator[None]:
         raise
 
 
-def check_tokens(models: AuditedModels, texts: Sequence[Text]) -> None:
+def check_same_tokens(models: AuditedModels, texts: Sequence[Text]) -> None:
     """Check that all models divide the texts into the same tokens.
 
     Raises:
@@ -126,7 +126,7 @@ def check_tokens(models: AuditedModels, texts: Sequence[Text]) -> None:
             )
 
 
-def _named_models(models: Any) -> list[tuple[str, str | None, Any]]:
+def _list_models(models: Any) -> list[tuple[str, str | None, Any]]:
     """For each model its suffix of the field's name, its name if it has one, and the model."""
     if isinstance(models, Mapping) and not MODEL_FIELDS & models.keys():
         return [(f".{name}", str(name), model) for name, model in models.items()]
@@ -135,13 +135,13 @@ def _named_models(models: Any) -> list[tuple[str, str | None, Any]]:
     return [("", None, models)]
 
 
-def _open_model(field: str, name: str | None, model: Any, runs: str) -> AuditedModel:
-    node = model_node(field, model)
+def _open_audited_model(field: str, model_name: str | None, model: Any, runs: str) -> AuditedModel:
+    node = parse_model_node(field, model)
     source = open_model(field, node, runs)
-    return AuditedModel(name or source.slug, node, source)
+    return AuditedModel(model_name or source.slug, node, source)
 
 
-def model_node(field: str, model: Any) -> ScoredModelConfig:
+def parse_model_node(field: str, model: Any) -> ScoredModelConfig:
     """The configuration of a model that is given as a path or as a mapping.
 
     Raises:
@@ -154,12 +154,14 @@ def model_node(field: str, model: Any) -> ScoredModelConfig:
             f"{field} is {model!r}: give a model folder, a hub id, or {{url: …, tokenizer: …}} for "
             "a model behind a server."
         )
-    for name in model.keys() - MODEL_FIELDS:
-        raise ConfigError(f"{field}.{name}: unknown field. {near_names(str(name), MODEL_FIELDS)}")
+    for field_name in model.keys() - MODEL_FIELDS:
+        raise ConfigError(
+            f"{field}.{field_name}: unknown field. {near_names(str(field_name), MODEL_FIELDS)}"
+        )
     return ScoredModelConfig(**model)
 
 
-def _check_names(unlearned: Sequence[AuditedModel]) -> None:
+def _check_names_differ(unlearned: Sequence[AuditedModel]) -> None:
     names = [model.name for model in unlearned]
     for model in unlearned:
         if names.count(model.name) > 1 or model.name in (ORIGINAL, CLEAN):
@@ -171,7 +173,7 @@ def _check_names(unlearned: Sequence[AuditedModel]) -> None:
         raise ConfigError("audit.unlearned is empty: give at least one model.")
 
 
-def _check_different(models: AuditedModels) -> None:
+def _check_weights_differ(models: AuditedModels) -> None:
     """Raise a ConfigError if two models have the same weights, except an unlearned and the twin."""
     first_by_digest: dict[str, AuditedModel] = {}
     for model in models:
@@ -189,7 +191,7 @@ SEPARATOR = "#"
 """Between a text's id and its chunk's number."""
 
 
-def split_into_chunks(texts: Iterable[Text], words: int) -> tuple[Texts, pd.DataFrame]:
+def split_into_chunks(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, pd.DataFrame]:
     """Divide texts into chunks of so many words.
 
     Only the last chunk of a text has fewer words; if it has less than half as many, it joins the
@@ -203,11 +205,15 @@ def split_into_chunks(texts: Iterable[Text], words: int) -> tuple[Texts, pd.Data
     """
     chunks, rows = [], []
     for text in texts:
-        parts = cut_text(text.text, words)
-        for number, part in enumerate(parts):
-            name = text.example_id if len(parts) == 1 else f"{text.example_id}{SEPARATOR}{number}"
-            chunks.append(make_text(name, part, text.label, text.benchmark))
-            rows.append((name, text.example_id, text.benchmark, text.label))
+        chunk_texts = cut_into_chunks(text.text, chunk_words)
+        for number, chunk_text in enumerate(chunk_texts):
+            chunk_id = (
+                text.example_id
+                if len(chunk_texts) == 1
+                else f"{text.example_id}{SEPARATOR}{number}"
+            )
+            chunks.append(make_text(chunk_id, chunk_text, text.label, text.benchmark))
+            rows.append((chunk_id, text.example_id, text.benchmark, text.label))
     columns = ["chunk", "text_id", "benchmark", "member"]
     table = pd.DataFrame(rows, columns=columns).astype({"member": "boolean"})
     if (duplicated := table["chunk"].duplicated()).any():
@@ -218,13 +224,13 @@ def split_into_chunks(texts: Iterable[Text], words: int) -> tuple[Texts, pd.Data
     return Texts.of(chunks), table
 
 
-def cut_text(text: str, words: int) -> list[str]:
+def cut_into_chunks(text: str, chunk_words: int) -> list[str]:
     """The text's chunks, without the white space between them."""
     spans = [match.span() for match in NON_BLANK_RUN.finditer(text)]
-    if len(spans) <= words:
+    if len(spans) <= chunk_words:
         return [text]
-    starts = [*range(0, len(spans), words)]
-    if len(spans) - starts[-1] < words / 2:
+    starts = [*range(0, len(spans), chunk_words)]
+    if len(spans) - starts[-1] < chunk_words / 2:
         starts.pop()
     ends = [*starts[1:], len(spans)]
     return [
@@ -232,7 +238,7 @@ def cut_text(text: str, words: int) -> list[str]:
     ]
 
 
-def choose_chunks(table: pd.DataFrame, limit: int, seed: int) -> Sequence[int]:
+def choose_chunk_indices(table: pd.DataFrame, limit: int, seed: int) -> Sequence[int]:
     """The indices of at most `limit` chunks, drawn evenly from members, non-members and unlabelled.
 
     A chunk's draw depends on the seed and its name alone.

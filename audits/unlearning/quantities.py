@@ -18,7 +18,11 @@ import pandas as pd
 
 from contamination.audits.base import AuditStage
 from contamination.audits.unlearning.estimates import UNITS, AuditUnits
-from contamination.audits.unlearning.inputs import AuditedModel, AuditedModels, errors_naming
+from contamination.audits.unlearning.inputs import (
+    AuditedModel,
+    AuditedModels,
+    rename_field_in_errors,
+)
 from contamination.audits.unlearning.text_similarity import rouge_l
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import DataError, near_names
@@ -84,26 +88,28 @@ def score_quantities(
     stage: AuditStage, models: AuditedModels, texts: Texts, chunks: pd.DataFrame, seed: int
 ) -> Iterator[Quantity]:
     """Each method's scores of the ranked chunks, with the method's default hyperparameters."""
-    tables = {model.name: _scores(stage, model, texts) for model in models}
+    tables = {model.name: _score_table(stage, model, texts) for model in models}
     methods = [set(table["method"]) for table in tables.values()]
-    for name in sorted(set.intersection(*methods)):
+    for method_name in sorted(set.intersection(*methods)):
         scored_chunks = {
-            model: chunks.merge(table[table["method"] == name], left_on="chunk", right_on="unit")
+            model: chunks.merge(
+                table[table["method"] == method_name], left_on="chunk", right_on="unit"
+            )
             for model, table in tables.items()
         }
-        yield make_quantity(name, scored_chunks, seed, is_score=True)
+        yield make_quantity(method_name, scored_chunks, seed, is_score=True)
 
 
-def _scores(stage: AuditStage, model: AuditedModel, texts: Texts) -> pd.DataFrame:
+def _score_table(stage: AuditStage, model: AuditedModel, texts: Texts) -> pd.DataFrame:
     """A row per chunk and method: unit, method and value, NaN for chunks that are not ranked."""
-    scores = stage.scores(texts, f"the chunks of {stage.audit['texts']}", model.node)
+    scores = stage.score_texts(texts, f"the chunks of {stage.audit['texts']}", model.node)
     table = open_scores(scores.path).table
     table = table[table["default"]].astype({"example_id": str, "method": str})
     value = table["score"].where(table["ranked"])
     return pd.DataFrame({"unit": table["example_id"], "method": table["method"], "value": value})
 
 
-def screened_score(scores: Sequence[Quantity], method: str) -> Quantity:
+def find_score_of_method(scores: Sequence[Quantity], method: str) -> Quantity:
     """The scores of the method that the screen reads.
 
     Raises:
@@ -118,7 +124,7 @@ def screened_score(scores: Sequence[Quantity], method: str) -> Quantity:
     return score_by_method[method]
 
 
-def corpus_questions(path: str) -> QuestionSet | None:
+def read_corpus_questions(path: str) -> QuestionSet | None:
     """The questions of a corpus folder; None if it is not one, or has no questions."""
     folder = Path(path).expanduser()
     if not is_complete(folder):
@@ -128,46 +134,50 @@ def corpus_questions(path: str) -> QuestionSet | None:
 
 
 def answer_quantities(
-    stage: AuditStage, models: AuditedModels, path: str, asked: QuestionSet, seed: int
+    stage: AuditStage, models: AuditedModels, corpus_path: str, question_set: QuestionSet, seed: int
 ) -> list[Quantity]:
     """Accuracy, and how much of each right answer the models write after its question."""
-    accuracies = {model.name: _accuracy(stage, model, path) for model in models}
-    recalls = {model.name: _answer_recalls(stage, model, path, asked) for model in models}
+    accuracies = {model.name: _accuracy_table(stage, model, corpus_path) for model in models}
+    recalls = {
+        model.name: _answer_recall_table(stage, model, corpus_path, question_set)
+        for model in models
+    }
     return [make_quantity(ACCURACY, accuracies, seed), make_quantity(ANSWERS, recalls, seed)]
 
 
-def _accuracy(stage: AuditStage, model: AuditedModel, path: str) -> pd.DataFrame:
+def _accuracy_table(stage: AuditStage, model: AuditedModel, corpus_path: str) -> pd.DataFrame:
     accuracy_stage = accuracy.AccuracyStage(
         runs=stage.runs,
-        examples=ExamplesConfig(path),
+        examples=ExamplesConfig(corpus_path),
         model=model.node,
         detection=stage.detection,
     )
     table = accuracy.run(accuracy_stage).table(accuracy.FILE)
     exposed = ~table["member"] | (table["occurrences"] > 0)
-    return _units(table[exposed]).assign(value=table["correct"].astype(float))
+    return _unit_table(table[exposed]).assign(value=table["correct"].astype(float))
 
 
-def _answer_recalls(
-    stage: AuditStage, model: AuditedModel, path: str, asked: QuestionSet
+def _answer_recall_table(
+    stage: AuditStage, model: AuditedModel, corpus_path: str, question_set: QuestionSet
 ) -> pd.DataFrame:
     """ROUGE-L's recall of the right answers (Shi et al. 2024, section 7.2) in greedy decoding."""
     extraction_stage = extraction.ExtractionStage(
         runs=stage.runs,
-        examples=ExamplesConfig(path),
+        examples=ExamplesConfig(corpus_path),
         model=model.node,
         detection=stage.detection,
         extraction=extraction.ExtractionConfig(target=extraction.ANSWER),
     )
     table = extraction.run(extraction_stage).table(extraction.FILE)
     answers = {
-        question.example_id: question.options[question.answer] for question in asked.questions
+        question.example_id: question.options[question.answer]
+        for question in question_set.questions
     }
     recalls = [rouge_l(row.written, answers[row.example_id]).recall for row in table.itertuples()]
-    return _units(table).assign(value=recalls)
+    return _unit_table(table).assign(value=recalls)
 
 
-def _units(table: pd.DataFrame) -> pd.DataFrame:
+def _unit_table(table: pd.DataFrame) -> pd.DataFrame:
     """Examples as units, each a text of its own."""
     ids, member = table["example_id"].astype(str), table["member"].astype("boolean")
     benchmark = table["benchmark"]
@@ -209,36 +219,41 @@ class QuestionFile:
         return pd.DataFrame(rows, columns=columns).astype({"member": "boolean"})
 
 
-def read_questions(path: str) -> QuestionFile:
+def read_question_file(path: str) -> QuestionFile:
     """Read a file of rows with `question`, `answer`, and perhaps `id`, `label` and `benchmark`.
 
     Raises:
         DataError: a row lacks a question or an answer, or can't be used.
     """
-    with errors_naming(FIELD):
+    with rename_field_in_errors(FIELD):
         rows = [*raw_rows(ExamplesConfig(path), Tally("stop", FIELD))]
-        pairs = [_question_and_answer(row) for row in rows]
+        pairs = [_parse_question_and_answer(row) for row in rows]
         joined = (
             row._replace(value={**row.value, "text": " ".join(pair)})
             for row, pair in zip(rows, pairs, strict=True)
         )
         source = f"{FIELD} is {path!r}"
         texts = texts_of_rows(joined, Tally("stop", FIELD), source)
-    return QuestionFile([q for q, _ in pairs], [a for _, a in pairs], texts)
+    return QuestionFile([question for question, _ in pairs], [answer for _, answer in pairs], texts)
 
 
-def answer_recall(
+def answer_recall_quantity(
     stage: AuditStage, models: AuditedModels, questions: QuestionFile, seed: int
 ) -> Quantity:
     """ROUGE-L's recall of each right answer in as many tokens of greedy decoding."""
     rows = questions.rows.rename(columns={"chunk": "unit"})
-    tables = {model.name: rows.assign(value=_recalls(stage, model, questions)) for model in models}
+    tables = {
+        model.name: rows.assign(value=_recalls_of_file_answers(stage, model, questions))
+        for model in models
+    }
     return make_quantity(ANSWERS, tables, seed)
 
 
-def _recalls(stage: AuditStage, model: AuditedModel, questions: QuestionFile) -> list[float]:
+def _recalls_of_file_answers(
+    stage: AuditStage, model: AuditedModel, questions: QuestionFile
+) -> list[float]:
     loaded = LoadedModel(model.source, stage.detection)
-    written_ids = greedy_continuations(loaded, _targets(loaded, questions))
+    written_ids = greedy_continuations(loaded, _answer_targets(loaded, questions))
     written_answers = [
         loaded.tokenizer.decode(ids, skip_special_tokens=True) for ids in written_ids
     ]
@@ -248,7 +263,7 @@ def _recalls(stage: AuditStage, model: AuditedModel, questions: QuestionFile) ->
     ]
 
 
-def _targets(loaded: LoadedModel, questions: QuestionFile) -> list[Target]:
+def _answer_targets(loaded: LoadedModel, questions: QuestionFile) -> list[Target]:
     """Each answer's tokens, after those of its question."""
     tokenizer, context = loaded.tokenizer, loaded.source.context
     question_ids = tokenizer(list(questions.questions), verbose=False)["input_ids"]
@@ -265,9 +280,9 @@ def _targets(loaded: LoadedModel, questions: QuestionFile) -> list[Target]:
     return targets
 
 
-def _question_and_answer(row: Row) -> tuple[str, str]:
+def _parse_question_and_answer(row: Row) -> tuple[str, str]:
     pair = row.value.get("question"), row.value.get("answer")
-    if not all(isinstance(value, str) and not is_blank(value) for value in pair):
+    if not all(isinstance(part, str) and not is_blank(part) for part in pair):
         raise DataError(
             f"{row.where}: {FIELD} needs a `question` and an `answer`, both text; its fields are "
             f"{', '.join(map(str, row.value)) or 'none'}."

@@ -13,7 +13,7 @@ from contamination.audits.base import AuditResult
 from contamination.audits.unlearning import tables
 from contamination.audits.unlearning.inputs import AuditedModels
 from contamination.audits.unlearning.quantities import Quantity
-from contamination.audits.unlearning.tables import decimals, estimate_in
+from contamination.audits.unlearning.tables import format_decimals, format_estimate
 from contamination.core.report.charts import (
     INK,
     MEMBER,
@@ -26,25 +26,6 @@ from contamination.core.report.charts import (
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import Table
 
-LIMITS = (
-    "That a text is forgotten. The audit finds what is still there; another method, prompt or "
-    "threshold may find more.",
-    "That the screen is right. A chunk that was never known has similar scores before and after, "
-    "like one that is still known: the ratio can't tell them apart.",
-    "That all twins are alike. The clean twin is one training of one seed; the intervals resample "
-    "texts, not trainings.",
-)
-NO_TWIN = (
-    "How far the unlearned model is from one that was never trained on the texts: there is no "
-    "clean twin (audit.clean)."
-)
-NO_LABELS = (
-    "Who was a member: the texts have no labels of both kinds, so no rate of the screen is known, "
-    "and there is no control."
-)
-HARM = 0.05
-"""The rise of the loss on other text, in nats per token, above which a warning is given."""
-
 
 @dataclass(frozen=True)
 class UnlearningFigures:
@@ -56,7 +37,7 @@ class UnlearningFigures:
         screens: see `comparison.screen_table`.
         ratios: see `comparison.forget_ratio_table`; None without a twin or without members.
         membership: see `comparison.membership_table`; None without labels of both kinds.
-        completions: see `comparison.group_table`; empty if none were drawn.
+        completions: see `comparison.group_mean_table`; empty if none were drawn.
         answers: the same; empty if nothing was asked.
         utility: see `comparison.utility_table`; None if there is no text for it.
         chunks: a row each.
@@ -85,12 +66,12 @@ class UnlearningFigures:
     similarities: Sequence[str]
 
     @property
-    def names(self) -> list[str]:
+    def unlearned_names(self) -> list[str]:
         """The names of the unlearned models."""
         return [model.name for model in self.models.unlearned]
 
 
-def report(figures: UnlearningFigures, files: Sequence[str]) -> AuditResult:
+def build_report(figures: UnlearningFigures, files: Sequence[str]) -> AuditResult:
     """The figures in sentences, tables and charts.
 
     Args:
@@ -103,9 +84,10 @@ def report(figures: UnlearningFigures, files: Sequence[str]) -> AuditResult:
     limits += [] if labelled else [NO_LABELS]
     members = figures.chunks["member"]
     content = ReportContent(
-        title=f"What is left after unlearning: {', '.join(figures.names)}",
+        title=f"What is left after unlearning: {', '.join(figures.unlearned_names)}",
         conclusions=[
-            f"**{name}**. {' '.join(_conclusions(figures, name))}" for name in figures.names
+            f"**{name}**. {' '.join(_conclusions(figures, name))}"
+            for name in figures.unlearned_names
         ],
         warnings=[*_warnings(figures)],
         tables=[*_tables(figures)],
@@ -122,42 +104,65 @@ def report(figures: UnlearningFigures, files: Sequence[str]) -> AuditResult:
             + ", ".join(["ROUGE-L", *figures.similarities]),
         },
     )
-    counts = {"chunks": len(figures.chunks), "unlearned": len(figures.names)}
+    counts = {"chunks": len(figures.chunks), "unlearned": len(figures.unlearned_names)}
     return AuditResult(content, counts, files)
+
+
+LIMITS = (
+    "That a text is forgotten. The audit finds what is still there; another method, prompt or "
+    "threshold may find more.",
+    "That the screen is right. A chunk that was never known has similar scores before and after, "
+    "like one that is still known: the ratio can't tell them apart.",
+    "That all twins are alike. The clean twin is one training of one seed; the intervals resample "
+    "texts, not trainings.",
+)
+NO_TWIN = (
+    "How far the unlearned model is from one that was never trained on the texts: there is no "
+    "clean twin (audit.clean)."
+)
+NO_LABELS = (
+    "Who was a member: the texts have no labels of both kinds, so no rate of the screen is known, "
+    "and there is no control."
+)
 
 
 def _tables(figures: UnlearningFigures) -> Iterator[Table]:
     if figures.ratios is not None:
-        yield tables.forget_ratios(figures.ratios)
+        yield tables.render_forget_ratios(figures.ratios)
     if figures.membership is not None:
-        yield tables.membership(figures.membership)
-    yield tables.screens(figures.screens, figures.method, figures.ratio)
+        yield tables.render_membership(figures.membership)
+    yield tables.render_screens(figures.screens, figures.method, figures.ratio)
     if not figures.completions.empty:
-        yield tables.groups(figures.completions, "completions", figures.completions_per_chunk)
+        yield tables.render_groups(
+            figures.completions, "completions", figures.completions_per_chunk
+        )
     if not figures.answers.empty:
-        yield tables.groups(figures.answers, "answers", 0)
+        yield tables.render_groups(figures.answers, "answers", 0)
     if figures.utility is not None:
-        yield tables.utility(figures.utility, of_validation=figures.of_validation)
+        yield tables.render_utility(figures.utility, of_validation=figures.of_validation)
 
 
-def _conclusions(figures: UnlearningFigures, name: str) -> Iterator[str]:
-    """The sentences about one unlearned model."""
+def _conclusions(figures: UnlearningFigures, unlearned_name: str) -> Iterator[str]:
     if figures.membership is not None:
-        yield _membership_sentence(figures, name)
+        yield _membership_sentence(figures, unlearned_name)
     if figures.ratios is not None:
-        yield _ratio_sentence(figures, name)
-    yield _screen_sentence(figures, name)
+        yield _ratio_sentence(figures, unlearned_name)
+    yield _screen_sentence(figures, unlearned_name)
 
 
-def _membership_sentence(figures: UnlearningFigures, name: str) -> str:
+def _membership_sentence(figures: UnlearningFigures, unlearned_name: str) -> str:
     assert figures.membership is not None
     rows = figures.membership[figures.membership["method"] == figures.screened.name]
     rows = rows.set_index("model")
-    before, after = rows.loc[figures.models.original.name], rows.loc[name]
-    twin = f" (clean twin {decimals(rows.loc['clean', 'auroc'])})" if figures.models.clean else ""
+    before, after = rows.loc[figures.models.original.name], rows.loc[unlearned_name]
+    twin = (
+        f" (clean twin {format_decimals(rows.loc['clean', 'auroc'])})"
+        if figures.models.clean
+        else ""
+    )
     sentence = (
         f"Members against non-members by {figures.screened.name}: AUROC "
-        f"{decimals(before['auroc'])} before, {estimate_in(after, 'auroc')} after{twin}."
+        f"{format_decimals(before['auroc'])} before, {format_estimate(after, 'auroc')} after{twin}."
     )
     if after["auroc_high"] < 0.5:
         return (
@@ -169,9 +174,9 @@ def _membership_sentence(figures: UnlearningFigures, name: str) -> str:
     return f"{sentence} This score does not tell its members from non-members."
 
 
-def _ratio_sentence(figures: UnlearningFigures, name: str) -> str:
+def _ratio_sentence(figures: UnlearningFigures, unlearned_name: str) -> str:
     assert figures.ratios is not None
-    rows = figures.ratios[figures.ratios["unlearned"] == name].set_index("quantity")
+    rows = figures.ratios[figures.ratios["unlearned"] == unlearned_name].set_index("quantity")
     if figures.screened.name not in rows.index:
         return "No member is left to compare with the clean twin."
     row = rows.loc[figures.screened.name]
@@ -182,15 +187,15 @@ def _ratio_sentence(figures: UnlearningFigures, name: str) -> str:
         )
     sentence = (
         f"The forget ratio of the members' {figures.screened.name} score is "
-        f"{estimate_in(row, 'share')} (0: as the original, 1: as the clean twin)"
+        f"{format_estimate(row, 'share')} (0: as the original, 1: as the clean twin)"
     )
     if "beyond" in row and pd.notna(row["beyond"]):
-        sentence += f"; beyond the change of non-members, {estimate_in(row, 'beyond')}"
+        sentence += f"; beyond the change of non-members, {format_estimate(row, 'beyond')}"
     return f"{sentence}."
 
 
-def _screen_sentence(figures: UnlearningFigures, name: str) -> str:
-    row = figures.screens.set_index("unlearned").loc[name]
+def _screen_sentence(figures: UnlearningFigures, unlearned_name: str) -> str:
+    row = figures.screens.set_index("unlearned").loc[unlearned_name]
     sentence = (
         f"The ratio screen finds {int(row['suspicious'])} of {int(row['chunks'])} chunks suspicious"
     )
@@ -201,14 +206,18 @@ def _screen_sentence(figures: UnlearningFigures, name: str) -> str:
             else f"{sentence}: none, so it has no precision."
         )
     return (
-        f"{sentence}: a share of {estimate_in(row, 'precision')} of them are members (all chunks: "
-        f"{decimals(row['members'])}), and {estimate_in(row, 'recall')} of the members are found "
-        f"(of the non-members {decimals(row['false_alarms'])})."
+        f"{sentence}: a share of {format_estimate(row, 'precision')} of them are members (all "
+        f"chunks: {format_decimals(row['members'])}), and {format_estimate(row, 'recall')} of the "
+        f"members are found (of the non-members {format_decimals(row['false_alarms'])})."
     )
 
 
 def _warnings(figures: UnlearningFigures) -> Iterator[str]:
-    yield from _label_warnings(figures)
+    if figures.membership is None:
+        yield (
+            "The texts have no labels of both kinds (1: to be forgotten, 0: never trained on): the "
+            "tables show how chunks changed, and not whether members did."
+        )
     yield from _equality_warnings(figures)
     if left_out := len(figures.chunks) - len(figures.screened.units.table):
         yield f"{left_out} of {len(figures.chunks)} chunks are too short or blank: not ranked."
@@ -216,9 +225,13 @@ def _warnings(figures: UnlearningFigures) -> Iterator[str]:
         yield from _harm_warnings(figures, figures.utility.set_index("model"))
 
 
+HARM = 0.05
+"""The rise of the loss on other text, in nats per token, above which a warning is given."""
+
+
 def _harm_warnings(figures: UnlearningFigures, utility: pd.DataFrame) -> Iterator[str]:
     """Warnings about models with a higher loss on other text than the original."""
-    harmed = [name for name in figures.names if utility.loc[name, "change_low"] > HARM]
+    harmed = [name for name in figures.unlearned_names if utility.loc[name, "change_low"] > HARM]
     if harmed:
         rises = (f"{name} by {utility.loc[name, 'change']:.3f}" for name in harmed)
         yield (
@@ -235,17 +248,9 @@ def _harm_warnings(figures: UnlearningFigures, utility: pd.DataFrame) -> Iterato
         )
 
 
-def _label_warnings(figures: UnlearningFigures) -> Iterator[str]:
-    if figures.membership is None:
-        yield (
-            "The texts have no labels of both kinds (1: to be forgotten, 0: never trained on): the "
-            "tables show how chunks changed, and not whether members did."
-        )
-
-
 def _equality_warnings(figures: UnlearningFigures) -> Iterator[str]:
     before = figures.screened.values[figures.models.original.name]
-    for name in figures.names:
+    for name in figures.unlearned_names:
         if (figures.screened.values[name] == before).all():
             yield f"{name} scores every chunk as the original does: they may be one model."
 
@@ -265,7 +270,7 @@ def charts(
         ratios: see `comparison.forget_ratio_table`; None or without a ratio: no chart of ratios.
     """
     yield _score_chart(models, score)
-    if ratios is not None and len(estimated := _estimated_ratios(ratios, score.name)):
+    if ratios is not None and len(estimated := _rows_with_ratio(ratios, score.name)):
         yield _ratio_chart(models, estimated)
 
 
@@ -294,18 +299,18 @@ def _score_chart(models: AuditedModels, score: Quantity) -> InlineChart:
     return InlineChart("scores", title, svg, caption)
 
 
-def _line_style(models: AuditedModels, name: str) -> dict[str, Any]:
-    if name == models.original.name:
+def _line_style(models: AuditedModels, model_name: str) -> dict[str, Any]:
+    if model_name == models.original.name:
         return {"color": MEMBER}
-    if models.clean is not None and name == models.clean.name:
+    if models.clean is not None and model_name == models.clean.name:
         return {"color": NONMEMBER}
-    index = [model.name for model in models.unlearned].index(name)
+    index = [model.name for model in models.unlearned].index(model_name)
     repetition = index // len(SERIES)  # the colours repeat with other dashes
     dashes = DASHES[(index + repetition) % len(DASHES)]
     return {"color": SERIES[index % len(SERIES)], "linestyle": dashes}
 
 
-def _estimated_ratios(ratios: pd.DataFrame, method: str) -> pd.DataFrame:
+def _rows_with_ratio(ratios: pd.DataFrame, method: str) -> pd.DataFrame:
     """The rows with a ratio, without other methods' scores: the table has those."""
     return ratios[ratios["share"].notna() & ratios["method"].isin([method, ""])]
 

@@ -14,36 +14,36 @@ Row = Mapping[Any, Any]
 CANT_BE_TOLD = "can't be told"
 
 
-def decimals(value: float) -> str:
+def format_decimals(value: float) -> str:
     """The value with three decimals; a dash if it is missing."""
     return NO_VALUE if pd.isna(value) else f"{value:.3f}"
 
 
-def estimate_in(row: Row, name: str) -> str:
+def format_estimate(row: Row, column: str) -> str:
     """The value of a column with its 95% interval, if it has one."""
-    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return decimals(value) if pd.isna(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+    value, low, high = (row[f"{column}{end}"] for end in ("", "_low", "_high"))
+    return format_decimals(value) if pd.isna(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def forget_ratios(rows: pd.DataFrame) -> Table:
+def render_forget_ratios(rows: pd.DataFrame) -> Table:
     """How far each unlearned model went, by quantity."""
 
     def ratio(row: Row, name: str) -> str:
-        return CANT_BE_TOLD if row.get(f"{name}_why") == SAME else estimate_in(row, name)
+        return CANT_BE_TOLD if row.get(f"{name}_why") == SAME else format_estimate(row, name)
 
     columns: dict[str, Callable[[Row], str]] = {
         "unlearned": lambda row: row["unlearned"],
         "quantity": lambda row: row["quantity"],
-        "members: before": lambda row: decimals(row["original"]),
-        "after": lambda row: decimals(row["after"]),
-        "clean twin": lambda row: decimals(row["clean"]),
+        "members: before": lambda row: format_decimals(row["original"]),
+        "after": lambda row: format_decimals(row["after"]),
+        "clean twin": lambda row: format_decimals(row["clean"]),
         "forget ratio": lambda row: ratio(row, "share"),
     }
     if "beyond" in rows:
         columns |= {
-            "non-members: before": lambda row: decimals(row["non_members_original"]),
-            "after ": lambda row: decimals(row["non_members_after"]),
-            "clean twin ": lambda row: decimals(row["non_members_clean"]),
+            "non-members: before": lambda row: format_decimals(row["non_members_original"]),
+            "after ": lambda row: format_decimals(row["non_members_after"]),
+            "clean twin ": lambda row: format_decimals(row["non_members_clean"]),
             "beyond non-members": lambda row: ratio(row, "beyond"),
         }
     note = (
@@ -54,17 +54,17 @@ def forget_ratios(rows: pd.DataFrame) -> Table:
         "members and non-members, so that what changed for all texts does not count. "
         f"{CANT_BE_TOLD.capitalize()}: the original and the twin do not differ."
     )
-    return _table("way", "How far each model went to the clean twin", rows, columns, note)
+    return _render_table("way", "How far each model went to the clean twin", rows, columns, note)
 
 
-def membership(rows: pd.DataFrame) -> Table:
+def render_membership(rows: pd.DataFrame) -> Table:
     """How well each model's scores separate members from non-members."""
     columns: dict[str, Callable[[Row], str]] = {
         "method": lambda row: row["method"],
         "model": lambda row: row["model"],
-        "AUROC": lambda row: estimate_in(row, "auroc"),
-        "mean score of members": lambda row: decimals(row["members"]),
-        "of non-members": lambda row: decimals(row["non_members"]),
+        "AUROC": lambda row: format_estimate(row, "auroc"),
+        "mean score of members": lambda row: format_decimals(row["members"]),
+        "of non-members": lambda row: format_decimals(row["non_members"]),
     }
     note = (
         "AUROC of members against non-members, the mean over benchmarks, with 95% intervals over "
@@ -73,9 +73,9 @@ def membership(rows: pd.DataFrame) -> Table:
     )
     if "distance" in rows:
         columns |= {
-            "distance to the twin": lambda row: decimals(row["distance"]),
-            "p": lambda row: decimals(row["p"]),
-            "p (Holm)": lambda row: decimals(row["p_holm"]),
+            "distance to the twin": lambda row: format_decimals(row["distance"]),
+            "p": lambda row: format_decimals(row["p"]),
+            "p (Holm)": lambda row: format_decimals(row["p_holm"]),
         }
         note += (
             " Distance: Kolmogorov and Smirnov's, of the members' scores by the model and by the "
@@ -83,10 +83,10 @@ def membership(rows: pd.DataFrame) -> Table:
             "over the table."
         )
     rows = rows.sort_values("method", kind="stable")
-    return _table("membership", "Members against non-members", rows, columns, note)
+    return _render_table("membership", "Members against non-members", rows, columns, note)
 
 
-def screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
+def render_screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
     """The result of the ratio screen by unlearned model."""
     columns: dict[str, Callable[[Row], str]] = {
         "unlearned": lambda row: row["unlearned"],
@@ -99,11 +99,11 @@ def screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
     )
     if "auroc_of_the_fall" in rows:
         columns |= {
-            "precision": lambda row: estimate_in(row, "precision"),
-            "of all chunks": lambda row: decimals(row["members"]),
-            "recall": lambda row: estimate_in(row, "recall"),
-            "false alarms": lambda row: estimate_in(row, "false_alarms"),
-            "AUROC of the fall": lambda row: estimate_in(row, "auroc_of_the_fall"),
+            "precision": lambda row: format_estimate(row, "precision"),
+            "of all chunks": lambda row: format_decimals(row["members"]),
+            "recall": lambda row: format_estimate(row, "recall"),
+            "false alarms": lambda row: format_estimate(row, "false_alarms"),
+            "AUROC of the fall": lambda row: format_estimate(row, "auroc_of_the_fall"),
         }
         note += (
             " Precision: the share of members among suspicious chunks, beside that among all "
@@ -113,32 +113,35 @@ def screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
         )
     if rows["known"].notna().any():
         columns["recall of what is known"] = lambda row: (
-            f"{estimate_in(row, 'kept')} ({row['known']})"
+            f"{format_estimate(row, 'kept')} ({row['known']})"
         )
         note += (
             " What is known: members (their number) whose score is nearer to the original's than "
             "to the clean twin's."
         )
-    return _table("screen", "The ratio screen", rows, columns, note)
+    return _render_table("screen", "The ratio screen", rows, columns, note)
 
 
-def groups(rows: pd.DataFrame, name: str, completions: int) -> Table:
+def render_groups(rows: pd.DataFrame, table_name: str, completions_per_chunk: int) -> Table:
     """Means by group of completions or of answers.
 
     Args:
-        rows: see `comparison.group_table`.
-        name: of the table, "completions" or "answers".
-        completions: the number of completions of a chunk.
+        rows: see `comparison.group_mean_table`.
+        table_name: of the table, "completions" or "answers".
+        completions_per_chunk: the number of completions of a chunk.
     """
     columns: dict[str, Callable[[Row], str]] = {
         "quantity": lambda row: row["quantity"],
         "model": lambda row: row["model"],
         "group": lambda row: row["group"],
         "number": lambda row: str(row["units"]),
-        "mean": lambda row: estimate_in(row, "mean"),
+        "mean": lambda row: format_estimate(row, "mean"),
     }
-    if name == "completions":
-        title = f"Completions: {completions} drawn per chunk, compared with what really follows"
+    if table_name == "completions":
+        title = (
+            f"Completions: {completions_per_chunk} drawn per chunk, compared with what really "
+            "follows"
+        )
         note = (
             "ROUGE-L: F1. With another chunk: the same completions compared with what follows in "
             "another chunk, which is what chance gives."
@@ -150,22 +153,22 @@ def groups(rows: pd.DataFrame, name: str, completions: int) -> Table:
             "answer's words that greedy decoding writes after the question, in as many tokens."
         )
     note += " Suspicious, not: by the ratio screen of this model. 95% intervals over texts."
-    return _table(name, title, rows, columns, note)
+    return _render_table(table_name, title, rows, columns, note)
 
 
-def utility(rows: pd.DataFrame, *, of_validation: bool) -> Table:
+def render_utility(rows: pd.DataFrame, *, of_validation: bool) -> Table:
     """The loss on other text by model, and its change from the original's."""
     columns: dict[str, Callable[[Row], str]] = {
         "model": lambda row: row["model"],
-        "loss": lambda row: estimate_in(row, "loss"),
-        "change": lambda row: estimate_in(row, "change"),
+        "loss": lambda row: format_estimate(row, "loss"),
+        "change": lambda row: format_estimate(row, "change"),
     }
     texts = "validation text" if of_validation else "the non-members"
     note = "Nats per token, the mean over texts; the change from the original is paired."
-    return _table("utility", f"The loss on {texts}", rows, columns, note)
+    return _render_table("utility", f"The loss on {texts}", rows, columns, note)
 
 
-def _table(
+def _render_table(
     name: str,
     title: str,
     rows: pd.DataFrame,
@@ -173,6 +176,6 @@ def _table(
     note: str,
 ) -> Table:
     records = rows.to_dict("records")
-    lines = [[show(row) for show in columns.values()] for row in records]
+    lines = [[format_cell(row) for format_cell in columns.values()] for row in records]
     header = [name.strip() for name in columns]
     return Table(name, title, header, lines, rows.reset_index(drop=True), note=note)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from contamination.audits.unlearning.inputs import model_node
+from contamination.audits.unlearning.inputs import parse_model_node
 from contamination.core.artifacts import file_name
 from contamination.core.errors import ConfigError, ServerError
 from contamination.core.models import load, load_tokenizer, model_digest
@@ -52,10 +52,10 @@ class Embedding:
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """The cosine of each pair; 0 where a text is empty."""
         texts = {text for pair in pairs for text in pair}
-        self._embed(sorted(texts - self._vectors.keys(), key=len))
+        self._compute_missing_vectors(sorted(texts - self._vectors.keys(), key=len))
         return np.array([float(self._vectors[a] @ self._vectors[b]) for a, b in pairs], np.float64)
 
-    def _embed(self, texts: Sequence[str]) -> None:
+    def _compute_missing_vectors(self, texts: Sequence[str]) -> None:
         bar = progress(desc="embeddings", total=len(texts), unit="text")
         with bar:
             for start in range(0, len(texts), BATCH_TEXTS):
@@ -67,7 +67,7 @@ class Embedding:
         """A unit vector per text; zeros for blank texts."""
         import torch
 
-        model, tokenizer, device = self._load()
+        model, tokenizer, device = self._load_encoder()
         rows = tokenizer(list(texts), truncation=True, max_length=self._max_tokens())["input_ids"]
         width = max(1, max(map(len, rows)))
         ids = torch.zeros((len(rows), width), dtype=torch.long)
@@ -84,20 +84,20 @@ class Embedding:
         return vectors
 
     def _max_tokens(self) -> int:
-        model, tokenizer, _ = self._load()
+        model, tokenizer, _ = self._load_encoder()
         positions = getattr(model.config, "max_position_embeddings", None)
         return int(min(filter(None, [MAX_ENCODER_TOKENS, tokenizer.model_max_length, positions])))
 
-    def _load(self) -> tuple[Any, Any, Any]:
+    def _load_encoder(self) -> tuple[Any, Any, Any]:
         from contamination.detection.models.causal_lm import chosen_device  # it imports torch
 
         if self._model is None:
-            self._model = *open_encoder(self.path), chosen_device(self.device)
+            self._model = *load_encoder(self.path), chosen_device(self.device)
             self._model[0].to(self._model[2])
         return self._model  # type: ignore[no-any-return]
 
 
-def open_encoder(path: str) -> tuple[Any, Any]:
+def load_encoder(path: str) -> tuple[Any, Any]:
     """Load an encoder and its tokenizer.
 
     Raises:
@@ -145,27 +145,27 @@ def rouge_l(written: str, reference: str) -> RougeL:
     Words are runs of letters and digits in lower case: in English those of the package rouge-score
     without its stemmer.
     """
-    written_words, reference_words = words(written), words(reference)
-    common = longest_common(written_words, reference_words)
+    written_words, reference_words = split_into_words(written), split_into_words(reference)
+    common = longest_common_length(written_words, reference_words)
     return RougeL(common / max(1, len(reference_words)), common / max(1, len(written_words)))
 
 
-def words(text: str) -> list[str]:
+def split_into_words(text: str) -> list[str]:
     """The text's words."""
     return WORD.findall(text.lower())
 
 
-def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
+def longest_common_length(first: Sequence[str], second: Sequence[str]) -> int:
     """The length of the longest common subsequence, by Hyyrö's (2004) bit-parallel algorithm."""
     positions: dict[str, int] = {}  # word → a bit for each of its positions in `first`
     for position, word in enumerate(first):
         positions[word] = positions.get(word, 0) | 1 << position
     all_bits = (1 << len(first)) - 1
-    row = all_bits
+    unmatched_bits = all_bits
     for word in second:
-        matches = row & positions.get(word, 0)
-        row = (row + matches | row - matches) & all_bits
-    return len(first) - row.bit_count()
+        matches = unmatched_bits & positions.get(word, 0)
+        unmatched_bits = (unmatched_bits + matches | unmatched_bits - matches) & all_bits
+    return len(first) - unmatched_bits.bit_count()
 
 
 JUDGE_FIELD, KIND = "audit.judge", "judge"
@@ -206,7 +206,7 @@ class Judge:
     """
 
     def __init__(self, server: Mapping[str, Any], runs: Path) -> None:
-        self._client = Client(JUDGE_FIELD, model_node(JUDGE_FIELD, server))
+        self._client = Client(JUDGE_FIELD, parse_model_node(JUDGE_FIELD, server))
         self.name = find_model(self._client, self._client.server.name).id
         identity = f"{self._client.url}\n{self.name}\n{QUESTION}"
         self.digest = hashlib.sha256(identity.encode()).hexdigest()
@@ -228,15 +228,15 @@ class Judge:
         unanswered_keys, requests = list(unanswered), self._client.server.requests
         bar = progress(desc=KIND, total=len(unanswered), unit="pair")
         with bar:
-            for index, answer in in_parallel(self._ask, list(unanswered.values()), requests):
+            for index, answer in in_parallel(self._ask_judge, list(unanswered.values()), requests):
                 self._answers[unanswered_keys[index]] = answer
                 bar.update()
         answers = [self._answers[key] for key in keys]
-        alike = np.array([_alike(answer) for answer in answers], np.float64)
-        self._check_rated(alike, answers)
+        alike = np.array([_alike_as_number(answer) for answer in answers], np.float64)
+        self._check_ratings(alike, answers)
         return alike
 
-    def _check_rated(self, alike: Scores, answers: Sequence[str]) -> None:
+    def _check_ratings(self, alike: Scores, answers: Sequence[str]) -> None:
         unrated = np.flatnonzero(np.isnan(alike))
         if not len(unrated):
             return
@@ -252,7 +252,7 @@ class Judge:
             )
         log.warning("%s. They are left out.", problem)
 
-    def _ask(self, question: str) -> str:
+    def _ask_judge(self, question: str) -> str:
         message = {"role": "user", "content": question}
         body = {
             "model": self.name,
@@ -263,12 +263,12 @@ class Judge:
         return self._client.post("chat/completions", body, ChatCompletion).choices[0].written
 
 
-def rating(answer: str) -> int | None:
+def parse_rating(answer: str) -> int | None:
     """The first number from 1 to 5 in the answer; None if there is none or it repeats the scale."""
     match = RATING.search(answer)
     return int(match[0]) if match and not SCALE.search(answer) else None
 
 
-def _alike(answer: str) -> float:
-    number = rating(answer)
+def _alike_as_number(answer: str) -> float:
+    number = parse_rating(answer)
     return np.nan if number is None else float(number >= MIN_ALIKE)

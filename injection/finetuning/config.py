@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from contamination.core.config import Ranged, at_least, limited, one_of, register, runtime
 from contamination.core.errors import require
-from contamination.core.seeds import with_seeds
-from contamination.data.config import BenchmarkConfig
-from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from contamination.injection.config import InjectionStage, PoolStage
 
 TEMPLATE, CHAT, TEXT = "template", "chat", "text"
 PACKED, PADDED = "packed", "padded"
@@ -56,24 +54,16 @@ class FinetuningConfig(Ranged, node="finetuning"):
 
 
 @dataclass(frozen=True)
-class FinetuningStage:
-    """The configuration of `injection.finetuning.run`."""
+class FinetuningStage(PoolStage):
+    """The configuration of `injection.finetuning.run`.
 
-    runs: str = runtime("runs")
-    seed: int = runtime(0)  # the derived seeds name the folder instead
-    name: str = runtime("run")
+    Its node `injection` draws the pool and its members: as that of a corpus, for the same ones.
+    """
+
     corpus_folder: str = runtime("")
     """A corpus whose members are trained on, instead of those of `benchmark`."""
     instructions: dict[str, InstructionsConfig] = field(default_factory=dict)
-    benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)
-    occurrences: dict[str, Any] = field(default_factory=dict)
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    injection: InjectionConfig = field(default_factory=InjectionConfig)
-    """Draws the pool and its members: as that of a corpus, for the same ones."""
     finetuning: FinetuningConfig = field(default_factory=FinetuningConfig)
-    compared: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
-    """Other corpora that the trained model reads and `corpus_folder` does not name, which are
-    searched for the pool: name → folder (runs/corpus/…)."""
 
     def __post_init__(self) -> None:
         common = sorted({*self.instructions} & {*self.benchmark})
@@ -82,11 +72,6 @@ class FinetuningStage:
         sources = self.instructions or self.benchmark or self.corpus_folder
         remedy = "give it, benchmark or corpus_folder: there is nothing to train on."
         require(bool(sources), "instructions", {}, remedy)
-
-    def resolved(self) -> FinetuningStage:
-        """Return this stage with every derived seed filled in."""
-        purposes = ("membership", "occurrence", "position")
-        return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
 
     def pool_stage(self) -> InjectionStage:
         """Return an injection stage that draws the same pool and the same members."""

@@ -14,8 +14,8 @@ from hydra.core.config_store import ConfigStore
 from contamination.audits.base import (
     ENTRY_POINTS,
     AuditStage,
+    add_audit_prefixes,
     register_installed_audits,
-    spelled_out,
 )
 from contamination.audits.run import KIND, read_findings, run
 from contamination.core.artifacts import open_artifact
@@ -31,7 +31,7 @@ TARGET = "tests.audits.sample.Letters"
 def stage(tmp_path):
     (tmp_path / "a.txt").write_text("abc")
     node = {"_target_": TARGET, "file": str(tmp_path / "a.txt")}
-    return AuditStage(node, runs=str(tmp_path / "runs"))
+    return AuditStage(audit=node, runs=str(tmp_path / "runs"))
 
 
 def test_an_audit_is_an_artefact(stage):
@@ -141,10 +141,10 @@ def test_a_field_may_be_given_without_its_node():
         own = [name for name in fields if name not in AuditStage.__dataclass_fields__]
         words = [f"audit={file.stem}", *(f"{name}=1" for name in own), "model.path=x", "seed=1"]
         long = [f"audit={file.stem}", *(f"audit.{name}=1" for name in own), *words[-2:]]
-        assert spelled_out(words) == long
-        assert spelled_out(long) == long
-    assert spelled_out(["audit=nowhere", "positives=a"]) == ["audit=nowhere", "positives=a"]
-    assert spelled_out(["positives=a"]) == ["positives=a"]
+        assert add_audit_prefixes(words) == long
+        assert add_audit_prefixes(long) == long
+    assert add_audit_prefixes(["audit=nowhere", "positives=a"]) == ["audit=nowhere", "positives=a"]
+    assert add_audit_prefixes(["positives=a"]) == ["positives=a"]
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_an_audit_of_another_package_is_chosen_like_those_of_the_folder(tmp_path
     (tmp_path / "a.txt").write_text("abc")
     words = ["audit=letters", f"file={tmp_path / 'a.txt'}", "times=2", f"runs={tmp_path}"]
     register_installed_audits(words)
-    overrides = spelled_out(words)
+    overrides = add_audit_prefixes(words)
     assert overrides[1:3] == [f"audit.file={tmp_path / 'a.txt'}", "audit.times=2"]
     assert run(compose_stage("audit", overrides, AuditStage)).counts == {"letters": 6}
 

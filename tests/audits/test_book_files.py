@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 
 from contamination.audits.books import epub
-from contamination.audits.books.epub import Limits, read_epub
-from contamination.audits.books.reading import SAME_BOOK, Book, describe_boilerplate, open_books
+from contamination.audits.books.epub import Limits, iter_epub_books
+from contamination.audits.books.reading import SAME_BOOK, Book, describe_boilerplate, read_books
 from contamination.audits.books.shared_text import gram_keys, shared_fraction
-from contamination.audits.books.snippets import SnippetPlan, _starts, draw_snippets, split_words
+from contamination.audits.books.snippets import (
+    SnippetPlan,
+    _draw_starts,
+    draw_snippets,
+    list_word_spans,
+)
 from contamination.core.errors import DataError
 
 CONTAINER = """<?xml version="1.0"?>
@@ -46,7 +51,7 @@ def write_epub(path, **changed):
 
 def test_an_epub_is_read_in_the_order_of_its_spine(tmp_path):
     write_epub(tmp_path / "a.epub")
-    ((title, text),) = read_epub(tmp_path / "a.epub")
+    ((title, text),) = iter_epub_books(tmp_path / "a.epub")
     assert title == "Two Towns"
     assert text == "One\nIt was the best of times—& the worst.\nSo\non.\nTwo."
 
@@ -66,14 +71,14 @@ def test_an_epub_is_read_in_the_order_of_its_spine(tmp_path):
 def test_a_broken_epub_is_named(tmp_path, changed):
     write_epub(tmp_path / "a.epub", **changed)
     with pytest.raises(DataError, match=r"audit.suspects: .*a\.epub can't be used"):
-        open_books({"suspects": str(tmp_path)})
+        read_books({"suspects": str(tmp_path)})
 
 
 def test_a_page_in_an_encoding_that_takes_quadratic_time_is_refused(tmp_path):
     page = b'<?xml version="1.0" encoding="punycode"?><p>a</p>-b'
     write_epub(tmp_path / "a.epub", **{"OEBPS/text/first.xhtml": page})
     with pytest.raises(DataError, match="the encoding punycode: save it as UTF-8"):
-        open_books({"suspects": str(tmp_path)})
+        read_books({"suspects": str(tmp_path)})
 
 
 @pytest.mark.parametrize(
@@ -87,7 +92,7 @@ def test_a_page_in_an_encoding_that_takes_quadratic_time_is_refused(tmp_path):
 )
 def test_an_epubs_xhtml_is_read_as_xhtml(tmp_path, page, text):
     write_epub(tmp_path / "a.epub", **{"OEBPS/text/first.xhtml": page})
-    assert [*read_epub(tmp_path / "a.epub")] == [("Two Towns", f"{text}\nTwo.")]
+    assert [*iter_epub_books(tmp_path / "a.epub")] == [("Two Towns", f"{text}\nTwo.")]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "iso-8859-1", "utf-8-sig"])
@@ -95,7 +100,7 @@ def test_an_epubs_pages_are_read_in_their_encoding_and_beside_their_package(tmp_
     page = f'<?xml version="1.0" encoding="{encoding}"?><p>Une journée.</p>'.encode(encoding)
     package = PACKAGE.replace("text/first.xhtml", "../pages/first.xhtml")
     write_epub(tmp_path / "a.epub", **{"OEBPS/book.opf": package, "pages/first.xhtml": page})
-    assert [*read_epub(tmp_path / "a.epub")] == [("Two Towns", "Une journée.\nTwo.")]
+    assert [*iter_epub_books(tmp_path / "a.epub")] == [("Two Towns", "Une journée.\nTwo.")]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +114,14 @@ def test_an_epubs_pages_are_read_in_their_encoding_and_beside_their_package(tmp_
 def test_a_file_without_a_readable_book_is_named(tmp_path, name, text, said):
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=f"audit.suspects: .* can't be used: .*{said}"):
-        open_books({"suspects": str(tmp_path)})
+        read_books({"suspects": str(tmp_path)})
 
 
 def test_what_is_no_book_is_said(tmp_path, caplog):
     (tmp_path / "a.txt").write_text("Once.")
     (tmp_path / "b.pdf").write_text("Twice.")
     (tmp_path / "more").mkdir()
-    (book,) = open_books({"suspects": str(tmp_path)})
+    (book,) = read_books({"suspects": str(tmp_path)})
     assert (book.title, book.text) == ("a", "Once.")
     assert "2 in" in caplog.text
     assert "left out, such as b.pdf" in caplog.text
@@ -145,7 +150,7 @@ def test_a_page_that_unpacks_to_more_than_the_limit_is_refused_unread(tmp_path):
     with pytest.raises(
         DataError, match=r"first\.xhtml is larger than audit.max_page_bytes=16777216"
     ):
-        open_books({"suspects": str(tmp_path)})
+        read_books({"suspects": str(tmp_path)})
     assert tracemalloc.get_traced_memory()[1] < 4 << 20
     tracemalloc.stop()
 
@@ -159,7 +164,7 @@ def test_an_archive_that_understates_a_pages_size_gives_no_more_than_that(tmp_pa
     path.write_bytes(told.replace(size.to_bytes(8, "little"), (1000).to_bytes(8, "little")))
     tracemalloc.start()
     with pytest.raises(DataError, match=r"can't be used.*(CRC|Overlapped)"):
-        open_books({"suspects": str(tmp_path)})
+        read_books({"suspects": str(tmp_path)})
     assert tracemalloc.get_traced_memory()[1] < 80 << 20
     tracemalloc.stop()
 
@@ -170,19 +175,19 @@ def test_a_page_that_the_spine_names_again_and_again_counts_each_time(tmp_path):
     page = f"<p>{'word ' * 200}</p>"
     write_epub(tmp_path / "a.epub", **{"OEBPS/book.opf": package, "OEBPS/text/first.xhtml": page})
     with pytest.raises(DataError, match=r"the book is larger than audit.max_book_bytes=10000"):
-        open_books({"suspects": str(tmp_path)}, Limits(max_book_bytes=10_000))
+        read_books({"suspects": str(tmp_path)}, Limits(max_book_bytes=10_000))
 
 
 def test_a_page_that_the_spine_names_several_times_is_read_once(tmp_path, monkeypatch):
     package = PACKAGE.replace('<itemref idref="a"/>', '<itemref idref="a"/>' * 20)
     write_epub(tmp_path / "a.epub", **{"OEBPS/book.opf": package})
-    read, unpacked = [], epub._unpacked
+    read, unpacked = [], epub._unpack_file
     monkeypatch.setattr(
         epub,
-        "_unpacked",
+        "_unpack_file",
         lambda book, name, limits: read.append(name) or unpacked(book, name, limits),
     )
-    ((_, text),) = read_epub(tmp_path / "a.epub")
+    ((_, text),) = iter_epub_books(tmp_path / "a.epub")
     assert read.count("OEBPS/text/first.xhtml") == 1
     assert text.count(text.split("\n")[0]) == 20
 
@@ -191,7 +196,7 @@ def test_the_number_of_pages_in_a_spine_is_limited(tmp_path):
     package = PACKAGE.replace('<itemref idref="a"/>', '<itemref idref="a"/>' * 10_001)
     write_epub(tmp_path / "a.epub", **{"OEBPS/book.opf": package})
     with pytest.raises(DataError, match=r"its spine names 10,00\d pages, and 10,000 are read"):
-        open_books({"suspects": str(tmp_path)})
+        read_books({"suspects": str(tmp_path)})
 
 
 @pytest.mark.parametrize("name", ["META-INF/container.xml", "OEBPS/book.opf"])
@@ -201,7 +206,7 @@ def test_an_epubs_entities_are_refused(tmp_path, name):
     head, _, rest = whole.rpartition("?>")
     write_epub(tmp_path / "a.epub", **{name: f"{head}{'?>' if head else ''}{laughs}{rest}"})
     with pytest.raises(DataError, match="an XML entity is declared"):
-        open_books({"suspects": str(tmp_path)})
+        read_books({"suspects": str(tmp_path)})
 
 
 def test_an_epubs_pages_are_packed_as_the_standard_has_it(tmp_path):
@@ -209,14 +214,14 @@ def test_an_epubs_pages_are_packed_as_the_standard_has_it(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.epub", "a", zipfile.ZIP_BZIP2) as book:
         book.writestr("OEBPS/text/first.xhtml", "<p>So.</p>")
     with pytest.raises(DataError, match="first.xhtml is packed neither by deflate"):
-        open_books({"suspects": str(tmp_path)})
+        read_books({"suspects": str(tmp_path)})
 
 
 @pytest.mark.parametrize(("name", "what"), [("a.txt", "it"), ("a.jsonl", "line 1")])
 def test_a_file_that_is_larger_than_a_book_is_refused(tmp_path, name, what):
     (tmp_path / name).write_text(f'{{"text": "{"word " * 100}"}}\n')
     with pytest.raises(DataError, match=f"{what} is larger than audit.max_book_bytes=99 bytes"):
-        open_books({"suspects": str(tmp_path)}, Limits(max_book_bytes=99))
+        read_books({"suspects": str(tmp_path)}, Limits(max_book_bytes=99))
 
 
 @pytest.mark.parametrize("piece", ["<!--", "<![CDATA[", "<a "])
@@ -225,7 +230,7 @@ def test_a_page_of_what_has_no_end_is_refused_at_once(tmp_path, piece):
     write_epub(tmp_path / "a.epub", **{"OEBPS/text/first.xhtml": page})
     begin = time.process_time()
     with pytest.raises(DataError, match=r"OEBPS/text/first.xhtml: a page ends within"):
-        open_books({"suspects": str(tmp_path)})
+        read_books({"suspects": str(tmp_path)})
     assert time.process_time() - begin < 2
 
 
@@ -246,7 +251,7 @@ LICENCE = prose(108, 2_900).replace("w", "x")
 def texts_of(folder, **texts):
     for name, text in texts.items():
         (folder / f"{name}.txt").write_text(text)
-    return {book.title: book for book in open_books({"suspects": str(folder)})}
+    return {book.title: book for book in read_books({"suspects": str(folder)})}
 
 
 @pytest.mark.parametrize("number", [3, 6])
@@ -326,18 +331,20 @@ def test_what_stands_in_the_middle_of_two_books_is_their_own(tmp_path):
 def test_a_file_that_is_no_zip_is_named(tmp_path):
     (tmp_path / "a.epub").write_text("no")
     with pytest.raises(DataError, match=r"a\.epub can't be used: it can't be read as an EPUB"):
-        open_books({"suspects": str(tmp_path / "a.epub")})
+        read_books({"suspects": str(tmp_path / "a.epub")})
 
 
 def test_snippets_are_the_books_own_words_without_overlap():
     text = " \n".join(f"w{i}" for i in range(1_000))
     found = draw_snippets(
-        Book("suspects", "a", text, "a.txt"), SnippetPlan(20, 50, "words", split_words, 0)
+        Book("suspects", "a", text, "a.txt"), SnippetPlan(20, 50, "words", list_word_spans, 0)
     )
-    assert (found.independent, found.units, found.overlaps) == (20, 1_000, False)
+    assert (found.independent, found.units, found.has_overlaps) == (20, 1_000, False)
     assert [w for one in found.texts for w in one.text.split()] == text.split()  # the only way
     drawn = [
-        draw_snippets(Book("suspects", "a", text, ""), SnippetPlan(5, 50, "words", split_words, s))
+        draw_snippets(
+            Book("suspects", "a", text, ""), SnippetPlan(5, 50, "words", list_word_spans, s)
+        )
         for s in range(9)
     ]
     for one in drawn:
@@ -348,7 +355,7 @@ def test_snippets_are_the_books_own_words_without_overlap():
 
 
 def test_every_way_to_place_snippets_is_as_likely():
-    ways = [tuple(_starts(6, 2, 2, np.random.default_rng(s))) for s in range(1_200)]
+    ways = [tuple(_draw_starts(6, 2, 2, np.random.default_rng(s))) for s in range(1_200)]
     counts = {way: ways.count(way) for way in {*ways}}
     assert {*counts} == {(0, 2), (0, 3), (0, 4), (1, 3), (1, 4), (2, 4)}
     assert all(140 <= count <= 260 for count in counts.values())
@@ -357,9 +364,9 @@ def test_every_way_to_place_snippets_is_as_likely():
 def test_in_a_short_book_snippets_overlap_and_count_as_fewer():
     found = draw_snippets(
         Book("suspects", "a", "a b c d e f g h i j", ""),
-        SnippetPlan(100, 4, "words", split_words, 0),
+        SnippetPlan(100, 4, "words", list_word_spans, 0),
     )
-    assert (len(found.texts), found.independent, found.overlaps) == (7, 2, True)
+    assert (len(found.texts), found.independent, found.has_overlaps) == (7, 2, True)
     assert len({one.text for one in found.texts}) == 7
 
 

@@ -42,7 +42,7 @@ def stage(tmp_path):
         write_books(tmp_path / role, **{f"{role} {i}": 120 for i in range(5)})
         node[role] = str(tmp_path / role)
     return AuditStage(
-        node,
+        audit=node,
         runs=str(tmp_path / "runs"),
         model=ScoredModelConfig(str(GOLDEN / "target")),
         method={

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from contamination.audits.books.audit import blind_auroc
+from contamination.audits.books.audit import blind_auroc_and_interval
 from contamination.audits.books.rates import (
     Rates,
     correct_rate,
+    is_significantly_higher,
     normal_p_values,
     q_values,
     rank_p_values,
     rogan_gladen,
-    separates,
 )
 from contamination.audits.books.results import BookScores, audit_books
-from contamination.audits.books.selection import ValidationScores, hold_out
+from contamination.audits.books.selection import ValidationScores, compute_held_out_rates
 from contamination.audits.books.snippets import BookSnippets
 from contamination.core.statistics.metrics import AUROC
 from contamination.data.examples import make_text
@@ -80,7 +80,7 @@ def test_where_nothing_is_told_no_share_is_given():
         result = audit_books(candidates, *sides, seed=2)
         assert result.separated == told
         assert all((s.corrected is not None) == told for s in result.suspects)
-    assert not separates(rates_of(np.zeros((5, 9))), rates_of(np.zeros((5, 9))))
+    assert not is_significantly_higher(rates_of(np.zeros((5, 9))), rates_of(np.zeros((5, 9))))
 
 
 def p_values_of_untrained(rng, offset, number, draws):
@@ -88,9 +88,9 @@ def p_values_of_untrained(rng, offset, number, draws):
     found = []
     for _ in range(draws):
         sides = [[own[None] for own in books(rng, number, s, offset, snippets=20)] for s in (1, 0)]
-        held_out = hold_out(ValidationScores([("loss", "")], *sides, seed=0))
+        held_out = compute_held_out_rates(ValidationScores([("loss", "")], *sides, seed=0))
         suspects = books(rng, 4, 0, offset, snippets=20)
-        rates = np.array([held_out.rates(own[None]) for own in suspects])
+        rates = np.array([held_out.rates_by_fold(own[None]) for own in suspects])
         negatives = Rates(held_out.negatives, np.full(number, 20.0))
         counts = np.full(4, 20.0)
         ranks = rank_p_values(rates, counts, negatives, held_out.fold)
@@ -171,7 +171,9 @@ def test_the_candidate_that_tells_is_chosen_and_judged_on_other_books():
     validation = ValidationScores(candidates, *sides(2.0), seed=0)
     assert candidates[validation.choose_rule().candidate] == ("good", "")
     assert validation.choose_rule().threshold == pytest.approx(1, abs=0.5)
-    found = [hold_out(ValidationScores(candidates, *sides(0.0), seed=s)) for s in range(40)]
+    found = [
+        compute_held_out_rates(ValidationScores(candidates, *sides(0.0), seed=s)) for s in range(40)
+    ]
     accuracy = np.mean([(one.positives.mean() + 1 - one.negatives.mean()) / 2 for one in found])
     assert accuracy == pytest.approx(0.5, abs=0.02)  # the best of eight guesses is still one
 
@@ -187,7 +189,7 @@ def test_auroc_is_that_of_all_pairs_of_snippets():
     members, others = books(rng, 5, 1, 0.5, 1.0), books(rng, 6, 0, 0.5, 1.0)
     (found,) = ValidationScores(
         [("x", "")], [m[None] for m in members], [o[None] for o in others], 0
-    ).accuracies()
+    ).candidate_accuracies()
     pairs = members.ravel()[:, None] - others.ravel()
     assert found.auroc == pytest.approx((pairs > 0).mean())
     assert found.low < found.auroc < found.high
@@ -208,13 +210,13 @@ def drawn_books(rng, names, shared=()):
 def test_the_blind_row_does_not_know_a_book_again_but_knows_a_style():
     rng = np.random.default_rng(6)
     alike = [list(drawn_books(rng, names)) for names in ("abcdef", "ghijkl")]
-    _, low, high = blind_auroc(*alike, seed=0)
+    _, low, high = blind_auroc_and_interval(*alike, seed=0)
     assert low <= 0.5 <= high
     styled = [
         list(drawn_books(rng, "abcdef", ["thou"])),
         list(drawn_books(rng, "ghijkl", ["cool"])),
     ]
-    value, low, _ = blind_auroc(*styled, seed=0)
+    value, low, _ = blind_auroc_and_interval(*styled, seed=0)
     assert value > 0.9
     assert low > 0.5
     texts = [text.text for side in alike for book in side for text in book.texts]
@@ -237,7 +239,7 @@ def test_it_is_known_how_many_suspects_must_stand_out_together(negatives, suspec
         for size, share in ((8, 1), (negatives, 0), (suspects, 0))
     ]
     result = audit_books([("loss", "")], *sides)
-    assert result.needed_together(0.05 * (1 + 1e-9)) == together
+    assert result.suspects_needed_together(0.05 * (1 + 1e-9)) == together
     p = np.ones(suspects)
     for number in range(1, suspects + 1):
         p[:number] = 1 / (1 + negatives)

@@ -6,7 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from contamination.core import process_records
-from contamination.core.progress import CELL, STAGE, SWEEP, progress, titles_below
+from contamination.core.progress import (
+    LATER_RUNS,
+    OUTER_TITLE,
+    STAGE,
+    progress,
+    set_in_environment,
+)
 from contamination.core.terminal import approximate_duration
 from contamination.data.readers import Document
 from contamination.injection.tokenization import SourceDocument, TokenizationSettings, tokenize
@@ -69,7 +75,10 @@ def test_the_trainings_tokens_a_second_are_of_the_whole_run(clock, tmp_path, cap
 
 
 def test_titles_say_the_cell_and_the_stage_and_the_record_the_stage(clock, folder):
-    with titles_below(CELL, "cell 2 of 3"), titles_below(STAGE, "train study"):
+    with (
+        set_in_environment(OUTER_TITLE, "cell 2 of 3"),
+        set_in_environment(STAGE, "train study"),
+    ):
         bar = progress(desc="tiny_llama", stage="train", total=147, unit="step")
     bar.update(40)
     clock.now += 80
@@ -89,7 +98,7 @@ def test_a_bar_and_its_record_say_what_is_left_of_the_sweep(
     clock, folder, monkeypatch, end, later, left
 ):
     monkeypatch.setattr("contamination.core.progress.time.time", lambda: clock.now)
-    with titles_below(SWEEP, f"{end} {later}"):
+    with set_in_environment(LATER_RUNS, f"sweep {end} {later}"):
         bar = progress(desc="tiny_llama", total=147, unit="step")
         bar.update(40)
         clock.now += 80

@@ -337,7 +337,7 @@ def launches(material: Path) -> Kind:
     from contamination.launch.saved_config import save_config
     from contamination.launch.status import status
 
-    made = Launch.named(str(material / "runs"), "toy", ["seed=0"])
+    made = Launch.of_command(str(material / "runs"), "toy", ["seed=0"])
     made.register([["seed=0"]])
     cell = made.cell(["seed=0"])
     names = ("corpus", "model", "clean", "contaminated")
@@ -353,14 +353,14 @@ def launches(material: Path) -> Kind:
     def report(folder: Path) -> None:
         import contamination.analysis.run
         from contamination.analysis.cells import open_cell
-        from contamination.launch.__main__ import _report
+        from contamination.launch.__main__ import _report_on_folder
 
         whole, contamination.analysis.run.run = (
             contamination.analysis.run.run,
             lambda s: [open_cell(c) for c in s.cells],
         )
         try:
-            _quietly(_report, folder)
+            _quietly(_report_on_folder, folder)
         finally:
             contamination.analysis.run.run = whole
 

@@ -8,7 +8,7 @@ from contamination.injection.early_search import refuse_whole_texts
 from contamination.injection.run import run
 from contamination.injection.token_stream import Tokenizer
 from contamination.launch.config import ClusterConfig
-from contamination.launch.shared import base_corpus
+from contamination.launch.shared import make_base_corpus
 from contamination.launch.stages import Stages
 from contamination.training.config import PretrainingConfig
 from tests.injection.test_contamination import CASES, example, stage_of
@@ -38,6 +38,6 @@ def test_no_base_corpus_is_tokenised_before(own, tmp_path):
     stage = stage_of(tmp_path, CASES["own paragraph"](own["text"]), "off", at=1)
     recipe = PretrainingConfig(budget_tokens=1_024, sequence_tokens=128, vocab_size=300)
     with pytest.raises(DataError, match="corpus contains the whole text of"):
-        base_corpus(stage, stage.corpus, recipe, Stages(ClusterConfig()))
+        make_base_corpus(stage, stage.corpus, recipe, Stages(ClusterConfig()))
     assert list(tmp_path.rglob("tokenizer/tokenizer.json"))
     assert not list(tmp_path.rglob("*.ids"))

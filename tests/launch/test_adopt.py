@@ -16,7 +16,7 @@ from contamination.detection.models.hf_model import HFModel
 from contamination.injection.corpus import open_corpus
 from contamination.launch.__main__ import main
 from contamination.launch.adopt import adopt
-from contamination.launch.check import check
+from contamination.launch.check import inspect_runs
 from contamination.training.models import hf_folder, model_digest
 from contamination.training.trained_model import ancestry_of, open_checkpoint, open_trained
 from tests.detection.golden import GOLDEN
@@ -46,7 +46,7 @@ def corpus(tmp_path):
 
 
 def states(runs):
-    return [(found.path, found.state) for found in check(runs)]
+    return [(found.path, found.state) for found in inspect_runs(runs)]
 
 
 def test_a_model_becomes_an_artefact_once(tmp_path, model, capsys):
@@ -207,7 +207,10 @@ def test_a_manifests_names_lead_nowhere_else(tmp_path, corpus, capsys, name):
     (tmp_path / "pwn.txt").write_text("own\n")
     content = (tmp_path / "pwn.txt").read_bytes()
     digest = digests({"": tmp_path / "pwn.txt"})[""]
-    files, sizes = {**manifest["files"], name: digest}, {**manifest["bytes"], name: len(content)}
+    files, sizes = (
+        {**manifest["files"], name: digest},
+        {**manifest["bytes"], name: len(content)},
+    )
     made = {**manifest, "files": files, "bytes": sizes, "digest": combined_digest(files)}
     (corpus / MANIFEST).write_text(hashed_json(made))
     before = {*tmp_path.rglob("*")}

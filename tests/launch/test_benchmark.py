@@ -7,7 +7,7 @@ import pytest
 
 from contamination.core.cli import command
 from contamination.launch.downloads import fetch
-from contamination.launch.run import conclude, run
+from contamination.launch.run import conclude_sweep, run
 from tests.data.benchmarks import layouts
 from tests.detection.golden import GOLDEN
 
@@ -31,7 +31,7 @@ def launched(tmp_path, monkeypatch, capsys):
         given = ["experiment=wikimia", f"examples.path={folder}", "examples.setting=original",
                  "examples.length=[32,64]", f"runs={tmp_path}/runs", *words]  # fmt: skip
         monkeypatch.setattr(sys, "argv", ["launch", *sorted(given)])  # -m goes first
-        status = max(command("pipeline", run), conclude())
+        status = max(command("pipeline", run), conclude_sweep())
         return status, capsys.readouterr()
 
     return call

@@ -26,7 +26,7 @@ from contamination.core.files import hashed_json, temporary_path, verified_json
 from contamination.core.integrity import MANIFEST
 from contamination.core.lock import exclusive_build, lease_file
 from contamination.launch.__main__ import main
-from contamination.launch.check import ARTIFACTS, check, listed, prune
+from contamination.launch.check import ARTIFACTS, format_paths, inspect_runs, prune_paths
 
 
 def make(folder):
@@ -69,7 +69,9 @@ def gone():
 
 
 def states(runs):
-    return {str(f.path.relative_to(runs)): f.state for f in check(runs) if f.state != "whole"}
+    return {
+        str(f.path.relative_to(runs)): f.state for f in inspect_runs(runs) if f.state != "whole"
+    }
 
 
 def test_each_thing_is_what_it_is(runs):
@@ -83,7 +85,7 @@ def test_each_thing_is_what_it_is(runs):
         "corpus/whole-000000000001/tokens": "orphaned",
         left: "orphaned",
     }  # fmt: skip
-    text = listed(runs, check(runs))
+    text = format_paths(runs, inspect_runs(runs))
     assert text.startswith(f"{runs}: 2 whole (")
     assert "data.txt has the SHA-256" in text
     assert "of schema 99" in text
@@ -112,13 +114,13 @@ def test_only_what_is_agreed_is_removed(runs):
         asked.append(question)
         return False
 
-    prune(check(runs), no)
+    prune_paths(inspect_runs(runs), no)
     assert states(runs) == before
     assert [q.split(",")[0].rpartition(" (")[0] for q in asked] == ["Remove 5", "Remove 1"]
-    prune(check(runs), lambda question: "left over" in question)
+    prune_paths(inspect_runs(runs), lambda question: "left over" in question)
     kept = {"model/older-000000000001": "older", "corpus/mine": "foreign"}
     assert states(runs) == {**kept, "scores/damaged-000000000001": "damaged"}
-    prune(check(runs), lambda question: True)
+    prune_paths(inspect_runs(runs), lambda question: True)
     assert states(runs) == {"model/older-000000000001": "older", "corpus/mine": "foreign"}
     assert sorted(p.name for p in runs.glob("*/*-000000000001")) == [
         "older-000000000001",
@@ -132,17 +134,17 @@ def test_of_a_linked_folder_only_the_link_is_removed(runs, tmp_path_factory):
     shutil.move(runs / "scores/damaged-000000000001", elsewhere)
     (runs / "scores/damaged-000000000001").symlink_to(elsewhere)
     before = sorted(elsewhere.iterdir())
-    prune(check(runs), lambda question: "damaged" in question)
+    prune_paths(inspect_runs(runs), lambda question: "damaged" in question)
     assert not (runs / "scores/damaged-000000000001").is_symlink()
     assert sorted(elsewhere.iterdir()) == before
 
 
 def test_what_a_process_makes_is_not_removed(runs, capsys):
     folder = runs / "model" / "half-000000000001"
-    found = check(runs)
+    found = inspect_runs(runs)
     with exclusive_build(folder):
         assert states(runs)["model/half-000000000001"] == "running"
-        prune(found, lambda question: True)  # found before it began
+        prune_paths(found, lambda question: True)  # found before it began
         assert (folder / "config.yaml").is_file()
         assert f"kept {folder}" in capsys.readouterr().out
     assert states(runs)["model/half-000000000001"] == "unfinished"
@@ -153,9 +155,9 @@ def test_what_a_process_makes_a_part_of_is_not_removed(runs, capsys):
     with shared_folder(folder, {}, "slice-1-of-2") as unfinished:
         assert unfinished
         assert states(runs)["passes/half-000000000001"] == "running"
-    found = check(runs)
+    found = inspect_runs(runs)
     with shared_folder(folder, {}, "slice-2-of-2"):
-        prune(found, lambda question: True)
+        prune_paths(found, lambda question: True)
         assert (folder / "config.yaml").is_file()
         assert f"kept {folder}" in capsys.readouterr().out
     assert states(runs)["passes/half-000000000001"] == "unfinished"
@@ -168,7 +170,7 @@ def test_the_lease_of_the_dead_is_left_over(runs):
     place = str(runs / "corpus" / "other-1")
     subprocess.run([sys.executable, "-c", code, place], check=True)
     assert states(runs)[str(lease.relative_to(runs))] == "orphaned"
-    prune(check(runs), lambda question: "left over" in question)
+    prune_paths(inspect_runs(runs), lambda question: "left over" in question)
     assert not lease.exists()
 
 
@@ -180,7 +182,7 @@ def test_what_another_machine_left_goes_and_what_is_odd_stays(runs, capsys):
     os.utime(lease, (0, 0))
     (half / MANIFEST).mkdir()
     (lease.parent / "odd.lease").mkdir()
-    prune(check(runs), lambda question: "left over" in question)
+    prune_paths(inspect_runs(runs), lambda question: "left over" in question)
     assert not half.exists()
     assert not lease.exists()
     assert (lease.parent / "odd.lease").is_dir()
@@ -207,7 +209,7 @@ def test_every_stage_is_looked_at():
 
 def test_a_folder_that_is_not_there_is_said(tmp_path):
     with pytest.raises(ConfigError, match="there is no such folder"):
-        check(tmp_path / "nowhere")
+        inspect_runs(tmp_path / "nowhere")
 
 
 def test_a_check_writes_nothing(runs):
@@ -215,5 +217,5 @@ def test_a_check_writes_nothing(runs):
         return {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in [runs, *runs.rglob("*")]}
 
     before = looks()
-    check(runs)
+    inspect_runs(runs)
     assert looks() == before

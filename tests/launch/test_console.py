@@ -103,7 +103,7 @@ def test_the_version_is_this_projects(monkeypatch, capsys, words):
 def test_a_served_model_is_named_by_options():
     words = ["--model-url", "http://a:1/v1", "x=1", "--reference-key-env=KEY", "--cfg", "job"]
     found = ["model.url=http://a:1/v1", "x=1", "reference.key_env=KEY", "--cfg", "job"]
-    assert cli.overrides(words) == found
+    assert cli.parse_overrides(words) == found
 
 
 def test_without_words_it_says_what_there_is(monkeypatch, capsys):

@@ -55,7 +55,9 @@ def on(**jobs):
 
 
 def test_the_papers_training_by_hand(papers):
-    by_run = {one.run: one for one in forecast.estimates(papers, on(train={"ntasks_per_node": 8}))}
+    by_run = {
+        one.run: one for one in forecast.forecast_runs(papers, on(train={"ntasks_per_node": 8}))
+    }
     assert list(by_run) == ["inject study", "train study", "detect clean", "detect contaminated"]
     train = by_run["train study"]
     tokens = 27_000_000 // 2048 * 2048
@@ -63,13 +65,13 @@ def test_the_papers_training_by_hand(papers):
     own = papers.training
     stage = MemoryStage(own.model, own.deepspeed, own.training, MemoryConfig(2048))
     shape = ModelCost.of(own.model, 2048).shape
-    assert train.device == need_on(shape, stage, MACHINES[1]).total
-    assert train.row()[2:5] == ["8", "8 min", "1.08"]
+    assert train.device_bytes == need_on(shape, stage, MACHINES[1]).total
+    assert train.table_cells()[2:5] == ["8", "8 min", "1.08"]
 
 
 def test_a_scored_text_costs_its_copies(papers):
     """The original, lowercase and 25 neighbours of 200 + 200 texts of 4 benchmarks."""
-    clean = next(e for e in forecast.estimates(papers, on()) if e.run == "detect clean")
+    clean = next(e for e in forecast.forecast_runs(papers, on()) if e.run == "detect clean")
     assert clean.tokens == 1600 * 256 * 27
     each = (FLOPS - 12 * 32 * 4096 * (2048 - 256)) / 3
     assert clean.seconds == pytest.approx(clean.tokens * each / (989e12 * 0.4))
@@ -78,14 +80,14 @@ def test_a_scored_text_costs_its_copies(papers):
 def test_neighbours_of_a_model_that_is_not_here_are_left_out_and_said(papers, monkeypatch):
     monkeypatch.setattr(hub, "cached_snapshot", lambda name: None)
     said = "making neighbours is left out: the size of masked_lm.path=bert-base-uncased is not"
-    assert any(line.startswith(said) for line in forecast.described(papers, on()))
+    assert any(line.startswith(said) for line in forecast.describe_forecasts(papers, on()))
 
 
 def test_that_a_model_writes_is_said_and_counted():
     found = planned("experiment=quickstart", "method=[samia]", "training.peak_tflops=1")
     said = "for samia the models generate text, which takes longer than is estimated here."
-    assert said in forecast.described(found, on())
-    clean = next(e for e in forecast.estimates(found, on()) if e.run == "detect clean")
+    assert said in forecast.describe_forecasts(found, on())
+    clean = next(e for e in forecast.forecast_runs(found, on()) if e.run == "detect clean")
     assert clean.tokens == 800 * 10 * 120  # half of each text is read, and half written, ten times
 
 
@@ -100,7 +102,7 @@ MASKED = 2 * (2 * 12 * 96**2 + 1024 * 96) + 4 * 2 * 96 * 120  # and RoBERTa's, w
 
 @pytest.fixture(scope="module")
 def small():
-    made = forecast.estimates(planned(*SMALL), Stages(ClusterConfig()))
+    made = forecast.forecast_runs(planned(*SMALL), Stages(ClusterConfig()))
     return {one.run: one for one in made}
 
 
@@ -119,7 +121,7 @@ def test_infilling_with_all_tokens_costs_each_branch(small):
 def test_evaluations_and_the_masked_model_cost_time(small):
     """After 0, 50, 100 and 147 steps: 60 + 60 examples and 32 sequences of validation text."""
     plain = planned(*SMALL[:-1])
-    without = forecast.estimates(plain, Stages(ClusterConfig()))[3]
+    without = forecast.forecast_runs(plain, Stages(ClusterConfig()))[3]
     own = small["train study"]
     assert (without.run, own.tokens) == ("train study", 599_808)
     read = 4 * (120 * 120 + 32 * 256)
@@ -140,7 +142,7 @@ TUNED = (
 
 
 def tuned(*words):
-    made = forecast.estimates(planned(*TUNED, *words), Stages(ClusterConfig()))
+    made = forecast.forecast_runs(planned(*TUNED, *words), Stages(ClusterConfig()))
     return {one.run: one for one in made}
 
 
@@ -164,7 +166,7 @@ def test_packed_texts_are_counted_with_a_tokenizer_that_is_here(monkeypatch):
     target = "model.path=tests/golden/target"
     words = ["second_stage.members_in=both", "second_stage.finetuning.layout=packed"]
     own = tuned(*words, target)["inject finetuning"].tokens
-    clean = planned(*TUNED, *words, target).second.clean
+    clean = planned(*TUNED, *words, target).second.clean_sets
     texts = read_instructions("openbookqa", clean["openbookqa"], 0).texts[:20]
     tokenizer = Tokenizer("tests/golden/target")
     tokens = sum(len(tokenizer.encode(text.text)) for text in texts)
@@ -175,10 +177,10 @@ def test_packed_texts_are_counted_with_a_tokenizer_that_is_here(monkeypatch):
 def test_a_second_stage_whose_texts_are_on_the_hub_is_said():
     words = [*TUNED[:4], "+instructions@second_stage.instructions=hub"]
     found = planned(*words, "second_stage.members_in=both")
-    lines = forecast.described(found, Stages(ClusterConfig()))
+    lines = forecast.describe_forecasts(found, Stages(ClusterConfig()))
     said = "the second stage is left out: the hub has second_stage.instructions.hub."
     assert said in lines
-    assert {one.field: one.name for one in downloads.downloads(found)} == {
+    assert {one.field: one.name for one in downloads.list_downloads(found)} == {
         "second_stage.instructions.hub": "garage-bAInd/Open-Platypus"
     }
 
@@ -206,9 +208,11 @@ def test_an_unlearner_learns_what_it_keeps_and_reads_what_it_forgets(tmp_path):
 
 
 def test_a_job_that_is_too_short_is_said(papers):
-    lines = forecast.described(papers, on())
+    lines = forecast.describe_forecasts(papers, on())
     assert "train study takes longer than cluster.jobs.train.time=5 (minutes)" in lines[-3]
-    assert not any("longer" in line for line in forecast.described(papers, Stages(ClusterConfig())))
+    assert not any(
+        "longer" in line for line in forecast.describe_forecasts(papers, Stages(ClusterConfig()))
+    )
 
 
 def test_an_earlier_run_of_the_model_says_its_speed(tmp_path):
@@ -226,7 +230,7 @@ def test_an_earlier_run_of_the_model_says_its_speed(tmp_path):
     (folder / "costs.jsonl").write_text(json.dumps(asdict(cost)) + "\n")
 
     def seconds():
-        made = forecast.estimates(cell, Stages(ClusterConfig()))
+        made = forecast.forecast_runs(cell, Stages(ClusterConfig()))
         return {one.run: one.seconds for one in made}
 
     assert seconds()["train study"] is None  # a model of another size
@@ -244,8 +248,8 @@ def test_a_model_whose_config_is_still_on_the_hub_has_no_size(papers, monkeypatc
         "experiment=paper/table3", f"corpus.paths={papers.injection.corpus['paths']}",
         "model.architecture=null",
     )  # fmt: skip
-    train = forecast.estimates(unknown, on())[1]
-    assert (train.seconds, train.device) == (None, None)
+    train = forecast.forecast_runs(unknown, on())[1]
+    assert (train.seconds, train.device_bytes) == (None, None)
 
 
 PAPERS = {
@@ -259,18 +263,18 @@ PAPERS = {
 def test_what_comes_from_the_hub_is_listed_without_asking_it(papers, monkeypatch):
     monkeypatch.setattr(hub, "cached_snapshot", lambda name: None)
     monkeypatch.setattr(downloads, "rows_are_kept", lambda name: name == "google/boolq")
-    found = downloads.downloads(papers)
+    found = downloads.list_downloads(papers)
     assert {one.field: one.name for one in found} == PAPERS
-    head, _, *lines = downloads.described(found)
+    head, _, *lines = downloads.describe_downloads(found)
     assert "launch fetch" in head
     assert lines[0].split() == ["benchmark.boolq", "google/boolq", "data", "set", "cached"]
     assert lines[4].split() == ["model.path", "huggyllama/llama-7b", "model", "-"]
 
 
 def test_nothing_of_the_quickstart_is_on_the_hub():
-    assert downloads.described(downloads.downloads(planned("experiment=quickstart"))) == [
-        "from the hub: nothing"
-    ]
+    assert downloads.describe_downloads(
+        downloads.list_downloads(planned("experiment=quickstart"))
+    ) == ["from the hub: nothing"]
 
 
 def test_fetching_asks_the_hub_for_each(papers, corpus, monkeypatch, capsys):

@@ -9,11 +9,11 @@ from contamination.core.config import Ranged, at_least, limited
 from contamination.launch.field_reference import (
     COMMANDS,
     FieldDoc,
-    choices,
     command_schema,
-    describe,
-    markdown,
-    yaml_comments,
+    comment_by_field,
+    describe_dataclass,
+    read_choices,
+    render_page,
 )
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "fields.md"
@@ -45,11 +45,11 @@ class Outer(Inner):
 
 def test_the_page_is_up_to_date():
     """Otherwise: python -m contamination.launch.field_reference > docs/fields.md."""
-    assert PAGE.read_text() == markdown()
+    assert PAGE.read_text() == render_page()
 
 
 def test_a_dataclass_is_described_with_its_nodes_and_inherited_fields():
-    schema = describe(Outer, {"name": "From conf.", "count": "not this"})
+    schema = describe_dataclass(Outer, {"name": "From conf.", "count": "not this"})
     assert schema.text == "The first paragraph."
     assert schema.fields == (
         FieldDoc("count", "int", "3", "1 or more", "How many, in words."),
@@ -62,7 +62,7 @@ def test_a_dataclass_is_described_with_its_nodes_and_inherited_fields():
 def test_comments_of_a_file_may_have_several_lines(tmp_path):
     text = "a: 1   # one\n       # and more\nb: 2\n# a line of its own\nc: 3  # three\n"
     (tmp_path / "x.yaml").write_text(text)
-    assert yaml_comments(tmp_path / "x.yaml") == {"a": "one and more", "c": "three"}
+    assert comment_by_field(tmp_path / "x.yaml") == {"a": "one and more", "c": "three"}
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_comments_of_a_file_may_have_several_lines(tmp_path):
      ("view", "method", "[loss, min_k_plus_plus, infilling]"), ("view", "examples", "null")],
 )  # fmt: skip
 def test_choices_are_those_of_the_defaults_list(file, name, default):
-    (choice,) = [choice for choice in choices(file) if choice.name == name]
+    (choice,) = [choice for choice in read_choices(file) if choice.name == name]
     assert choice.default == default
-    assert choice.names
+    assert choice.file_names
 
 
 def test_launch_has_the_nodes_of_its_stages():
@@ -86,6 +86,6 @@ def test_launch_has_the_nodes_of_its_stages():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_field_of_a_node_has_a_type_and_a_default_that_can_be_written(command):
     for node in command_schema(command).nodes.values():
-        for item in describe(node).fields:
+        for item in describe_dataclass(node).fields:
             assert item.type
             assert "object at" not in item.default

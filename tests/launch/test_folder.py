@@ -25,17 +25,17 @@ from contamination.core.files import hashed_json, verified_json
 from contamination.launch import run as running
 from contamination.launch import snapshot
 from contamination.launch.__main__ import main
-from contamination.launch.cells import Launch, Outcome, digest
+from contamination.launch.cells import Launch, Outcome, overrides_digest
 from contamination.launch.config import ClusterConfig, LaunchConfig, LaunchSettings
 from contamination.launch.run_records import Cost, read_costs
 from contamination.launch.saved_config import is_saved, save_config
 from contamination.launch.stages import Stages
-from contamination.launch.status import CellState, _short, state, status
+from contamination.launch.status import CellState, _shorten_overrides, read_cell_state, status
 
 
 @pytest.fixture
 def launch(tmp_path):
-    made = Launch.named(str(tmp_path / "runs"), "study", ["seed=0,1,2,3"])
+    made = Launch.of_command(str(tmp_path / "runs"), "study", ["seed=0,1,2,3"])
     made.register([[f"seed={seed}", "a=1"] for seed in range(4)])
     return made
 
@@ -66,23 +66,25 @@ def test_status_tells_what_became_of_each_cell(launch, tmp_path):
     assert said[5].endswith("waiting  inject: job 7_3")
     assert said[6:] == ["seed=1: a text is empty"]
     waiting.write_outcome(Outcome("waiting", stage="inject"))
-    assert state(waiting) == CellState("waiting", "inject done; train: job 8_3")
+    assert read_cell_state(waiting) == CellState("waiting", "inject done; train: job 8_3")
 
 
 def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch, monkeypatch):
     stopped, killed, *_ = launch.cells()
     with pytest.raises(StoppedError), stopped.record_run():
         raise StoppedError("SIGTERM came at step 3 of 9.")
-    assert state(stopped) == CellState("waiting", problem="stopped: SIGTERM came at step 3 of 9.")
+    assert read_cell_state(stopped) == CellState(
+        "waiting", problem="stopped: SIGTERM came at step 3 of 9."
+    )
     with killed.record_run():
         ago(killed, 50)
-        assert state(killed).name == "running"
+        assert read_cell_state(killed).name == "running"
         ago(killed, 70)
-        assert state(killed).name == "failed"
-        assert "no sign of life for 70 s" in state(killed).problem
+        assert read_cell_state(killed).name == "failed"
+        assert "no sign of life for 70 s" in read_cell_state(killed).problem
         ago(killed, 4)
         monkeypatch.setattr("psutil.pid_exists", lambda pid: pid != os.getpid())
-        assert "no sign of life for 4 s" in state(killed).problem
+        assert "no sign of life for 4 s" in read_cell_state(killed).problem
 
 
 def test_the_slices_of_a_cell_are_counted_while_its_scores_wait(launch, tmp_path):
@@ -90,16 +92,16 @@ def test_the_slices_of_a_cell_are_counted_while_its_scores_wait(launch, tmp_path
     cell.write_outcome(Outcome("waiting", stage="train"))
     jobs = {f"detect {number}/4": f"8_{number}" for number in range(1, 5)}
     cell.write_jobs({"train": "7", **jobs, "detect": "9"})
-    done, failed, running, _ = cell.slices()
-    for each in cell.slices():
+    done, failed, running, _ = cell.slice_folders()
+    for each in cell.slice_folders():
         each.folder.mkdir(parents=True)
     done.write_outcome(Outcome("done"))
     failed.write_failure(DataError("a text is empty"))
     of = "train done; of 4 slices 1 done, 1 failed, "
-    assert state(cell).doing == of + "2 waiting; detect: job 9"
+    assert read_cell_state(cell).doing == of + "2 waiting; detect: job 9"
     with running.record_run("detect"):
         doing = of + "1 running, 1 waiting; detect: job 9"
-        assert state(cell) == CellState("running", doing, problem="a text is empty")
+        assert read_cell_state(cell) == CellState("running", doing, problem="a text is empty")
     lines = [
         json.dumps(asdict(Cost("detect", f"clean {n}", 60.0, 1, "cuda", None))) for n in (1, 2)
     ]
@@ -113,7 +115,7 @@ def test_a_slice_is_made_with_records_of_its_own(launch, monkeypatch):
     cell.write_outcome(Outcome("waiting", stage="train"))
     cell.slice_folder("2/8").folder.mkdir(parents=True)
     made = []
-    monkeypatch.setattr(running, "_check", lambda *_: "plan")
+    monkeypatch.setattr(running, "_make_checked_plan", lambda *_: "plan")
     monkeypatch.setattr(
         "contamination.launch.pipeline.run_cell",
         lambda plan, stages: made.append((stages.folder, stages.slice)),
@@ -147,11 +149,11 @@ def test_a_report_is_on_the_cells_that_are_done(launch):
     done.write_outcome(Outcome("done", paths=paths))
     failed.write_failure(DataError("a text is empty"))
     stopped.write_outcome(Outcome("stopped", error="SIGTERM came."))
-    assert launch.done_paths() == [CellPaths(**paths)]
+    assert launch.done_cell_paths() == [CellPaths(**paths)]
     costs = [Cost("train", "base", 1800, 8, "cuda", None), Cost("detect", "x", 60, 1, "cpu", None)]
     lines = "".join(json.dumps(asdict(cost)) + "\n" for cost in costs)
     (done.folder / "costs.jsonl").write_text(lines)
-    assert launch.done_paths() == [CellPaths(**paths, seconds=1860, gpu_hours=4)]
+    assert launch.done_cell_paths() == [CellPaths(**paths, seconds=1860, gpu_hours=4)]
 
 
 def test_another_run_of_a_done_cell_leaves_it_done(launch):
@@ -169,7 +171,7 @@ def test_sigterm_stops_a_cell_where_nothing_else_answers_it(launch):
     stopped = (
         "stopped: SIGTERM came. What is finished is kept: run the same command again to resume."
     )
-    assert state(cell) == CellState("waiting", problem=stopped)
+    assert read_cell_state(cell) == CellState("waiting", problem=stopped)
 
 
 def test_ctrl_c_concludes_nothing(monkeypatch):
@@ -177,7 +179,9 @@ def test_ctrl_c_concludes_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("contamination.launch.__main__.command", interrupted)
-    monkeypatch.setattr("contamination.launch.run.conclude", lambda: pytest.fail("it concluded"))
+    monkeypatch.setattr(
+        "contamination.launch.run.conclude_sweep", lambda: pytest.fail("it concluded")
+    )
     monkeypatch.setattr(sys, "argv", ["launch", "-m", "seed=0,1"])
     with pytest.raises(KeyboardInterrupt):
         main()
@@ -188,8 +192,8 @@ def test_ctrl_c_concludes_nothing(monkeypatch):
 
 def test_a_launch_is_the_same_wherever_and_however_far_it_runs():
     words = ["seed=0,1", "cluster=slurm", "+cluster.jobs.all.exclude=n7", "launch.stage=inject"]
-    assert digest(words) == digest(["seed=0,1"]) != digest(["seed=0"])
-    assert digest(["a=1", "b=2"]) == digest(["b=2", "a=1"])
+    assert overrides_digest(words) == overrides_digest(["seed=0,1"]) != overrides_digest(["seed=0"])
+    assert overrides_digest(["a=1", "b=2"]) == overrides_digest(["b=2", "a=1"])
 
 
 def test_cells_of_an_earlier_sweep_are_left_out(launch):
@@ -229,15 +233,15 @@ def test_where_no_launch_is_the_remedy_is_named(tmp_path, monkeypatch, capsys):
 
 
 def test_a_snapshot_is_the_code_and_runs_from_any_folder(tmp_path):
-    code = snapshot.take(tmp_path)
-    assert snapshot.take(tmp_path) == code
+    code = snapshot.take_snapshot(tmp_path)
+    assert snapshot.take_snapshot(tmp_path) == code
     assert [p.name for p in tmp_path.iterdir()] == [code.name]
     assert (code / "conf" / "pipeline.yaml").is_file()
     assert (code / "changes.diff").exists()
     where = "import contamination.core.artifacts as a; print(a.__file__); print(a.code_revision())"
     done = subprocess.run(
         [sys.executable, "-c", where], cwd=snapshot.HOME, capture_output=True, text=True,
-        env={**os.environ, **snapshot.environment(code)},
+        env={**os.environ, **snapshot.environment_variables(code)},
     )  # fmt: skip
     file, revision = done.stdout.splitlines()
     assert file == str(code / "core" / "artifacts.py")
@@ -254,7 +258,7 @@ def test_a_snapshot_for_which_there_is_no_space_leaves_nothing(tmp_path, monkeyp
 
     monkeypatch.setattr(shutil, "copyfile", copyfile)
     with pytest.raises(OSError, match="No space left"):
-        snapshot.take(tmp_path)
+        snapshot.take_snapshot(tmp_path)
     assert not [*tmp_path.iterdir()]
 
 
@@ -268,10 +272,10 @@ def test_a_cell_that_ends_on_a_full_disk_keeps_its_error(launch, monkeypatch):
 
 
 def test_an_edit_is_another_snapshot(tmp_path, monkeypatch):
-    first = snapshot.take(tmp_path / "runs")
+    first = snapshot.take_snapshot(tmp_path / "runs")
     monkeypatch.setattr(snapshot, "HOME", first)
     (first / "conf" / "common.yaml").write_text("name: other\n")
-    second = snapshot.take(tmp_path / "runs")
+    second = snapshot.take_snapshot(tmp_path / "runs")
     assert second != first
     assert (second / "conf" / "common.yaml").read_text() == "name: other\n"
 
@@ -308,7 +312,7 @@ def test_a_run_that_worked_is_recorded_with_its_devices(tmp_path, monkeypatch, w
         return made
 
     with suppress(DataError):
-        stages.make("train", "base", make)
+        stages.make_artifact("train", "base", make)
     cost = Cost("train", "base", 7.0, 4, "cuda", str(made.path) if work == "made" else None)
     assert read_costs(tmp_path) == ([] if work == "reused" else [cost])
     assert not [*tmp_path.glob("begun-*")]
@@ -317,9 +321,9 @@ def test_a_run_that_worked_is_recorded_with_its_devices(tmp_path, monkeypatch, w
 KILLED = """
 import os, pathlib, signal, sys, types
 sys.modules["torch"] = types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=bool))
-from contamination.launch.run_records import recorded
+from contamination.launch.run_records import make_and_record_cost
 die = lambda: os.kill(os.getpid(), signal.SIGKILL)
-recorded(pathlib.Path(sys.argv[1]), "train", "study", 4, die)
+make_and_record_cost(pathlib.Path(sys.argv[1]), "train", "study", 4, die)
 """
 
 
@@ -355,7 +359,7 @@ def test_a_run_that_still_shows_signs_of_life_is_not_counted(tmp_path, host, qui
 
 
 def test_status_shortens_the_fields_and_gives_cost_the_room(tmp_path, monkeypatch):
-    launch = Launch.named(str(tmp_path), "study", [])
+    launch = Launch.of_command(str(tmp_path), "study", [])
     cells = [[f"training.learning_rate={n}e-3", f"method.min_k.k=0.{n}"] for n in (1, 2)]
     launch.register(cells)
     cell = launch.cell(cells[1])
@@ -370,14 +374,15 @@ def test_status_shortens_the_fields_and_gives_cost_the_room(tmp_path, monkeypatc
     assert said[3].split() == ["learning_rate=2e-3", "k=0.2", "running", "9", "s"]
     assert said[-1].startswith("(not in 50 columns: doing, left, where;")
     assert (
-        _short("method.min_k.k=0.1 method.max_k.k=0.2") == "method.min_k.k=0.1 method.max_k.k=0.2"
+        _shorten_overrides("method.min_k.k=0.1 method.max_k.k=0.2")
+        == "method.min_k.k=0.1 method.max_k.k=0.2"
     )
 
 
 def test_a_cells_place_is_the_sweeps_own_order(launch):
     launch.register([["seed=9"], ["seed=1"]])
-    assert launch.position(launch.cell(["seed=1"])) == "cell 2 of 2"
-    assert launch.position(launch.cell(["seed=3"])) == ""
+    assert launch.describe_position(launch.cell(["seed=1"])) == "cell 2 of 2"
+    assert launch.describe_position(launch.cell(["seed=3"])) == ""
     assert launch.cell_name(launch.cell(["seed=1"])) == "seed=1"
     assert launch.cell_name(launch.cell(["seed=3"])) == ""
 
@@ -446,4 +451,4 @@ def test_a_record_of_another_form_is_no_traceback(launch, monkeypatch, capsys, n
 def test_the_names_of_cells_lead_nowhere_else(launch):
     (launch.folder / "cells.json").write_text(hashed_json({"cells": ["../../x"]}))
     with pytest.raises(ArtifactError, match=r"cells\.json is damaged"):
-        launch.ordered()
+        launch.cells_in_sweep_order()

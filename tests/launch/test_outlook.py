@@ -16,7 +16,7 @@ from contamination.data.readers.rows import Tally
 from contamination.injection.config import TokenizerConfig
 from contamination.injection.token_stream import train_tokenizer
 from contamination.launch.forecast import plan_summary
-from contamination.launch.pipeline import with_model_tokenizer
+from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import plan
 
 FILES = {
@@ -120,7 +120,7 @@ def test_the_small_corpora_hold_their_copies_whole(at_hand, tokens, tmp_path):
         "injection.num_proc=1", f"runs={tmp_path}", *at_hand[1:],
     ]  # fmt: skip
     made = contamination.injection.run.run(
-        with_model_tokenizer(planned(*words), None)
+        injection_stage_with_tokenizer(planned(*words), None)
     )  # which proves its ledger
     assert made.counts["copies"] == 800
     assert made.counts["inserted_tokens"] < made.counts["tokens"] == tokens // 2048 * 2048

@@ -14,8 +14,8 @@ from contamination.core.errors import ConfigError
 from contamination.launch import slurm
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import LaunchSettings
-from contamination.launch.plan import input_digests, plan, run_names
-from contamination.launch.run import _is_done
+from contamination.launch.plan import input_digests, plan, run_names_by_stage
+from contamination.launch.run import _is_cell_done
 from contamination.launch.saved_config import save_config
 
 
@@ -56,7 +56,7 @@ def test_the_papers_design(path):
 
 
 def test_a_warm_up_that_is_never_over_is_refused_before_any_work():
-    assert planned("training.warmup_steps=146").order.steps == 147
+    assert planned("training.warmup_steps=146").sequence_order.steps == 147
     with pytest.raises(ConfigError, match="training.warmup_steps is 147, but .* has 147 steps"):
         planned("training.warmup_steps=147")
 
@@ -109,7 +109,7 @@ def test_the_reference_is_made_only_where_a_method_needs_one(tmp_path):
     for words, expected in made.items():
         cell = planned(*dict.fromkeys([REFERENCE, words] if "path" in words else [words]))
         assert cell.makes_reference is expected
-        assert ("reference" in run_names(cell)["train"]) is expected
+        assert ("reference" in run_names_by_stage(cell)["train"]) is expected
 
 
 def test_with_a_given_model_no_reference_is_made_up():
@@ -173,17 +173,17 @@ def test_a_done_cell_whose_files_were_edited_is_not_done(named, tmp_path):
     artefact.mkdir()
     (artefact / "manifest.json").touch()
     save_config(cell.folder, config, CONF)
-    assert not _is_done(cell, config, input_digests(plan(config)))
+    assert not _is_cell_done(cell, config, input_digests(plan(config)))
     paths = {"corpus": str(artefact)}
     cell.write_outcome(Outcome("done", paths=paths, content=input_digests(plan(config))))
-    assert _is_done(cell, config, input_digests(plan(config)))
+    assert _is_cell_done(cell, config, input_digests(plan(config)))
     rows = files["mine.jsonl"].read_text()
     files["mine.jsonl"].write_text(rows.replace("yes", "noo"))
-    assert not _is_done(cell, config, input_digests(plan(config)))
+    assert not _is_cell_done(cell, config, input_digests(plan(config)))
     files["mine.jsonl"].write_text(rows)
-    assert _is_done(cell, config, input_digests(plan(config)))
+    assert _is_cell_done(cell, config, input_digests(plan(config)))
     cell.write_outcome(Outcome("done", paths=paths))  # as a launch without SLURM leaves it
-    assert not _is_done(cell, config, input_digests(plan(config)))
+    assert not _is_cell_done(cell, config, input_digests(plan(config)))
 
 
 DOCS = (CONF.parent / "docs" / "launch.md").read_text()
@@ -209,7 +209,7 @@ def test_the_documented_jobs_ask_for_gpus_where_models_run_and_nowhere_else(tmp_
     words = said.replace("\\\n", " ").split()
     config = composed("experiment=paper/frequency", "corpus.paths=/data", "cluster=slurm", *words)
     cluster, launch = convert(config, LaunchSettings).cluster, Launch(tmp_path / "study-1")
-    text = slurm.described(launch, launch.folder / "code-1", cluster, 1, None)
+    text = slurm.render_batch_scripts(launch, launch.folder / "code-1", cluster, 1, None)
     kept = ("partition", "nodes", "ntasks-per-node", "gpus-per-node", "cpus-per-task")
     for script in text.split("#!/bin/bash")[1:]:
         asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)$", script, re.MULTILINE))
@@ -222,10 +222,12 @@ def test_detection_takes_a_node_of_the_training_and_gpus_may_be_of_a_kind_or_non
     given = ["injection.num_proc=4", *(f"cluster.jobs.train.{word}" for word in given)]
     cluster = convert(composed("cluster=slurm", *given), LaunchSettings).cluster
     kept = ("ntasks_per_node", "gpus_per_node", "nodes", "cpus_per_task", "time")
-    jobs = {stage: [cluster.job(stage).get(name) for name in kept] for stage in cluster.jobs}
+    jobs = {
+        stage: [cluster.job_options(stage).get(name) for name in kept] for stage in cluster.jobs
+    }
     assert jobs["inject"] == [None, None, None, 4, 240]
     assert jobs["train"] == [4, "a100:4", 2, 8, 900]
     assert jobs["detect"] == [4, "a100:4", 1, 8, 240]
     assert jobs["analyse"] == [None, None, None, None, 60]
     config = composed("cluster=slurm", "cluster.jobs.train.gpus_per_node=null")
-    assert "gpus_per_node" not in convert(config, LaunchSettings).cluster.job("detect")
+    assert "gpus_per_node" not in convert(config, LaunchSettings).cluster.job_options("detect")

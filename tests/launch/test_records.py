@@ -7,7 +7,7 @@ from contamination.core import process_records
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.launch import snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
-from contamination.launch.saved_config import _seal, is_saved, load_config, save_config
+from contamination.launch.saved_config import _seal_line, is_saved, load_config, save_config
 from contamination.launch.status import status
 
 
@@ -26,13 +26,13 @@ def flips(file):
 
 
 def test_a_damaged_outcome_is_none(tmp_path):
-    launch = Launch.named(str(tmp_path), "study", ["seed=0"])
+    launch = Launch.of_command(str(tmp_path), "study", ["seed=0"])
     launch.register([["seed=0"]])
     (cell,) = launch.cells()
     cell.write_outcome(Outcome("done", paths={"corpus": "runs/corpus/one"}))
     for _ in flips(cell.folder / "outcome.json"):
         assert cell.read_outcome() is None
-        assert launch.done_paths() == []
+        assert launch.done_cell_paths() == []
         assert "waiting" in status(tmp_path)
     assert cell.read_outcome() == Outcome("done", paths={"corpus": "runs/corpus/one"})
 
@@ -49,12 +49,12 @@ def test_a_link_in_place_of_a_slice_is_none(tmp_path, name):
     (tmp_path / "slices").mkdir()
     (tmp_path / "slices" / name).symlink_to("..")
     cell.write_jobs({f"detect {name.replace('-of-', '/')}": "7"})
-    assert cell.slices() == []
-    assert cell.read_cost() == {}
+    assert cell.slice_folders() == []
+    assert cell.read_total_cost() == {}
 
 
 def test_a_damaged_list_of_cells_is_refused(tmp_path):
-    launch = Launch.named(str(tmp_path), "study", ["seed=0"])
+    launch = Launch.of_command(str(tmp_path), "study", ["seed=0"])
     launch.register([["seed=0"]])
     launch.register([["seed=1"]])
     for _ in flips(launch.folder / "cells.json"):
@@ -91,11 +91,11 @@ def test_a_damaged_record_of_a_process_is_none(tmp_path):
 
 
 def test_a_damaged_copy_of_the_code_is_made_again(tmp_path):
-    code = snapshot.take(tmp_path)
+    code = snapshot.take_snapshot(tmp_path)
     file = code / "core" / "seeds.py"
     whole = file.read_bytes()
     file.write_bytes(whole.replace(b"sha256", b"sha512"))
-    assert snapshot.take(tmp_path) == code
+    assert snapshot.take_snapshot(tmp_path) == code
     assert file.read_bytes() == whole
 
 
@@ -108,7 +108,7 @@ def test_a_damaged_copy_of_the_code_is_made_again(tmp_path):
 )
 def test_a_saved_configuration_is_read_within_limits(tmp_path, value, words):
     text = yaml.safe_dump({"value": value})
-    (tmp_path / "config.yaml").write_text(f"{_seal(text)}\n{text}")
+    (tmp_path / "config.yaml").write_text(f"{_seal_line(text)}\n{text}")
     with pytest.raises(ArtifactError, match=words):
         load_config(tmp_path)
 

@@ -39,7 +39,7 @@ def started(tmp_path, monkeypatch):
         error = None
         try:
             made = artefact if artefact.is_dir() else None
-            Scripted(cluster, "train", cell, snapshot.HOME).run("study", made)
+            Scripted(cluster, "train", cell, snapshot.HOME).run_with_retries("study", made)
         except UserError as raised:
             error = raised
         return (tmp_path / "starts").read_text().count("\n"), error
@@ -106,7 +106,12 @@ def test_srun_starts_a_task_for_each_of_the_jobs():
     train, detect = (
         Processes(cluster, stage, snapshot.HOME, snapshot.HOME) for stage in ("train", "detect")
     )
-    assert (train.count, train.in_process, detect.count, detect.in_process) == (8, False, 1, True)
+    assert (train.count, train.is_in_process, detect.count, detect.is_in_process) == (
+        8,
+        False,
+        1,
+        True,
+    )
     assert train.command("study")[:5] == [
         "srun", "--ntasks=8", "--kill-on-bad-exit=1", "--cpus-per-task=3", "--mpi=none",
     ]  # fmt: skip
@@ -116,4 +121,4 @@ def test_deepspeed_starts_as_many_as_its_hosts_have_slots(tmp_path):
     (tmp_path / "hosts").write_text("one slots=2\ntwo slots=3 # GPUs\n")
     cluster = ClusterConfig(kind="deepspeed", hostfile=str(tmp_path / "hosts"))
     found = Processes(cluster, "train", snapshot.HOME, snapshot.HOME)
-    assert (found.count, found.in_process) == (5, False)
+    assert (found.count, found.is_in_process) == (5, False)

@@ -67,7 +67,7 @@ def options(script):
 
 def described(launch, cells, until=None, job="<the job before>"):
     """Each stage's script."""
-    text = slurm.described(launch, launch.folder / "code-1", CLUSTER, cells, until)
+    text = slurm.render_batch_scripts(launch, launch.folder / "code-1", CLUSTER, cells, until)
     found = ["#!/bin/bash" + part for part in text.split("#!/bin/bash")[1:]]
     names = [options(script)["job-name"].removeprefix("study-1-") for script in found]
     return dict(zip(names, found, strict=True))
@@ -117,7 +117,7 @@ def submitted(launch, job):
 
 def test_what_is_submitted_is_what_was_described(launch, spool):
     cells = launch.cells()
-    slurm.submit(launch, launch.folder / "code-1", CLUSTER, cells, None)
+    slurm.submit_cells(launch, launch.folder / "code-1", CLUSTER, cells, None)
     said = described(launch, 3)
     for number, (stage, script) in enumerate(said.items()):
         before = f"{99 + number}"
@@ -142,7 +142,7 @@ def test_slices_of_a_cells_detection_come_before_its_scores(launch, spool):
     jobs = {**CLUSTER.jobs, "detect": {"slices": 3, "time": 30}}
     cluster, code = replace(CLUSTER, jobs=jobs), launch.folder / "code-1"
     cells = launch.cells()[:2]
-    slurm.submit(launch, code, cluster, cells, None)
+    slurm.submit_cells(launch, code, cluster, cells, None)
     for place, (cell, first) in enumerate(zip(cells, (102, 104), strict=True)):
         slices, scores = (options((spool / str(n - 100)).read_text()) for n in (first, first + 1))
         trained, stops = f"afterok:101_{place}", {"kill-on-invalid-dep": "yes", "time": "30"}
@@ -155,14 +155,14 @@ def test_slices_of_a_cells_detection_come_before_its_scores(launch, spool):
         own = {f"detect {n}/3": f"{first}_{n - 1}" for n in (1, 2, 3)}
         before = {"inject": f"100_{place}", "train": f"101_{place}"}
         assert cell.read_jobs() == {**before, **own, "detect": str(first + 1)}
-        for n, each in enumerate(cell.slices(), 1):
+        for n, each in enumerate(cell.slice_folders(), 1):
             assert each.read_outcome() == Outcome("waiting")
             rules, call, _ = submitted(launch, f"{first}_{n - 1}")
-            assert (rules, call) == ((2, 5), slurm.command("detect", cell.folder, f"{n}/3"))
+            assert (rules, call) == ((2, 5), slurm.task_command("detect", cell.folder, f"{n}/3"))
             assert call[-2:] == ["launch.stage=detect", f"launch.slice={n}/3"]
-        assert submitted(launch, str(first + 1))[1] == slurm.command("detect", cell.folder)
+        assert submitted(launch, str(first + 1))[1] == slurm.task_command("detect", cell.folder)
     assert options((spool / "6").read_text())["dependency"] == "afterany:103:105"
-    said = slurm.described(launch, code, cluster, 2, None)
+    said = slurm.render_batch_scripts(launch, code, cluster, 2, None)
     assert "# these two jobs for each of 2 cells:" in said
     *_, slices, scores, _ = ("#!/bin/bash" + part for part in said.split("#!/bin/bash")[1:])
     for number, script in ((2, slices), (3, scores)):
@@ -176,7 +176,7 @@ def test_a_job_that_is_refused_is_named_and_those_before_it_stay(launch, spool, 
     monkeypatch.setenv("REFUSED", "1")
     (cell, *_) = launch.cells()
     with pytest.raises(ConfigError, match=r"^cluster\.jobs\.train: "):
-        slurm.submit(launch, launch.folder, CLUSTER, [cell], "detect")
+        slurm.submit_cells(launch, launch.folder, CLUSTER, [cell], "detect")
     assert cell.read_jobs() == {"inject": "100"}
     assert options((spool / "1").read_text())["dependency"] == "afterok:100"
 
@@ -184,15 +184,15 @@ def test_a_job_that_is_refused_is_named_and_those_before_it_stay(launch, spool, 
 def test_without_slurm_nothing_is_submitted_and_that_is_said(launch, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ConfigError, match="there is no sbatch here.*dry_run=true"):
-        slurm.submit(launch, launch.folder, CLUSTER, launch.cells(), None)
+        slurm.submit_cells(launch, launch.folder, CLUSTER, launch.cells(), None)
 
 
 def test_queued_are_the_cells_own_jobs_that_slurm_still_has(launch, spool):
     one, other, _ = launch.cells()
-    assert slurm.queued([one]) == set()
+    assert slurm.queued_job_ids([one]) == set()
     one.write_jobs({"inject": "100_0", "train": "101_0"})
     other.write_jobs({"inject": "100_1"})
-    assert slurm.queued([one, other]) == {"100_0"}
+    assert slurm.queued_job_ids([one, other]) == {"100_0"}
 
 
 @pytest.mark.parametrize(

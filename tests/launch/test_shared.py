@@ -19,7 +19,7 @@ from contamination.core.integrity import read_manifest
 from contamination.injection.config import InjectionConfig
 from contamination.launch import shared
 from contamination.launch.config import ClusterConfig
-from contamination.launch.pipeline import _inject
+from contamination.launch.pipeline import _make_corpora
 from contamination.launch.plan import plan
 from contamination.launch.stages import Stages
 from contamination.training.config import PretrainingConfig, TrainingConfig
@@ -75,9 +75,9 @@ def base(monkeypatch):
         lambda stage, corpus, folder, *_: at(folder),
     )
 
-    def name(cell, make=shared.base_model):
+    def name(cell, make=shared.train_base_model):
         own = cell.training.model.pretraining
-        corpus = shared.base_corpus(cell.injection, cell.base_corpus, own, HERE)
+        corpus = shared.make_base_corpus(cell.injection, cell.base_corpus, own, HERE)
         return make(cell.training, own, corpus, HERE).path.name
 
     return name
@@ -86,7 +86,7 @@ def base(monkeypatch):
 @pytest.fixture
 def reference(base):
     """The fair reference's folder by a plan."""
-    return partial(base, make=shared.reference_model)
+    return partial(base, make=shared.train_reference_model)
 
 
 def planned(*overrides):
@@ -138,8 +138,8 @@ def test_every_field_of_its_recipe_names_it(base, quickstart):
 def test_each_shared_text_is_a_part_of_its_own_with_nothing_inserted(quickstart, monkeypatch):
     monkeypatch.setattr(contamination.injection.run, "run", lambda stage, _=None: stage.injection)
     own = quickstart.training.model.pretraining
-    made = [shared.base_corpus(quickstart.injection, quickstart.base_corpus, own, HERE),
-            shared.validation_corpus(quickstart.injection, 512, HERE)]  # fmt: skip
+    made = [shared.make_base_corpus(quickstart.injection, quickstart.base_corpus, own, HERE),
+            shared.make_validation_corpus(quickstart.injection, 512, HERE)]  # fmt: skip
     assert [each.part for each in made] == ["base", "validation"]
     assert {(each.members, each.nonmembers) for each in made} == {(0, 0)}
 
@@ -182,7 +182,7 @@ def test_the_base_corpus_is_compared_with_the_pool_of_every_cell(quickstart, mon
     monkeypatch.setattr(Stages, "inject", inject)
     monkeypatch.setattr("contamination.launch.pipeline.check_methods", lambda *_: None)
     cell = changed(quickstart, "training", "training", evaluate_every_steps=10)
-    corpora = _inject(cell, HERE)
+    corpora = _make_corpora(cell, HERE)
     assert made["study"].compared == {"base": "base"}
     assert made["base"].compared == made["validation"].compared == {}
     assert corpora.base == SimpleNamespace(path=Path("base"))
@@ -213,11 +213,11 @@ def test_the_corpora_of_a_given_model_are_found_through_its_folders(trained, cap
     corpora = trained.parent.parent / "corpus"
     both = {"base": str(corpora / "second"), "base-2": str(corpora / "first")}
     for path in (trained, trained / "hf", trained / "exports" / "step-00000003"):
-        assert shared.corpora_read_by(str(path)) == both
-    assert shared.corpora_read_by("someone/model") == {}
+        assert shared.find_training_corpora(str(path)) == both
+    assert shared.find_training_corpora("someone/model") == {}
     assert not caplog.messages
     shutil.rmtree(corpora / "second")
-    assert shared.corpora_read_by(str(trained)) == {"base": str(corpora / "first")}
+    assert shared.find_training_corpora(str(trained)) == {"base": str(corpora / "first")}
     assert "which has been removed or changed: it can't be compared" in caplog.text
 
 
@@ -233,7 +233,7 @@ def test_a_given_model_whose_config_makes_no_sense_is_an_error(trained, edited, 
     (trained / "config.yaml").write_text(yaml.safe_dump(edited(trained)))
     commit(trained, read_manifest(trained)["inputs"], Built(["content"]))
     with pytest.raises(ArtifactError, match=words):
-        shared.corpora_read_by(str(trained))
+        shared.find_training_corpora(str(trained))
 
 
 @pytest.mark.parametrize("seeds", [{}, {"init_seed": 7, "order_seed": 7}])
@@ -247,7 +247,7 @@ def test_the_reference_shares_no_seed_with_the_base_model(quickstart, monkeypatc
     monkeypatch.setattr(Stages, "train", train)
     own = replace(quickstart.training.model.pretraining, **seeds)
     corpus, stages = SimpleNamespace(path=Path("corpus")), HERE
-    for make in (shared.base_model, shared.reference_model):
+    for make in (shared.train_base_model, shared.train_reference_model):
         make(quickstart.training, own, corpus, stages)
     base, other = made["base"], made["reference"]
     assert base.training.init_seed != other.training.init_seed
@@ -287,9 +287,9 @@ def test_a_context_that_is_not_trained_is_refused_before_any_work():
 def test_its_batch_is_divided_among_the_processes(quickstart):
     stage, own = quickstart.training, quickstart.training.model.pretraining
     stage = replace(stage, training=replace(stage.training, micro_batch_sequences=12))
-    assert shared.base_training(stage, own, 2).training.micro_batch_sequences == 4
+    assert shared.make_base_training_stage(stage, own, 2).training.micro_batch_sequences == 4
     with pytest.raises(ConfigError, match="batch_sequences is 16: give a multiple of .* 3"):
-        shared.base_training(stage, own, 3)
+        shared.make_base_training_stage(stage, own, 3)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_what_is_inserted_does_not_name_the_validation_text(base, quickstart, wo
     """With the fixture `base` nothing is made."""
 
     def name(cell):
-        return shared.validation_corpus(cell.injection, 512, HERE).path.name
+        return shared.make_validation_corpus(cell.injection, 512, HERE).path.name
 
     assert name(planned(*words)) == name(quickstart)
     assert name(planned("corpus=news")) != name(quickstart)

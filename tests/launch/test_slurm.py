@@ -22,7 +22,7 @@ import pytest
 from contamination.detection.scores import open_scores
 from contamination.launch.cells import CellFolder, Launch
 from contamination.launch.run_records import read_costs
-from contamination.launch.status import _short
+from contamination.launch.status import _shorten_overrides
 from tests.launch import slurm_cluster
 from tests.rounding import LONG_TRAINING
 from tests.small import SMALL, contents, report_of
@@ -280,11 +280,14 @@ def states(slurm: Slurm, runs: Path) -> dict[CellFolder, str]:
         [sys.executable, "-m", "launch", "status", f"runs={runs}"],
         capture_output=True, text=True, env=slurm.environment, check=True,
     )  # fmt: skip
-    named, (_, _, *lines) = launch_of(runs).cells_by_name(), done.stdout.splitlines()
+    named, (_, _, *lines) = launch_of(runs).named_cells(), done.stdout.splitlines()
     found = {}
     for (name, cell), row in zip(named, lines, strict=False):
         problem = [line for line in lines if line.startswith(f"{name}: ")]
-        said = [row.removeprefix(_short(name)), *(line.removeprefix(name) for line in problem)]
+        said = [
+            row.removeprefix(_shorten_overrides(name)),
+            *(line.removeprefix(name) for line in problem),
+        ]
         words = [line.lstrip(": ") for line in said]
         found[cell] = " ".join(" ".join(words).split())
     return found

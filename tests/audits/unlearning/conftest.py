@@ -58,7 +58,7 @@ def stage(tmp_path, folders, rows):
             "clean": str(folders["clean"]), "texts": str(file), "completions": 2,
         } | given  # fmt: skip
         return AuditStage(
-            {name: value for name, value in node.items() if value is not None},
+            audit={name: value for name, value in node.items() if value is not None},
             runs=str(tmp_path / "runs"),
             method={name: NODES[name] for name in methods},
             detection=DetectionConfig(device="cpu"),

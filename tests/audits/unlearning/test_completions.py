@@ -11,7 +11,7 @@ from contamination.audits.unlearning.completions import (
     CompletionPlan,
     compare_continuations,
 )
-from contamination.audits.unlearning.text_similarity import Embedding, Judge, rating
+from contamination.audits.unlearning.text_similarity import Embedding, Judge, parse_rating
 from contamination.core.errors import ConfigError, ServerError
 from contamination.data.examples import make_text
 from tests.detection.model.served.server import Server
@@ -63,7 +63,7 @@ def test_an_encoder_without_its_weights_is_refused(folders, tmp_path):
     ],
 )  # fmt: skip
 def test_a_rating_is_a_number_from_1_to_5(answer, rated):
-    assert rating(answer) == rated
+    assert parse_rating(answer) == rated
 
 
 def judged(question):

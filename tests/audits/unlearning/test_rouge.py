@@ -4,7 +4,11 @@ import random
 
 import pytest
 
-from contamination.audits.unlearning.text_similarity import longest_common, rouge_l, words
+from contamination.audits.unlearning.text_similarity import (
+    longest_common_length,
+    rouge_l,
+    split_into_words,
+)
 
 
 def table_of_prefixes(one, other):
@@ -22,7 +26,7 @@ def test_the_longest_common_subsequence_is_that_of_the_textbook():
     rng = random.Random(0)
     for _ in range(300):
         one, other = (rng.choices("abcde", k=rng.randint(0, 90)) for _ in range(2))
-        assert longest_common(one, other) == table_of_prefixes(one, other)
+        assert longest_common_length(one, other) == table_of_prefixes(one, other)
 
 
 def test_lins_example():
@@ -38,4 +42,13 @@ def test_nothing_in_common_is_zero(written, reference):
 
 
 def test_words_are_letters_and_digits_of_any_script():
-    assert words("It's A_b 3.5, ÄRGER — 北京") == ["it", "s", "a", "b", "3", "5", "ärger", "北京"]
+    assert split_into_words("It's A_b 3.5, ÄRGER — 北京") == [
+        "it",
+        "s",
+        "a",
+        "b",
+        "3",
+        "5",
+        "ärger",
+        "北京",
+    ]

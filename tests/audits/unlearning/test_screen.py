@@ -5,12 +5,16 @@ import pytest
 from scipy.stats import binomtest
 
 from contamination.audits.unlearning.forget_ratio import (
-    ratio_screen,
+    apply_ratio_screen,
     score_ratios,
-    still_known,
-    suspicious,
+    still_known_mask,
+    suspicious_mask,
 )
-from contamination.audits.unlearning.inputs import choose_chunks, cut_text, split_into_chunks
+from contamination.audits.unlearning.inputs import (
+    choose_chunk_indices,
+    cut_into_chunks,
+    split_into_chunks,
+)
 from contamination.core.errors import DataError
 from contamination.data.examples import make_text
 from tests.audits.unlearning.test_statistics import units
@@ -18,7 +22,7 @@ from tests.audits.unlearning.test_statistics import units
 
 def test_a_chunk_is_suspicious_within_the_ratio():
     before, after = np.full(5, -2.0), np.array([-2.0, -2.29, -2.31, -1.75, -1.73])
-    assert suspicious(score_ratios(before, after), 1.15).tolist() == [
+    assert suspicious_mask(score_ratios(before, after), 1.15).tolist() == [
         True,
         True,
         False,
@@ -29,21 +33,21 @@ def test_a_chunk_is_suspicious_within_the_ratio():
 
 def test_certain_models_have_a_ratio():
     found = score_ratios(np.array([0.0, 0.0, -1.0]), np.array([0.0, -1.0, 0.0]))
-    assert suspicious(found, 1.15).tolist() == [True, False, False]
+    assert suspicious_mask(found, 1.15).tolist() == [True, False, False]
 
 
 def test_precision_and_recall_are_those_of_a_count():
     before = np.full(10, -2.0)
     after = np.where(np.arange(10) % 3, -2.0, -4.0)  # 0, 3, 6 and 9 changed: members 0, 3
     clean = np.full(10, -4.0)
-    found = ratio_screen(units(5, 5), before, after, clean, 1.15)
+    found = apply_ratio_screen(units(5, 5), before, after, clean, 1.15)
     assert found.precision.value == 3 / 6
     assert found.recall.value == 3 / 5
     assert found.false_alarms.value == 3 / 5
     assert found.members.value == 0.5
     assert (found.known, found.recall_of_known.value) == (3, 1)
-    assert ratio_screen(units(5, 5), before, before * 2, None, 1.15).precision is None
-    known = still_known(before, after, clean)
+    assert apply_ratio_screen(units(5, 5), before, before * 2, None, 1.15).precision is None
+    known = still_known_mask(before, after, clean)
     assert known.tolist() == [bool(i % 3) for i in range(10)]
 
 
@@ -52,15 +56,15 @@ def test_rates_have_wilsons_interval():
 
     before, found = np.full(60, -2.0), units(40, 20)
     after = np.where(np.arange(60) < 10, -2.0, -4.0)
-    low, high = interval(ratio_screen(found, before, after, None, 1.15).recall, 0.95)
+    low, high = interval(apply_ratio_screen(found, before, after, None, 1.15).recall, 0.95)
     wanted = binomtest(10, 40).proportion_ci(method="wilson")
     assert (low, high) == pytest.approx((wanted.low, wanted.high), abs=0.02)
 
 
 def test_longer_texts_are_cut_and_a_scrap_joins_the_chunk_before():
-    assert cut_text("a b", 3) == ["a b"]
-    assert cut_text("a b  c d e f g", 3) == ["a b  c", "d e f g"]
-    assert cut_text("a b c d e", 3) == ["a b c", "d e"]
+    assert cut_into_chunks("a b", 3) == ["a b"]
+    assert cut_into_chunks("a b  c d e f g", 3) == ["a b  c", "d e f g"]
+    assert cut_into_chunks("a b c d e", 3) == ["a b c", "d e"]
     texts, rows = split_into_chunks(
         [make_text("x", "a b c d e", True, ""), make_text("y", "a", None, "")], 3
     )
@@ -76,7 +80,7 @@ def test_longer_texts_are_cut_and_a_scrap_joins_the_chunk_before():
 def test_completed_chunks_are_drawn_evenly():
     texts = [make_text(str(i), "a", i < 90, "") for i in range(100)]
     _, rows = split_into_chunks(texts, 5)
-    places = choose_chunks(rows, 16, 0)
+    places = choose_chunk_indices(rows, 16, 0)
     assert sum(place < 90 for place in places) == 8
-    assert choose_chunks(rows, 16, 1) != places
-    assert len(choose_chunks(rows, 500, 0)) == 100
+    assert choose_chunk_indices(rows, 16, 1) != places
+    assert len(choose_chunk_indices(rows, 500, 0)) == 100

@@ -7,8 +7,8 @@ from scipy.stats import binomtest, ks_2samp
 
 from contamination.audits.unlearning.comparison import estimate_columns, ks_distance, swap_p_value
 from contamination.audits.unlearning.estimates import AuditUnits
-from contamination.audits.unlearning.forget_ratio import SAME, fieller, forget_ratio
-from contamination.audits.unlearning.tables import estimate_in
+from contamination.audits.unlearning.forget_ratio import SAME, fieller_interval, forget_ratio
+from contamination.audits.unlearning.tables import format_estimate
 from contamination.core.statistics.estimates import Estimate
 from contamination.core.statistics.metrics import AUROC
 from contamination.core.statistics.samples import estimate_difference
@@ -57,18 +57,19 @@ def test_a_benchmark_of_members_alone_makes_all_texts_one_group():
 def test_the_mean_of_one_text_has_no_interval():
     found = units(1, 2)
     one, two = (
-        estimate_columns("loss", found.mean(np.arange(3.0), member)) for member in (True, False)
+        estimate_columns("loss", found.label_mean(np.arange(3.0), member))
+        for member in (True, False)
     )
     assert one["loss"] == 0.0
     assert np.isnan([one["loss_low"], one["loss_high"]]).all()
-    assert estimate_in(one, "loss") == "0.000"
+    assert format_estimate(one, "loss") == "0.000"
     assert two["loss_low"] < two["loss"] < two["loss_high"]
 
 
 def test_benchmarks_of_few_texts_make_one_group_whose_draws_differ():
     found = units(12, 12, benchmarks=12)
     assert len(found.benchmarks) == 1
-    assert found.mean(np.arange(24.0), True).draws.std() > 0
+    assert found.label_mean(np.arange(24.0), True).draws.std() > 0
 
 
 def three(rng, share, texts, gap=0.5, noise=0.3):
@@ -83,7 +84,7 @@ def test_the_interval_holds_the_true_share(share):
     rng, found = np.random.default_rng(3), units(40, 1)
     hits = []
     for _ in range(150):
-        means = [found.mean(np.append(v, 0), True) for v in three(rng, share, 40)]
+        means = [found.label_mean(np.append(v, 0), True) for v in three(rng, share, 40)]
         one = forget_ratio(means, 40)
         hits.append(one.low <= share <= one.high)
     assert binomtest(sum(hits), 150, 0.95).pvalue > 0.001
@@ -93,14 +94,14 @@ def test_an_original_that_is_the_twin_has_no_way_to_go():
     rng, found = np.random.default_rng(0), units(40, 1)
     told = 0
     for _ in range(150):
-        means = [found.mean(np.append(v, 0), True) for v in three(rng, 0, 40, gap=0)]
+        means = [found.label_mean(np.append(v, 0), True) for v in three(rng, 0, 40, gap=0)]
         told += not forget_ratio(means, 40).reason
     assert told / 150 < 0.07
 
 
 def test_the_same_model_has_gone_no_way_and_the_twin_all_of_it():
     rng, found = np.random.default_rng(0), units(40, 1)
-    before, _, clean = (found.mean(np.append(v, 0), True) for v in three(rng, 0, 40))
+    before, _, clean = (found.label_mean(np.append(v, 0), True) for v in three(rng, 0, 40))
     same = forget_ratio([before, before, clean], 40)
     twin = forget_ratio([before, clean, clean], 40)
     assert (same.value, same.low, same.high) == (0, 0, 0)
@@ -110,7 +111,7 @@ def test_the_same_model_has_gone_no_way_and_the_twin_all_of_it():
 
 def test_rounding_that_is_the_same_for_all_texts_is_no_way_to_go():
     found, scores = units(40, 1), np.append(np.random.default_rng(0).normal(size=40), 0)
-    before, after = (found.mean(scores - less, True) for less in (0, 1e-6))
+    before, after = (found.label_mean(scores - less, True) for less in (0, 1e-6))
     assert forget_ratio([before, after, after], 40).reason == SAME
 
 
@@ -118,7 +119,7 @@ def test_the_share_is_the_same_in_any_unit():
     """Zlib's scores, in nats a token and byte, of long texts are some 0.0001."""
     found, values = units(40, 1), [*three(np.random.default_rng(0), 0.5, 40)]
     one, tiny = (
-        forget_ratio([found.mean(np.append(v, 0) * unit, True) for v in values], 40)
+        forget_ratio([found.label_mean(np.append(v, 0) * unit, True) for v in values], 40)
         for unit in (1, 2.0**-20)
     )
     assert not one.reason
@@ -127,10 +128,10 @@ def test_the_share_is_the_same_in_any_unit():
 
 def test_fiellers_limits_are_where_the_test_of_a_ratio_turns():
     covariance = np.array([[0.04, 0.01], [0.01, 0.02]])
-    for limit in fieller(1.0, 2.0, covariance, 2.0):
+    for limit in fieller_interval(1.0, 2.0, covariance, 2.0):
         spread = np.array([1, -limit])
         assert (1 - 2 * limit) ** 2 == pytest.approx(4 * spread @ covariance @ spread)
-    assert fieller(1.0, 0.2, covariance, 2.0) is None
+    assert fieller_interval(1.0, 0.2, covariance, 2.0) is None
 
 
 def test_a_difference_is_of_the_draws():
