@@ -8,8 +8,8 @@ import sys
 from omegaconf import DictConfig, open_dict
 
 from contamination.analysis.config import AnalysisStage, WandbReport
-from contamination.core.cli import command
-from contamination.core.config import convert
+from contamination.core.cli import run_hydra_command
+from contamination.core.config import convert_config
 
 EXPERIMENT, ITS_NAME = re.compile(r"^\+*experiment(?==)"), "experiment_name"
 """`wandb experiment=NAME` under a name by which Hydra does not look for conf/experiment/NAME."""
@@ -19,14 +19,14 @@ def main(config: DictConfig) -> None:
     """Check the config and run the stage."""
     from contamination.analysis.run import run
 
-    run(convert(config, AnalysisStage))
+    run(convert_config(config, AnalysisStage))
 
 
 def report_from_wandb(config: DictConfig) -> None:
     """Pull the results back from Weights & Biases, or from a local record of it."""
     from contamination.analysis.wandb.read import write_wandb_report
 
-    report = write_wandb_report(convert(_with_experiment_name(config), WandbReport))
+    report = write_wandb_report(convert_config(_with_experiment_name(config), WandbReport))
     counts = report.counts
     print(f"wrote {report.path}: {counts['cells']} cells, {counts['estimates']} estimates")
 
@@ -35,7 +35,7 @@ def create_wandb_view(config: DictConfig) -> None:
     """Save a view of a project in Weights & Biases, and print its address."""
     from contamination.analysis.wandb.view import WandbViewConfig, save_view
 
-    print(save_view(convert(_with_experiment_name(config), WandbViewConfig)))
+    print(save_view(convert_config(_with_experiment_name(config), WandbViewConfig)))
 
 
 def _with_experiment_name(config: DictConfig) -> DictConfig:
@@ -52,4 +52,4 @@ if __name__ == "__main__":
         name = sys.argv.pop(1)
         run = tools[name]
         sys.argv[1:] = [EXPERIMENT.sub(ITS_NAME, word) for word in sys.argv[1:]]
-    sys.exit(command(name.replace("-", "_"), run))
+    sys.exit(run_hydra_command(name.replace("-", "_"), run))

@@ -24,7 +24,7 @@ from contamination.analysis.conditions import (
 from contamination.analysis.config import CellPaths
 from contamination.analysis.factors import FACTORS
 from contamination.core.errors import ArtifactError, ConfigError, DataError
-from contamination.core.integrity import naming_folders
+from contamination.core.integrity import errors_naming_folders
 from contamination.detection.config import WHOLE
 from contamination.detection.flags import count_flags
 from contamination.detection.scores import Scores, open_scores, scores_origin
@@ -118,7 +118,7 @@ class Cell:
 
 def open_cell(paths: CellPaths) -> Cell:
     """Read a cell through its artefacts' owners."""
-    with naming_folders(*paths.folders):
+    with errors_naming_folders(*paths.folders):
         second = None
         if paths.first is not None and paths.finetuning is not None:
             first = open_trained("cells.first", paths.first)

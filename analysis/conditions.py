@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from contamination.analysis.factors import BY_COLUMN
-from contamination.core.config import names
+from contamination.core.config import is_part_of_name
 from contamination.core.errors import ArtifactError
 from contamination.injection.config import InjectionConfig
 from contamination.injection.corpus import PackedCorpus
@@ -136,7 +136,7 @@ def _changes_no_result(key: str, value: Any) -> bool:
     if key.endswith(("_seed", ".path")):
         return True
     field = _config_field_by_name().get(key.removeprefix("first."))
-    return field is not None and not names(field, value)
+    return field is not None and not is_part_of_name(field, value)
 
 
 @cache

@@ -10,9 +10,9 @@ from contamination.core.config import (
     Ranged,
     at_least,
     between,
-    limited,
-    register,
-    runtime,
+    ranged_field,
+    register_schema,
+    runtime_field,
 )
 from contamination.core.errors import require
 from contamination.training.config import WandbConfig
@@ -30,18 +30,18 @@ FOLDER = Range(bool, "give the folder of that artefact.")
 class AnalysisConfig(Ranged, node="analysis"):
     """The node `analysis`: the metrics, their intervals and the blind baseline."""
 
-    draws: int = limited(1000, between(20, MOST_DRAWS))
+    draws: int = ranged_field(1000, between(20, MOST_DRAWS))
     """Bootstrap resamples behind every interval."""
-    confidence: float = limited(0.95, CONFIDENCE)
+    confidence: float = ranged_field(0.95, CONFIDENCE)
     """Coverage of the intervals."""
-    fpr: list[float] = limited([0.001, 0.01, 0.05], RATES)
+    fpr: list[float] = ranged_field([0.001, 0.01, 0.05], RATES)
     """False-positive rates at which the true-positive rate is reported, if there are enough
     non-members (`core.statistics.metrics.fewest_examples`)."""
-    tpr: list[float] = limited([0.95], RATES)
+    tpr: list[float] = ranged_field([0.95], RATES)
     """True-positive rates at which the false-positive rate is reported."""
-    blind_folds: int = limited(5, at_least(3))
+    blind_folds: int = ranged_field(5, at_least(3))
     """Folds of the blind baseline: each example is scored by a classifier that never saw it."""
-    examples: int = limited(0, at_least(0))
+    examples: int = ranged_field(0, at_least(0))
     """Members and non-members that each cell's page shows token by token; 0: no pages."""
 
 
@@ -52,23 +52,23 @@ class CellPaths(Ranged, node="cells"):
     The paths say where to read; a report is named after the artefacts' contents.
     """
 
-    corpus: str = runtime("", FOLDER)
+    corpus: str = runtime_field("", FOLDER)
     """The contaminated corpus (runs/corpus/…)."""
-    model: str = runtime("", FOLDER)
+    model: str = runtime_field("", FOLDER)
     """The model trained on it (runs/model/…)."""
-    clean: str = runtime("", FOLDER)
+    clean: str = runtime_field("", FOLDER)
     """Scores of the model before that training (runs/scores/…): the control."""
-    contaminated: str = runtime("", FOLDER)
+    contaminated: str = runtime_field("", FOLDER)
     """Scores of the model after it (runs/scores/…)."""
-    first: str | None = runtime(None)
+    first: str | None = runtime_field(None)
     """Of a cell of two stages, the model that the fine-tuning started from (runs/model/…)."""
-    finetuning: str | None = runtime(None)
+    finetuning: str | None = runtime_field(None)
     """Of a cell of two stages, its fine-tuning set (runs/finetuning/…)."""
     exports: list[str] = field(default_factory=list, metadata={"identity": False})
     """Scores of the model at earlier steps of it (runs/scores/…)."""
-    seconds: float | None = runtime(None)
+    seconds: float | None = runtime_field(None)
     """Wall time of its runs, as the launch recorded it; reused artefacts took none."""
-    gpu_hours: float | None = runtime(None)
+    gpu_hours: float | None = runtime_field(None)
     """GPUs × hours of these runs."""
 
     @property
@@ -85,10 +85,10 @@ class AnalysisStage:
     name: str
     """The experiment's name: the report's title and the column `experiment`."""
     seed: int
-    runs: str = runtime("runs")
+    runs: str = runtime_field("runs")
     cells: list[CellPaths] = field(default_factory=list)
     analysis: AnalysisConfig = field(default_factory=AnalysisConfig)
-    wandb: WandbConfig = runtime(WandbConfig(mode="disabled"))
+    wandb: WandbConfig = runtime_field(WandbConfig(mode="disabled"))
 
     def __post_init__(self) -> None:
         remedy = "give at least one: cells=[{corpus: …, model: …, clean: …, contaminated: …}]."
@@ -99,11 +99,11 @@ class AnalysisStage:
 class WandbReport:
     """A report from Weights & Biases: from a project online, or from a local record."""
 
-    runs: str = runtime("runs")
+    runs: str = runtime_field("runs")
     project: str | None = None
     entity: str | None = None
     """The project's owner; null: the default of whoever is logged in."""
-    local: str | None = runtime(None)
+    local: str | None = runtime_field(None)
     """A folder of offline runs, such as runs/wandb: read instead of a project."""
     experiment: str | None = None
     """Take this experiment's cells only; null: all."""
@@ -117,4 +117,4 @@ class WandbReport:
         )
 
 
-register("analysis", AnalysisConfig)
+register_schema("analysis", AnalysisConfig)

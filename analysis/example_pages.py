@@ -11,12 +11,12 @@ from omegaconf import OmegaConf
 
 from contamination.analysis.config import CellPaths
 from contamination.core.artifacts import Artifact
-from contamination.core.config import convert
+from contamination.core.config import convert_config
 from contamination.core.errors import ArtifactError, UserError
 from contamination.core.hub import hub_offline
-from contamination.core.integrity import naming_folders
-from contamination.core.registry import registered_class
-from contamination.core.stored_files import count_values, literal
+from contamination.core.integrity import errors_naming_folders
+from contamination.core.registry import find_registered_class
+from contamination.core.stored_files import count_values, escape_interpolations
 from contamination.detection.methods.base import Method
 from contamination.detection.scores import open_scores
 from contamination.detection.viewer.run import ViewStage
@@ -42,8 +42,10 @@ def write_example_pages(folder: Path, cells: Iterable[CellPaths], count: int) ->
         page = folder / FOLDER / f"{scored.path.name}.html"
         page.parent.mkdir(exist_ok=True)
         try:
-            with naming_folders(scored.path, before.path):
-                stage = _stage(scored, before, {"view": {"examples": count}, "out": str(page)})
+            with errors_naming_folders(scored.path, before.path):
+                stage = _page_config(
+                    scored, before, {"view": {"examples": count}, "out": str(page)}
+                )
             with hub_offline():
                 written.append(write_view(stage))
         except UserError as error:
@@ -51,7 +53,7 @@ def write_example_pages(folder: Path, cells: Iterable[CellPaths], count: int) ->
     return written
 
 
-def _stage(scored: Artifact, before: Artifact, page_settings: Mapping[str, Any]) -> ViewStage:
+def _page_config(scored: Artifact, before: Artifact, page_settings: Mapping[str, Any]) -> ViewStage:
     """Returns the page's config from those of the scores, which may come from elsewhere: data only.
 
     They can choose the project's own classes only, run no model's code and send no request to a
@@ -73,7 +75,7 @@ def _stage(scored: Artifact, before: Artifact, page_settings: Mapping[str, Any])
     methods = {
         name: node
         for name, node in config["method"].items()
-        if registered_class("method", node["_target_"], Method)
+        if find_registered_class("method", node["_target_"], Method)
     }
     stored = {name: config[name] for name in STORED if name in config}
     if (count := count_values({**stored, "method": methods})) > MOST_VALUES:
@@ -82,8 +84,8 @@ def _stage(scored: Artifact, before: Artifact, page_settings: Mapping[str, Any])
             f"{MOST_VALUES:,}. Score the texts with fewer variants or parts for a page of them."
         )
     paths = {field: {"path": node["path"]} for field, node in models.items()}
-    nodes = literal({**stored, **paths, "method": methods})
-    return convert(OmegaConf.create({**nodes, **page_settings}), ViewStage)
+    nodes = escape_interpolations({**stored, **paths, "method": methods})
+    return convert_config(OmegaConf.create({**nodes, **page_settings}), ViewStage)
 
 
 def _check_not_a_stream(path: Any) -> None:

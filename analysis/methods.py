@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from contamination.analysis.cells import CLEAN, CONTAMINATED, Cell
-from contamination.core.registry import registered_class
+from contamination.core.registry import find_registered_class
 from contamination.detection.baselines.blind import BLIND
 from contamination.detection.flags import UPPER_BOUND
 from contamination.detection.methods.base import Method
@@ -126,7 +126,7 @@ class GlossaryEntry(NamedTuple):
     equation: str
 
 
-def glossary(methods: Iterable[str], classes: Mapping[str, str]) -> list[GlossaryEntry]:
+def glossary_entries(methods: Iterable[str], classes: Mapping[str, str]) -> list[GlossaryEntry]:
     """Returns an entry per method, in their order.
 
     Args:
@@ -148,4 +148,4 @@ def _method_class(target: str) -> type[Method] | None:
     candidate = vars(sys.modules[module]).get(name) if module in sys.modules else None
     if isinstance(candidate, type) and issubclass(candidate, Method):
         return candidate
-    return registered_class("method", target, Method)
+    return find_registered_class("method", target, Method)

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from contamination.analysis.cells import Cell
 from contamination.analysis.config import CellPaths
 from contamination.core.artifacts import Artifact, code_revision
-from contamination.core.integrity import MANIFEST, naming_folders, read_manifest
-from contamination.core.terminal import duration
+from contamination.core.integrity import MANIFEST, errors_naming_folders, read_manifest
+from contamination.core.terminal import format_duration
 from contamination.detection.scores import Scores, open_scores
 from contamination.injection.corpus import open_corpus
 from contamination.injection.finetuning.config import PLACES
@@ -62,7 +62,7 @@ class CellRecord:
 
 def open_record(paths: CellPaths) -> CellRecord:
     """Read a cell's record through its artefacts' owners."""
-    with naming_folders(paths.corpus, paths.model, paths.contaminated):
+    with errors_naming_folders(paths.corpus, paths.model, paths.contaminated):
         corpus, model = (
             open_corpus(paths.corpus),
             open_trained("cells.model", paths.model),
@@ -88,7 +88,7 @@ def training_facts(model: Checkpoint) -> dict[str, str]:
     tokens = metrics["tokens"].diff().fillna(metrics["tokens"])
     return {
         "steps": f"{len(metrics):,}",
-        "time in steps": duration(float((tokens / metrics["tokens_per_second"]).sum())),
+        "time in steps": format_duration(float((tokens / metrics["tokens_per_second"]).sum())),
         "trained": format_utc((folder / MANIFEST).stat().st_mtime),
         "code": str(read_manifest(folder).get("revision", "–")),
     }
@@ -121,7 +121,7 @@ def _cost_facts(paths: CellPaths) -> dict[str, str]:
     if paths.seconds is None:
         return {}
     hours = {"GPU hours": f"{paths.gpu_hours:.2f}"} if paths.gpu_hours else {}
-    return {"wall time": duration(paths.seconds), **hours}
+    return {"wall time": format_duration(paths.seconds), **hours}
 
 
 def _identity_settings(artifact: Artifact) -> dict[str, Any]:

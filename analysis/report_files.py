@@ -15,7 +15,7 @@ from contamination.analysis.conditions import rows_by_condition
 from contamination.analysis.config import AnalysisStage
 from contamination.analysis.findings import Findings
 from contamination.analysis.headline import controls_sentence, headlines
-from contamination.analysis.methods import glossary, methods_of
+from contamination.analysis.methods import glossary_entries, methods_of
 from contamination.analysis.page.build import render_page
 from contamination.analysis.provenance import CellRecord, cell_facts, report_provenance
 from contamination.analysis.report_folder import CHARTS, PAGE, REPORT, TABLES
@@ -32,7 +32,7 @@ from contamination.analysis.sweeps import Sweep, find_sweeps
 from contamination.analysis.tables.estimates import cell_tables, sweep_table
 from contamination.analysis.tables.paper_comparisons import paper_learning_rate_table
 from contamination.analysis.tables.statistical import condition_tables, series_tables
-from contamination.core.files import write_text
+from contamination.core.files import write_text_atomically
 from contamination.core.report.tables import Table, write_tables
 from contamination.detection.baselines.blind import BLIND
 
@@ -97,7 +97,9 @@ def gather_findings(
         tables=_tables_by_condition(tables, sweeps),
         sentences=sentences,
         cells=[cell_facts(cell, by_model.get(cell.digests["model"])) for cell in cells],
-        glossary=glossary(dict.fromkeys(method for method, _ in methods_of(scored)), classes),
+        glossary=glossary_entries(
+            dict.fromkeys(method for method, _ in methods_of(scored)), classes
+        ),
         examples=examples,
         config=stage.analysis,
     )
@@ -111,8 +113,10 @@ def write_report_files(folder: Path, stage: AnalysisStage, findings: Findings) -
         picture = Picture(f"{CHARTS}/{saved.paths[0].name}", saved.title, saved.caption)
         pictures.setdefault(saved.condition, []).append(picture)
         written += saved.paths
-    write_text(folder / REPORT, render_markdown(findings, _report_sections(findings, pictures)))
-    write_text(folder / PAGE, render_page(findings, report_provenance()))
+    write_text_atomically(
+        folder / REPORT, render_markdown(findings, _report_sections(findings, pictures))
+    )
+    write_text_atomically(folder / PAGE, render_page(findings, report_provenance()))
     return [*written, folder / REPORT]
 
 

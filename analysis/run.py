@@ -23,15 +23,15 @@ from contamination.analysis.report_folder import (
     open_report,
 )
 from contamination.analysis.statistics.flagged import flag_notes, unflagged_sentences
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.sweeps import find_sweeps
 from contamination.analysis.tables.estimates import cell_tables, sweep_table
 from contamination.analysis.wandb.runs import mirror_to_wandb
-from contamination.core.artifacts import Artifact, Built, build, is_complete, run_folder
-from contamination.core.disk import writable
-from contamination.core.files import write_text
-from contamination.core.terminal import wrapped
+from contamination.core.artifacts import Artifact, Built, build_or_open, is_complete, run_folder
+from contamination.core.disk import is_writable_folder
+from contamination.core.files import write_text_atomically
+from contamination.core.terminal import wrap_text
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +59,11 @@ def write_report(
     runs = Path(stage.runs)
     folder = run_folder(runs, KIND, stage.name, stage, inputs)
     new = not is_complete(folder)
-    artifact = build(
+    artifact = build_or_open(
         folder, stage, inputs, lambda folder: _write_report_folder(folder, stage, cells, records)
     )
-    if writable(runs / KIND):  # a read-only runs folder serves what is finished
-        write_text(runs / KIND / LATEST, json.dumps({"folder": folder.name}) + "\n")
+    if is_writable_folder(runs / KIND):  # a read-only runs folder serves what is finished
+        write_text_atomically(runs / KIND / LATEST, json.dumps({"folder": folder.name}) + "\n")
     _log_answer(open_report(artifact.path), cells, stage.analysis.confidence)
     if new:
         mirror_to_wandb(stage, cells, open_report(artifact.path))
@@ -75,7 +75,7 @@ def _write_report_folder(
 ) -> Built:
     from contamination.analysis.report_files import gather_findings, write_report_files
 
-    tables = statistics(stage.name, stage.seed, cells, stage.analysis)
+    tables = compute_statistics(stage.name, stage.seed, cells, stage.analysis)
     tidy = [folder / f"{name}.parquet" for name in STATISTICS]
     for path in tidy:
         getattr(tables, path.stem).to_parquet(path, index=False)
@@ -96,10 +96,10 @@ def _log_answer(report: Report, cells: Sequence[Cell], confidence: float) -> Non
     tables = [sweep_table(sweep) for sweep in sweeps]
     tables = tables or [cell_tables(part)[0] for part in [report.pooled] if len(sentences) == 1]
     for sentence in headlines(sweeps, sentences, report.replicates):
-        log.info("\n%s", wrapped(sentence))
+        log.info("\n%s", wrap_text(sentence))
     for table in tables[:MOST_TABLES]:
-        log.info("\n%s\n\n%s", wrapped(table.title), table.terminal_text())
-    log.info("\n%s", wrapped(controls_sentence(report.pooled)))
+        log.info("\n%s\n\n%s", wrap_text(table.title), table.terminal_text())
+    log.info("\n%s", wrap_text(controls_sentence(report.pooled)))
     if tables[MOST_TABLES:]:
         log.info("\nTables in the report alone: %d.", len(tables) - MOST_TABLES)
     flagged = {
@@ -111,7 +111,7 @@ def _log_answer(report: Report, cells: Sequence[Cell], confidence: float) -> Non
         for note in (*flagged[name], *flag_notes(report.flags, name))
     ]
     for note in notes_on_scores[:MOST_NOTES]:
-        log.info("%s", wrapped(note))
+        log.info("%s", wrap_text(note))
     if notes_on_scores[MOST_NOTES:]:
         log.info("Notes in the report alone: %d.", len(notes_on_scores) - MOST_NOTES)
     path = report.artifact.path

@@ -42,7 +42,7 @@ class Direction(Enum):
     UNKNOWN = "has no measured trend"
 
 
-def direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> Direction:
+def classify_direction(trend: Row, values: pd.DataFrame, alpha: float | None = None) -> Direction:
     """Returns the direction of one method's AUROC.
 
     AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, AUROC
@@ -78,7 +78,7 @@ def trend_clause(
 
     `values` has the column `at` too: what varies, in words. It may be empty.
     """
-    which = direction(trend, values, alpha)
+    which = classify_direction(trend, values, alpha)
     start = f"AUROC of {name} {which.value} with {axis}"
     if which is Direction.UNKNOWN:
         why = str(trend["note"]).removeprefix(NO_SLOPE)

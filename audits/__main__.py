@@ -7,8 +7,8 @@ from functools import partial
 
 from omegaconf import DictConfig
 
-from contamination.core.cli import command, run_tool
-from contamination.core.config import convert
+from contamination.core.cli import run_hydra_command, run_tool
+from contamination.core.config import convert_config
 
 
 def main(config: DictConfig) -> None:
@@ -16,7 +16,7 @@ def main(config: DictConfig) -> None:
     from contamination.audits.base import AuditStage
     from contamination.audits.run import PAGE, read_findings, run
 
-    artifact = run(convert(config, AuditStage))
+    artifact = run(convert_config(config, AuditStage))
     print(f"{read_findings(artifact)}\nwrote {artifact.path / PAGE}")
 
 
@@ -27,7 +27,7 @@ def run_chosen_audit() -> int:
 
     register_installed_audits(sys.argv[1:])
     sys.argv[1:] = add_audit_prefixes(sys.argv[1:])
-    return run_launched(partial(command, "audit", main))
+    return run_launched(partial(run_hydra_command, "audit", main))
 
 
 if __name__ == "__main__":

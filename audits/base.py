@@ -97,9 +97,9 @@ class PreparedAudit:
 class Audit(Ranged, ABC, node="audit"):
     """One kind of audit: a frozen dataclass whose fields are those of its file in conf/audit.
 
-    A field that names files is declared with `core.config.runtime`: the folder's name depends on
-    the files' content (`PreparedAudit.inputs`) and not on their paths. Other fields are declared
-    with a range (`core.config.limited`).
+    A field that names files is declared with `core.config.runtime_field`: the folder's name depends
+    on the files' content (`PreparedAudit.inputs`) and not on their paths. Other fields are declared
+    with a range (`core.config.ranged_field`).
     """
 
     kind: ClassVar[str]

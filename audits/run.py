@@ -20,10 +20,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from contamination.audits.base import AuditStage, PreparedAudit, check_audit
-from contamination.core.artifacts import Artifact, Built, build, run_folder
-from contamination.core.config import create, identity
-from contamination.core.files import write_text
-from contamination.core.integrity import naming_file
+from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.config import identity_data, instantiate_node
+from contamination.core.files import write_text_atomically
+from contamination.core.integrity import errors_naming_file
 from contamination.core.report.document import html_document, markdown_document
 from contamination.core.report.tables import Table
 from contamination.core.stored_files import read_text
@@ -40,14 +40,14 @@ def run(stage: AuditStage) -> Artifact:
     Raises:
         UserError: the input can't be used; nothing is written in that case.
     """
-    audit = check_audit(create("audit", stage.audit), stage.audit)
+    audit = check_audit(instantiate_node("audit", stage.audit), stage.audit)
     stage.detection.require_whole_texts("an audit cuts its texts itself")
     prepared = audit.prepare(stage)
-    settings = {"audit": {"kind": audit.kind, **identity(audit)}, "seed": stage.seed}
+    settings = {"audit": {"kind": audit.kind, **identity_data(audit)}, "seed": stage.seed}
     settings |= prepared.settings
     slug = f"{audit.kind}-{prepared.slug}"
     folder = run_folder(Path(stage.runs), KIND, slug, settings, prepared.inputs)
-    artifact = build(
+    artifact = build_or_open(
         folder, stage, prepared.inputs, partial(_conduct_and_write, prepared), named=settings
     )
     log.info("audit: %s", artifact.path / PAGE)
@@ -60,15 +60,15 @@ def read_findings(artifact: Artifact) -> str:
     Raises:
         ArtifactError: the file can't be read.
     """
-    with naming_file(artifact.path / MARKDOWN):
+    with errors_naming_file(artifact.path / MARKDOWN):
         return read_text(artifact.path / MARKDOWN)
 
 
 def _conduct_and_write(prepared: PreparedAudit, folder: Path) -> Built:
     result = prepared.conduct(folder)
     table_files = [name for table in result.content.tables for name in _write_table(folder, table)]
-    write_text(folder / MARKDOWN, markdown_document(result.content))
-    write_text(folder / PAGE, html_document(result.content))
+    write_text_atomically(folder / MARKDOWN, markdown_document(result.content))
+    write_text_atomically(folder / PAGE, html_document(result.content))
     return Built([*table_files, *result.files, MARKDOWN, PAGE], result.counts)
 
 

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from contamination.core import integrity, stored_files
-from contamination.core.config import identity
-from contamination.core.config_diff import say_nearest
-from contamination.core.disk import disk_errors
+from contamination.core.config import identity_data
+from contamination.core.config_diff import log_nearest_folder
+from contamination.core.disk import disk_errors_as_data_errors
 from contamination.core.errors import ArtifactError, ConfigError, UserError
-from contamination.core.files import hashed_json, sync, write_text
-from contamination.core.hashing import combined_digest, digests
+from contamination.core.files import hashed_json, sync_to_disk, write_text_atomically
+from contamination.core.hashing import combined_digest, digests_by_name
 from contamination.core.lock import CLAIM, exclusive_build
 
 if TYPE_CHECKING:
@@ -75,14 +75,14 @@ class Artifact:
         """
         import pandas as pd
 
-        with integrity.naming_file(self.path / name):
+        with integrity.errors_naming_file(self.path / name):
             return pd.read_parquet(self.path / name, page_checksum_verification=True)
 
     def lines(self, name: str) -> pd.DataFrame:
         """Returns the table in one of the folder's JSON Lines files; raises as `table` does."""
         import pandas as pd
 
-        with integrity.naming_file(self.path / name):
+        with integrity.errors_naming_file(self.path / name):
             return pd.read_json(self.path / name, lines=True)
 
 
@@ -103,14 +103,14 @@ def run_folder(runs: Path, kind: str, slug: str, config: Any, inputs: Mapping[st
     named_by = {
         "schema": integrity.SCHEMA,
         "kind": kind,
-        "config": identity(config),
+        "config": identity_data(config),
         "inputs": dict(inputs),
     }
     digest = hashlib.sha256(json.dumps(named_by, sort_keys=True).encode()).hexdigest()
-    return runs / kind / f"{file_name(slug)}-{digest[:12]}"
+    return runs / kind / f"{path_part_of(slug)}-{digest[:12]}"
 
 
-def file_name(words: str) -> str:
+def path_part_of(words: str) -> str:
     """Returns the words as one part of a path: letters, digits, dots and hyphens."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")
 
@@ -120,7 +120,7 @@ def is_complete(folder: Path) -> bool:
     return (folder / integrity.MANIFEST).is_file()
 
 
-def build(
+def build_or_open(
     folder: Path,
     config: Any,
     inputs: Mapping[str, str],
@@ -144,18 +144,18 @@ def build(
     if not is_complete(folder):
         with exclusive_build(folder) as check:
             if not is_complete(folder):
-                named_by = identity(config if named is None else named)
+                named_by = identity_data(config if named is None else named)
                 if log_nearest:
-                    say_nearest(folder, integrity.SCHEMA, named_by, inputs)
-                with started_folder(folder, config):
+                    log_nearest_folder(folder, integrity.SCHEMA, named_by, inputs)
+                with folder_in_progress(folder, config):
                     built = write_files(folder)
                     check()
-                    commit(folder, inputs, built, named_by)
+                    write_manifest(folder, inputs, built, named_by)
     return open_artifact(folder, folder.parent.name)
 
 
 @contextmanager
-def started_folder(folder: Path, config: Any) -> Iterator[None]:
+def folder_in_progress(folder: Path, config: Any) -> Iterator[None]:
     """Start or resume a folder; remove a new one again if the config can't work.
 
     Raises:
@@ -164,7 +164,7 @@ def started_folder(folder: Path, config: Any) -> Iterator[None]:
     is_new = not folder.exists()
     _write_config(folder, config)
     try:
-        with disk_errors(folder):
+        with disk_errors_as_data_errors(folder):
             yield
     except UserError as error:
         # a run with such a config is never resumed, so its folder is removed
@@ -185,7 +185,7 @@ def shared_folder(folder: Path, config: Any, claim: str) -> Iterator[bool]:
     """
     with exclusive_build(folder.with_name(f"{folder.name}{CLAIM}{claim}")):
         is_unfinished = not is_complete(folder)
-        with disk_errors(folder):
+        with disk_errors_as_data_errors(folder):
             if is_unfinished and not (folder / CONFIG).exists():
                 _write_config(folder, config)
             yield is_unfinished
@@ -194,7 +194,7 @@ def shared_folder(folder: Path, config: Any, claim: str) -> Iterator[bool]:
 def _write_config(folder: Path, config: Any) -> None:
     text = format_config(config)
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / CONFIG, text)
+    write_text_atomically(folder / CONFIG, text)
 
 
 def format_config(config: Any) -> str:
@@ -203,18 +203,18 @@ def format_config(config: Any) -> str:
     Raises:
         ConfigError: it exceeds a limit of `core.stored_files`.
     """
-    plain_config = as_data(config)
+    plain_config = to_plain_data(config)
     try:
-        stored_files.check_writable(plain_config)
+        stored_files.check_yaml_limits(plain_config)
         text = yaml.safe_dump(plain_config, sort_keys=False)
         stored_files.check_yaml(text, stored_files.MOST_NODES)
     except ValueError as error:
         raise ConfigError(f"{error}.") from error
-    require_size(text, stored_files.MOST_YAML_BYTES)
+    check_config_bytes(text, stored_files.MOST_YAML_BYTES)
     return text
 
 
-def require_size(text: str, max_bytes: int) -> None:
+def check_config_bytes(text: str, max_bytes: int) -> None:
     """Raise a ConfigError if the text of a config has more than `max_bytes` bytes."""
     if (size := len(text.encode())) > max_bytes:
         raise ConfigError(
@@ -223,7 +223,7 @@ def require_size(text: str, max_bytes: int) -> None:
         )
 
 
-def commit(
+def write_manifest(
     folder: Path,
     inputs: Mapping[str, str],
     built: Built,
@@ -241,8 +241,8 @@ def commit(
     for name in [*integrity.unlisted_files(folder, names)]:  # left by an attempt that was killed
         (folder / name).unlink()
     for name in names:
-        sync(folder / name)
-    record_digests = digests({name: folder / name for name in names})
+        sync_to_disk(folder / name)
+    record_digests = digests_by_name({name: folder / name for name in names})
     content_digests = {name: record_digests.pop(name) for name in sorted(built.content)}
     manifest = {
         "kind": folder.parent.name,
@@ -257,7 +257,7 @@ def commit(
         "records": record_digests,
         "bytes": {name: (folder / name).stat().st_size for name in names},
     }
-    write_text(folder / integrity.MANIFEST, hashed_json(manifest))
+    write_text_atomically(folder / integrity.MANIFEST, hashed_json(manifest))
 
 
 def open_artifact(folder: Path | str, kind: str) -> Artifact:
@@ -288,7 +288,7 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
     return Artifact(folder, kind, *(manifest[field] for field in fields))
 
 
-def check_owner(path: Path | str) -> None:
+def check_owning_run_folder(path: Path | str) -> None:
     """If a file or folder is in a run folder of this version, check the integrity of the latter.
 
     A path with a symbolic link is checked at the link and at its target.
@@ -300,7 +300,7 @@ def check_owner(path: Path | str) -> None:
     for location in dict.fromkeys((Path(os.path.abspath(path)), Path(path).resolve())):
         for owner in location.parents[:2]:
             if is_complete(owner):
-                check_folder(owner)
+                check_run_folder(owner)
                 _check_manifest_lists_subfolder(owner, location)
             elif (
                 location.name == MODEL
@@ -325,7 +325,7 @@ def _check_manifest_lists_subfolder(owner: Path, subfolder: Path) -> None:
         )
 
 
-def check_folder(folder: Path) -> None:
+def check_run_folder(folder: Path) -> None:
     """Check a folder with a manifest, unless another program or an earlier version wrote it.
 
     Raises:
@@ -356,7 +356,7 @@ def _was_written_by_training(folder: Path) -> bool:
         return False
 
 
-def version() -> str:
+def version_text() -> str:
     """Returns the name and the release, with the revision if it is known."""
     name, revision = "contamination-testbed", code_revision()
     release = f"{name} {metadata.version(name)}"
@@ -380,12 +380,12 @@ def code_revision() -> str:
     return done.stdout.strip()
 
 
-def as_data(value: Any) -> Any:
+def to_plain_data(value: Any) -> Any:
     """Returns dataclasses, mappings and sequences as dicts and lists for YAML and JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: as_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: to_plain_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(k): as_data(v) for k, v in value.items()}
+        return {str(k): to_plain_data(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [as_data(v) for v in value]
+        return [to_plain_data(v) for v in value]
     return value

@@ -28,19 +28,19 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from contamination.core import integrity, process_records, secrets
-from contamination.core.artifacts import Artifact, version
-from contamination.core.config import convert
-from contamination.core.disk import check_has_disk, disk_errors
+from contamination.core.artifacts import Artifact, version_text
+from contamination.core.config import convert_config
+from contamination.core.disk import check_has_disk, disk_errors_as_data_errors
 from contamination.core.errors import ConfigError, StoppedError, UserError, near_names, require
 from contamination.core.signals import stop_on_signals
-from contamination.core.stored_files import check_writable
+from contamination.core.stored_files import check_yaml_limits
 from contamination.core.terminal import escape_controls
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 T = TypeVar("T")
 
 
-def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
+def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     """Compose `conf/<config_name>.yaml` with the command line's overrides and call `run` with it.
 
     Returns:
@@ -52,7 +52,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
             with the status of the error.
     """
     if "--version" in sys.argv[1:]:  # Hydra would print its own version
-        return run_tool(lambda: print(version()))
+        return run_tool(lambda: print(version_text()))
     # Threads that wait by spinning make torch some twenty times slower beside another busy process.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors and leaves their text to us
@@ -63,8 +63,8 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
         process_records.set_records_folder(config.get("records"))  # set by a launcher
         try:
             check_config_size(config)
-            integrity.set_policy(config.get("verify", integrity.CHANGED))
-            with disk_errors(check_runs_folder(config)):
+            integrity.set_hash_policy(config.get("verify", integrity.CHANGED))
+            with disk_errors_as_data_errors(check_runs_folder(config)):
                 run(config)
         except (Exception, StoppedError) as error:
             if not process_records.record_failure(error):
@@ -76,7 +76,7 @@ def command(config_name: str, run: Callable[[DictConfig], object]) -> int:
     try:
         secrets.check_overrides_hold_no_key(sys.argv[1:])
         check_no_sweeper_params(sys.argv[1:])
-        with stop_on_signals(), disk_errors():
+        with stop_on_signals(), disk_errors_as_data_errors():
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
                 run_job
             )()
@@ -96,7 +96,7 @@ def run_tool(tool: Callable[[], int | None]) -> int:
     """
     quiet_libraries()
     try:
-        with stop_on_signals(), disk_errors():
+        with stop_on_signals(), disk_errors_as_data_errors():
             return tool() or 0
     except (UserError, StoppedError) as error:
         return _print_error(error)
@@ -127,7 +127,7 @@ def run_stage(
     Raises:
         UserError: the errors of the command.
     """
-    with disk_errors():
+    with disk_errors_as_data_errors():
         return run(compose_stage(name, overrides, schema)).path
 
 
@@ -145,7 +145,7 @@ def compose_stage(name: str, overrides: Sequence[str], schema: type[T]) -> T:
     except HydraException as error:
         raise ConfigError(_hydra_error_message(error)) from error
     check_runs_folder(config)
-    return convert(config, schema)
+    return convert_config(config, schema)
 
 
 def check_runs_folder(config: DictConfig) -> str:
@@ -163,7 +163,7 @@ def check_runs_folder(config: DictConfig) -> str:
 def check_config_size(config: DictConfig) -> None:
     """Raise a ConfigError if config.yaml of a run folder would be too large to read again."""
     try:
-        check_writable(OmegaConf.to_container(config))
+        check_yaml_limits(OmegaConf.to_container(config))
     except ValueError as error:
         raise ConfigError(f"{error}.") from error
 
@@ -222,7 +222,7 @@ def check_sweep_cells(config: DictConfig) -> None:
             if isinstance(values, ChoiceSweep) and any(isinstance(v, Sweep) for v in values.list):
                 remedy = "--multirun takes one range, or a list of values. Write the values out."
                 raise _override_error(override, remedy)
-        if sweep_cells(config) != []:
+        if overrides_of_sweep_cells(config) != []:
             return
         for override in _sweep_overrides(config):
             if override.is_discrete_sweep() and not [*override.sweep_string_iterator()]:
@@ -235,7 +235,7 @@ def _override_error(override: Override, remedy: str) -> ConfigError:
     return ConfigError(f"{field} is {value}: {remedy}")
 
 
-def sweep_cells(config: DictConfig) -> list[list[str]] | None:
+def overrides_of_sweep_cells(config: DictConfig) -> list[list[str]] | None:
     """Returns the overrides of each cell of a sweep, as Hydra's own sweeper combines them.
 
     None for another sweeper, which chooses the next cells while the sweep runs.

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from contamination.core.errors import ConfigError, near_names, require
-from contamination.core.stored_files import literal
+from contamination.core.stored_files import escape_interpolations
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def one_of(names: Iterable[str]) -> Range:
     return Range(lambda value: value in choices, f"choose from {', '.join(choices)}.")
 
 
-def limited(default: Any, range_: Range | None, **metadata: Any) -> Any:
+def ranged_field(default: Any, range_: Range | None, **metadata: Any) -> Any:
     """Returns a dataclass field with a default and a range; a list is copied for each object."""
     metadata["range"] = range_
     if isinstance(default, list):
@@ -92,25 +92,25 @@ T = TypeVar("T")
 UNLESS_DEFAULT = "unless default"
 
 
-def runtime(default: Any, range_: Range | None = None) -> Any:
+def runtime_field(default: Any, range_: Range | None = None) -> Any:
     """Returns a dataclass field that does not change results: not part of a run folder's name."""
-    return limited(default, range_, identity=False)
+    return ranged_field(default, range_, identity=False)
 
 
-def part_of_name_unless_default(default: Any, range_: Range | None = None) -> Any:
+def field_naming_unless_default(default: Any, range_: Range | None = None) -> Any:
     """Returns a dataclass field that is part of a folder's name unless it has its default.
 
     For fields that were added later: folders that were written before keep their names.
     """
-    return limited(default, range_, identity=UNLESS_DEFAULT)
+    return ranged_field(default, range_, identity=UNLESS_DEFAULT)
 
 
-def register(node: str, schema: type) -> None:
+def register_schema(node: str, schema: type) -> None:
     """Register `schema/<node>` for Hydra's defaults lists, which types the config node `<node>`."""
     ConfigStore.instance().store(group="schema", name=node, node=_schema_node(schema), package=node)
 
 
-def convert(config: DictConfig, schema: type[T]) -> T:
+def convert_config(config: DictConfig, schema: type[T]) -> T:
     """Returns the fields of `schema` from `config` as a checked plain dataclass.
 
     Fields may be plain values, dataclasses, and dicts or lists of dataclasses.
@@ -141,7 +141,9 @@ def convert(config: DictConfig, schema: type[T]) -> T:
                 _node_to_dataclass(f"{name}.{i}", inner, v) for i, v in enumerate(nodes)
             ]
         else:
-            plain_values[name] = literal(config[name])  # interpolations are resolved only once
+            plain_values[name] = escape_interpolations(
+                config[name]
+            )  # interpolations are resolved only once
     return schema(**values, **_check_plain_values(schema, plain_values))
 
 
@@ -190,7 +192,7 @@ def _make_writable(node: Any) -> None:
             _make_writable(node._get_node(key))
 
 
-def identity(value: Any, name: str = "") -> Any:
+def identity_data(value: Any, name: str = "") -> Any:
     """Returns `value` as plain data, without the fields that don't change results.
 
     Args:
@@ -203,16 +205,18 @@ def identity(value: Any, name: str = "") -> Any:
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         values = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
-        value = {field.name: inner for field, inner in values.items() if names(field, inner)}
+        value = {
+            field.name: inner for field, inner in values.items() if is_part_of_name(field, inner)
+        }
     if isinstance(value, Mapping):
         keys = {key: f"{name}.{_check_stable(key, name)}".lstrip(".") for key in value}
-        return {str(key): identity(value[key], inner) for key, inner in keys.items()}
+        return {str(key): identity_data(value[key], inner) for key, inner in keys.items()}
     if isinstance(value, list | tuple):
-        return [identity(v, f"{name}.{i}".lstrip(".")) for i, v in enumerate(value)]
+        return [identity_data(v, f"{name}.{i}".lstrip(".")) for i, v in enumerate(value)]
     return _check_stable(value, name)
 
 
-def names(field: dataclasses.Field[Any], value: Any) -> bool:
+def is_part_of_name(field: dataclasses.Field[Any], value: Any) -> bool:
     """Returns whether the field's value is part of the name of a run folder."""
     role = field.metadata.get("identity", True)
     if role != UNLESS_DEFAULT:
@@ -238,7 +242,7 @@ def _describe_omegaconf_error(error: OmegaConfBaseException, prefix: str = "") -
     return f"{field}{first}. See the options with --cfg job."
 
 
-def create(field: str, node: Mapping[str, Any]) -> Any:
+def instantiate_node(field: str, node: Mapping[str, Any]) -> Any:
     """Returns an object of the class that a node's `_target_` names; other keys are arguments.
 
     Raises:

@@ -38,16 +38,16 @@ class Difference:
         return f"{self.name} {_short_repr(self.was)}, not {_short_repr(self.now)}"
 
 
-def differences(was: Any, now: Any, name: str = "") -> Iterator[Difference]:
+def iter_differences(was: Any, now: Any, name: str = "") -> Iterator[Difference]:
     """Yields the fields that differ, by name; a mapping that only one config has is one field."""
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in sorted({*was, *now}):
-            yield from differences(was.get(key), now.get(key), f"{name}.{key}".lstrip("."))
+            yield from iter_differences(was.get(key), now.get(key), f"{name}.{key}".lstrip("."))
     elif was != now:
         yield Difference(name, was, now)
 
 
-def say_nearest(
+def log_nearest_folder(
     folder: Path, schema: int, named: Mapping[str, Any], inputs: Mapping[str, str]
 ) -> None:
     """Log which finished folder of the schema differs least from a new one, if one is similar.
@@ -65,7 +65,7 @@ def say_nearest(
         return
     new_identity = {**named, "inputs": dict(inputs)}
     differences_by_folder = {
-        path.name: [*differences(identity, new_identity)]
+        path.name: [*iter_differences(identity, new_identity)]
         for path in _newest_finished_siblings(folder)
         if (identity := _recorded_identity(path, schema)) is not None
         and (identity["inputs"] == inputs or _name_without_hash(path) == _name_without_hash(folder))

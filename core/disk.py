@@ -32,7 +32,7 @@ RUST = re.compile(r"\(os error (\d+)\)")  # how tokenizers and safetensors repor
 
 
 @contextmanager
-def disk_errors(folder: str | Path | None = None) -> Iterator[None]:
+def disk_errors_as_data_errors(folder: str | Path | None = None) -> Iterator[None]:
     """Turn errors of the disk into a DataError with a remedy; other errors pass unchanged.
 
     Args:
@@ -56,7 +56,7 @@ def _errno_of(error: Exception) -> int:
     return int(match[1]) if match else 0
 
 
-def writable(path: str | Path) -> bool:
+def is_writable_folder(path: str | Path) -> bool:
     """Returns whether a folder can be created at `path`, or written to; nothing is created."""
     existing = _nearest_existing(path)
     longest_name = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
@@ -73,15 +73,17 @@ def check_has_disk(field: str, path: str | Path) -> None:
     require(is_possible, field, str(path), remedy)
 
 
-def check_writable(field: str, path: str | Path) -> None:
+def check_writable_folder(field: str, path: str | Path) -> None:
     """Raise a ConfigError unless a folder can be created at `path`, or written to."""
     existing = _nearest_existing(path)
     is_folder = existing.is_dir()
     reason = "can't be written to, or a name is too long" if is_folder else "is not a folder"
-    require(writable(path), field, str(path), f"{existing} {reason}. Give another folder.")
+    require(
+        is_writable_folder(path), field, str(path), f"{existing} {reason}. Give another folder."
+    )
 
 
-def check_file(field: str, path: str | Path) -> None:
+def check_output_file(field: str, path: str | Path) -> None:
     """Raise a ConfigError unless output can go to `path`: a file, a pipe or a device.
 
     The folder of a file must exist.
@@ -94,7 +96,7 @@ def check_file(field: str, path: str | Path) -> None:
     if not is_pipe_or_device(file):
         folder = Path(os.path.realpath(file)).parent
         remedy = f"no file can be written in {folder}. Give another folder."
-        require(folder.is_dir() and writable(folder), field, str(path), remedy)
+        require(folder.is_dir() and is_writable_folder(folder), field, str(path), remedy)
 
 
 def _can_contain_folders(folder: Path) -> bool:

@@ -116,7 +116,7 @@ def is_launched() -> bool:
     return any(name in os.environ for name in LAUNCHED)
 
 
-def launched_processes() -> int:
+def launched_process_count() -> int:
     """Returns how many processes the launcher (torchrun, deepspeed, srun) started, or 1."""
     _set_torch_variables_from_slurm()
     return int(os.environ.get("WORLD_SIZE", "1"))

@@ -17,7 +17,7 @@ TEMPORARY_END = ".unfinished"  # how the name of a temporary file or folder ends
 OWN = "own_sha256"  # the entry that is a hash of all the others
 
 
-def sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
     """Wait until the bytes of a file, or the entries of a folder, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -47,7 +47,7 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(name)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text_atomically(path: Path, text: str) -> None:
     """Write the whole file, or leave what is at `path` unchanged."""
     unfinished = temporary_path(path)
     with unfinished.open("w") as stream:
@@ -55,7 +55,7 @@ def write_text(path: Path, text: str) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     unfinished.replace(path)
-    sync(path.parent)
+    sync_to_disk(path.parent)
 
 
 def hashed_json(values: Mapping[str, Any]) -> str:

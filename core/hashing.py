@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from contamination.core.errors import DataError
-from contamination.core.files import write_text
-from contamination.core.stored_files import read_json, typed
+from contamination.core.files import write_text_atomically
+from contamination.core.stored_files import parse_typed, read_json
 
 LARGE_BYTES = 1 << 20  # size of the smallest file whose digest is cached
 SHOWN_BYTES = 1 << 28  # from this total size on, a progress bar is shown
@@ -44,10 +44,10 @@ def file_digest(path: Path, *, use_cache: bool = True) -> str:
     Raises:
         DataError: the file changes while it is read.
     """
-    return digests({"": path}, use_cache=use_cache)[""]
+    return digests_by_name({"": path}, use_cache=use_cache)[""]
 
 
-def digests(path_by_name: Mapping[str, Path], *, use_cache: bool = True) -> dict[str, str]:
+def digests_by_name(path_by_name: Mapping[str, Path], *, use_cache: bool = True) -> dict[str, str]:
     """Returns the SHA-256 of several files, by their names; see `file_digest`."""
     cached = {
         name: _read_cached_digest(path) if use_cache else None
@@ -58,10 +58,10 @@ def digests(path_by_name: Mapping[str, Path], *, use_cache: bool = True) -> dict
     return {name: digest or hashed[name] for name, digest in cached.items()}
 
 
-def file_digests(folder: Path) -> dict[str, str]:
+def file_digests_of_folder(folder: Path) -> dict[str, str]:
     """Returns the digest of every file below `folder` that is not hidden, by relative path."""
     files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*"))}
-    return digests({n: p for n, p in files.items() if p.is_file() and not is_hidden(n)})
+    return digests_by_name({n: p for n, p in files.items() if p.is_file() and not is_hidden(n)})
 
 
 def is_hidden(relative_path: str) -> bool:
@@ -76,15 +76,15 @@ def combined_digest(digest_by_name: Mapping[str, str]) -> str:
 
 def folder_digest(folder: Path) -> str:
     """Returns the SHA-256 of the names and bytes of all files below `folder`."""
-    return combined_digest(file_digests(folder))
+    return combined_digest(file_digests_of_folder(folder))
 
 
 def _hash_files(path_by_name: Mapping[str, Path], use_cache: bool) -> dict[str, str]:
-    from contamination.core.progress import progress  # it imports modules that hash files
+    from contamination.core.progress import progress_bar  # it imports modules that hash files
 
     total = sum(path.stat().st_size for path in path_by_name.values())
     options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
-    bar = progress(total=total, desc="hashing", leave=False, **options)
+    bar = progress_bar(total=total, desc="hashing", leave=False, **options)
     lock, stop = threading.Lock(), threading.Event()
 
     def advance(block_bytes: int) -> None:
@@ -177,7 +177,7 @@ def _read_cached_digest(path: Path) -> str | None:
         path = path.resolve()
         with path.open("rb") as stream:
             state = _file_state(stream)
-        record: _CachedDigest = typed(read_json(_cache_record_path(str(path))), _CachedDigest)
+        record: _CachedDigest = parse_typed(read_json(_cache_record_path(str(path))), _CachedDigest)
         is_same = record == _CachedDigest(str(path), *state, record.time_ns, record.sha256)
         if is_same and record.is_reliable and re.fullmatch("[0-9a-f]{64}", record.sha256):
             return record.sha256
@@ -190,4 +190,4 @@ def _cache_digest(record: _CachedDigest) -> None:
     with suppress(OSError, RuntimeError):
         file = _cache_record_path(record.path)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, json.dumps(asdict(record)))
+        write_text_atomically(file, json.dumps(asdict(record)))

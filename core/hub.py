@@ -15,7 +15,10 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from contamination.core.errors import ConfigError
-from contamination.core.network_environment import environment_fault, names_missing_certificates
+from contamination.core.network_environment import (
+    describe_environment_fault,
+    names_missing_certificates,
+)
 
 
 @dataclass
@@ -26,7 +29,7 @@ class _State:
 _state = _State()
 
 
-def snapshot(
+def download_snapshot(
     field: str, name: str, files: Sequence[str], *, kind: str = "model", revision: str | None = None
 ) -> Path:
     """Returns a folder with files of a repository on the hub; the folder is named by the commit.
@@ -53,10 +56,12 @@ def snapshot(
             snapshot_download(name, repo_type=kind, revision=revision, allow_patterns=patterns)
         )
     except ImportError as error:  # a proxy needs another package
-        raise ConfigError(f"{field} is {name!r}: {environment_fault(error)}") from error
+        raise ConfigError(f"{field} is {name!r}: {describe_environment_fault(error)}") from error
     except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as error:
         if isinstance(error, FileNotFoundError) and names_missing_certificates():
-            raise ConfigError(f"{field} is {name!r}: {environment_fault(error)}") from error
+            raise ConfigError(
+                f"{field} is {name!r}: {describe_environment_fault(error)}"
+            ) from error
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(
             f"{field} is {name!r}: no such folder here, and the hub can't give it ({reason}). Give "
@@ -79,7 +84,7 @@ def commit_on_hub(
     field: str, name: str, *, kind: str = "model", revision: str | None = None
 ) -> str:
     """Returns the commit of a repository on the hub; only its README is downloaded."""
-    return snapshot(field, name, ["README.md"], kind=kind, revision=revision).name
+    return download_snapshot(field, name, ["README.md"], kind=kind, revision=revision).name
 
 
 def commit_digest(name: str, commit: str) -> str:

@@ -21,8 +21,14 @@ from typing import Any
 from contamination.core.disk import RUST
 from contamination.core.errors import ArtifactError, UserError, describe_error, require
 from contamination.core.files import OWN, file_state, verified_json
-from contamination.core.hashing import digests, is_hidden
-from contamination.core.stored_files import check_name, is_inside, parse_json, read_text, typed
+from contamination.core.hashing import digests_by_name, is_hidden
+from contamination.core.stored_files import (
+    check_name_inside_folder,
+    is_inside,
+    parse_json,
+    parse_typed,
+    read_text,
+)
 
 MANIFEST = "manifest.json"
 FIRST_SEALED = 4  # the first schema whose manifest contains its own hash
@@ -35,7 +41,7 @@ log = logging.getLogger(__name__)
 _checked: dict[Path, object] = {}  # by folder: the state of its files when they passed the check
 
 
-def set_policy(policy: str) -> None:
+def set_hash_policy(policy: str) -> None:
     """Set which files this process hashes from now on when it opens a folder.
 
     Args:
@@ -47,7 +53,7 @@ def set_policy(policy: str) -> None:
     _policy = policy
 
 
-def policy() -> str:
+def current_hash_policy() -> str:
     """Returns the policy that `set_policy` set: always, changed or never."""
     return _policy
 
@@ -68,7 +74,7 @@ class ForeignManifestError(ArtifactError):
 
 @dataclass(frozen=True)
 class _Manifest:
-    """The entries of each manifest; see `core.artifacts.commit`."""
+    """The entries of each manifest; see `core.artifacts.write_manifest`."""
 
     kind: str
     schema: int
@@ -86,7 +92,7 @@ class _Manifest:
         """Raise a ValueError for a name outside the folder, or entries that contradict others."""
         _check_kind_form(self.kind)
         for name in self.bytes:
-            check_name(name)
+            check_name_inside_folder(name)
         if {*self.bytes} != {*self.files, *self.records}:
             raise ValueError("it does not list the same files with sizes and with hashes")
         for name, digest in {"": self.digest, **self.files, **self.records}.items():
@@ -122,7 +128,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         ):
             return _check_manifest_of_other_schema(manifest)
         names = [field.name for field in fields(_Manifest)]
-        typed({n: manifest[n] for n in names if n in manifest}, _Manifest).check_entries()
+        parse_typed({n: manifest[n] for n in names if n in manifest}, _Manifest).check_entries()
         return manifest
     except (OSError, ValueError) as error:
         raise damage_error(folder, f"{MANIFEST} can't be used: {error}") from error
@@ -140,7 +146,7 @@ def _check_kind_form(kind: object) -> None:
 
 
 @contextmanager
-def naming_folders(*folders: Path | str) -> Iterator[None]:
+def errors_naming_folders(*folders: Path | str) -> Iterator[None]:
     """Turn errors that are caused by the content of finished folders into one that names them.
 
     A manifest can agree with files that its stage did not write. Code that reads such files may
@@ -168,7 +174,7 @@ def naming_folders(*folders: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def naming_file(path: Path) -> Iterator[None]:
+def errors_naming_file(path: Path) -> Iterator[None]:
     """Turn any error while a file of a run folder is parsed into one that names the file.
 
     Raises:
@@ -210,7 +216,7 @@ def find_damages(
         manifest: its manifest.
         policy_override: the policy; None: that of this process.
     """
-    hash_policy = policy_override or policy()
+    hash_policy = policy_override or current_hash_policy()
     names_of_right_size = []
     for name, size in manifest["bytes"].items():
         try:
@@ -239,7 +245,7 @@ def _describe_changed_files(
 ) -> Iterator[str]:
     """Reports files whose digest is not the recorded one; cached digests are confirmed first."""
     try:
-        current = digests({name: folder / name for name in recorded}, use_cache=use_cache)
+        current = digests_by_name({name: folder / name for name in recorded}, use_cache=use_cache)
     except OSError as error:
         if len(recorded) > 1:  # find out which file can't be read
             for name, digest in recorded.items():

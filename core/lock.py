@@ -34,8 +34,8 @@ def exclusive_build(folder: Path) -> Iterator[Callable[[], None]]:
     Yields:
         A function that raises an ArtifactError if another process has taken over the lease.
     """
-    with no_empty_folders(folder):
-        file = lease_file(folder)
+    with remove_empty_folders_on_error(folder):
+        file = lease_path(folder)
         file.parent.mkdir(parents=True, exist_ok=True)
         lease = _open_lease(file)
         _wait_for_lease(lease, file, folder)
@@ -54,7 +54,7 @@ def exclusive_build(folder: Path) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def no_empty_folders(folder: Path) -> Iterator[None]:
+def remove_empty_folders_on_error(folder: Path) -> Iterator[None]:
     """After an error remove new folders above `folder`, and that of the leases, if still empty."""
     runs = folder.parent.parent
     new_folders = [path for path in (folder.parent, runs / LOCKS, runs) if not path.exists()]
@@ -77,14 +77,14 @@ def _is_held_by_us(lease: SoftFileLease) -> bool:
     return False
 
 
-def lease_file(folder: Path) -> Path:
+def lease_path(folder: Path) -> Path:
     """Returns the path of the folder's lease, which exists while a process holds it."""
     return folder.parent.parent / LOCKS / f"{folder.parent.name}-{folder.name}.lease"
 
 
 def describe_builder(folder: Path) -> str | None:
     """Returns which process writes the folder or a part of it, in words; None if none does."""
-    file = lease_file(folder)
+    file = lease_path(folder)
     files_of_parts = file.parent.glob(f"{file.stem}{CLAIM}*{file.suffix}")
     return next(filter(None, map(describe_lease_holder, [file, *files_of_parts])), None)
 

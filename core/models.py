@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from contamination.core.artifacts import check_owner
+from contamination.core.artifacts import check_owning_run_folder
 from contamination.core.errors import ConfigError, describe_error
-from contamination.core.hashing import combined_digest, digests, file_digest, folder_digest
+from contamination.core.hashing import combined_digest, digests_by_name, file_digest, folder_digest
 from contamination.core.hub import (
     cache_only_hint,
     commit_digest,
@@ -96,7 +96,7 @@ def is_gguf(path: str | Path) -> bool:
     return Path(path).suffix.lower() == GGUF
 
 
-def resolve(field: str, path: str) -> str:
+def resolve_model_path(field: str, path: str) -> str:
     """Returns the absolute path of a local folder or GGUF file, or a hub id unchanged.
 
     Raises:
@@ -104,7 +104,7 @@ def resolve(field: str, path: str) -> str:
         ArtifactError: it is in a finished run folder that is damaged.
     """
     resolved = _resolve_unchecked(field, path)
-    check_owner(Path(path).expanduser())
+    check_owning_run_folder(Path(path).expanduser())
     return resolved
 
 
@@ -129,7 +129,7 @@ def model_digest(field: str, path: str) -> str:
     Raises:
         ConfigError: there is no such folder, or the hub can't provide it.
     """
-    resolved = resolve(field, path)
+    resolved = resolve_model_path(field, path)
     local = Path(resolved)
     if local.is_file():
         return file_digest(local)
@@ -141,14 +141,14 @@ def model_digest(field: str, path: str) -> str:
 def tokenizer_digest(folder: Path) -> str:
     """Returns a hash of the tokenizer's files in a Hugging Face folder."""
     files = {path.name: path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)}
-    return combined_digest(digests(files))
+    return combined_digest(digests_by_name(files))
 
 
 def load_tokenizer(field: str, path: str, **options: Any) -> Any:
     """The fast tokenizer at `path` (a folder, a GGUF file or a hub id)."""
     from transformers import AutoTokenizer
 
-    tokenizer = load(AutoTokenizer, field, path, **options)
+    tokenizer = load_pretrained(AutoTokenizer, field, path, **options)
     _disable_word_cache(tokenizer)
     return tokenizer
 
@@ -171,7 +171,7 @@ def load_config(field: str, path: str, **options: Any) -> Any:
     """The Hugging Face config at `path` (a folder, a GGUF file or a hub id)."""
     from transformers import AutoConfig
 
-    return load(AutoConfig, field, path, **options)
+    return load_pretrained(AutoConfig, field, path, **options)
 
 
 def load_model(field: str, path: str, dtype: str = "float32", **options: Any) -> Any:
@@ -187,14 +187,14 @@ def load_model(field: str, path: str, dtype: str = "float32", **options: Any) ->
     from transformers import AutoModelForCausalLM
 
     options = {"dtype": getattr(torch, dtype), "use_safetensors": True, **options}
-    model, loaded = load(AutoModelForCausalLM, field, path, **options, **LOADING)
+    model, loaded = load_pretrained(AutoModelForCausalLM, field, path, **options, **LOADING)
     check_loaded_weights(field, path, model, loaded)
     if is_gguf(path) and "device_map" not in options:
         model = _copy_without_quantization(model)
     return model.eval()
 
 
-def load(factory: Any, field: str, path: str, **options: Any) -> Any:
+def load_pretrained(factory: Any, field: str, path: str, **options: Any) -> Any:
     """Returns what an `Auto…` class of transformers loads from `path`.
 
     Args:

@@ -18,7 +18,7 @@ def names_missing_certificates() -> bool:
     return any(not Path(os.environ[name]).exists() for name in CERTIFICATES if os.environ.get(name))
 
 
-def environment_fault(error: Exception) -> str:
+def describe_environment_fault(error: Exception) -> str:
     """Returns why no connection can be made, and the remedy.
 
     The address of a proxy is not quoted, since it may contain a password.

@@ -29,7 +29,7 @@ def end_with_parent(signal_number: signal.Signals, parent_pid: int) -> None:
         os.kill(os.getpid(), signal_number)
 
 
-def ended_with_parent(call: Sequence[str]) -> list[str]:
+def command_ending_with_parent(call: Sequence[str]) -> list[str]:
     """Returns a command that runs `call` and receives SIGTERM when this process dies."""
     return [sys.executable, "-m", "contamination.core.parent_process", str(os.getpid()), *call]
 

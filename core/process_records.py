@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from contamination.core.errors import StoppedError, UserError
-from contamination.core.files import hashed_json, read_verified_json, write_text
-from contamination.core.stored_files import typed
+from contamination.core.files import hashed_json, read_verified_json, write_text_atomically
+from contamination.core.stored_files import parse_typed
 
 PROGRESS = "progress.json"
 FAILED = "failed"
@@ -81,13 +81,13 @@ def record_progress(current_progress: Progress) -> None:
     """Write this process's progress, if it leaves records."""
     if _folder is not None:
         with suppress(OSError):  # a full disk must not end the work here
-            write_text(_folder / PROGRESS, hashed_json(asdict(current_progress)))
+            write_text_atomically(_folder / PROGRESS, hashed_json(asdict(current_progress)))
 
 
 def read_progress(folder: Path) -> Progress | None:
     """Returns the last recorded progress; None if there is none, or it can't be read."""
     with suppress(FileNotFoundError, ValueError):
-        recorded: Progress = typed(read_verified_json(folder / PROGRESS), Progress)
+        recorded: Progress = parse_typed(read_verified_json(folder / PROGRESS), Progress)
         return recorded
     return None
 
@@ -114,7 +114,9 @@ def record_failure(error: BaseException) -> bool:
     )
     with suppress(OSError):
         (_folder / FAILED).mkdir(parents=True, exist_ok=True)
-        write_text(_folder / FAILED / f"rank-{failure.rank}.json", hashed_json(asdict(failure)))
+        write_text_atomically(
+            _folder / FAILED / f"rank-{failure.rank}.json", hashed_json(asdict(failure))
+        )
         if expected_error or failure.is_caused_by_peers:
             return False
         try:
@@ -129,7 +131,7 @@ def read_failures(folder: Path) -> list[Failure]:
     failures = []
     for file in (folder / FAILED).glob("rank-*.json"):
         with suppress(FileNotFoundError, ValueError):  # another node may start again
-            failures.append(typed(read_verified_json(file), Failure))
+            failures.append(parse_typed(read_verified_json(file), Failure))
     return sorted(failures, key=lambda failure: (failure.is_caused_by_peers, failure.time))
 
 

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from tqdm.utils import disp_len
 
 from contamination.core import process_records
-from contamination.core.terminal import approximate_duration
+from contamination.core.terminal import format_approximate_duration
 
 INTERVAL = 2.0
 """Seconds between two records of progress."""
@@ -75,7 +75,9 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
         name, seconds_left = self._all_runs_left(values)
         if values["ncols"] and values["ncols"] < disp_len(values["prefix"]) + NUMBERS:
             values["bar_format"] = NARROW[values["bar_format"]]
-        left = "" if seconds_left is None else f", {name} {approximate_duration(seconds_left)}"
+        left = (
+            "" if seconds_left is None else f", {name} {format_approximate_duration(seconds_left)}"
+        )
         return {**values, "all_runs": left}
 
     def _all_runs_left(self, values: Mapping[str, Any]) -> tuple[str, float | None]:
@@ -137,7 +139,7 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
         )
 
 
-def progress(*, desc: str | None, stage: str = "", **options: Any) -> Any:
+def progress_bar(*, desc: str | None, stage: str = "", **options: Any) -> Any:
     """Returns a `tqdm` bar; its rate is the mean of the whole run, without `initial`.
 
     Args:

@@ -44,7 +44,7 @@ def _entry_point_import_path(entry_point: EntryPoint) -> str | None:
         return None
 
 
-def registered_class(kind: str, target: object, base: Callable[..., T]) -> type[T] | None:
+def find_registered_class(kind: str, target: object, base: Callable[..., T]) -> type[T] | None:
     """Returns the class that a stored config names, or None if it is not registered.
 
     Only the module of a registered class is imported.
@@ -59,7 +59,7 @@ def registered_class(kind: str, target: object, base: Callable[..., T]) -> type[
     return _import_subclass(target, base)
 
 
-def stored_object(
+def create_stored_object(
     kind: str, node: Any, base: Callable[..., T], where: str, user_classes: Collection[str] = ()
 ) -> T:
     """Returns the object that a node of a stored config describes.
@@ -76,7 +76,7 @@ def stored_object(
             class refuses the arguments.
     """
     target = node.get("_target_") if isinstance(node, Mapping) else None
-    selected_class = registered_class(kind, target, base)
+    selected_class = find_registered_class(kind, target, base)
     if selected_class is None and target in user_classes:
         selected_class = _import_subclass(str(target), base)
     if selected_class is None:

@@ -27,7 +27,7 @@ FIELD = re.compile(
 SIGNS = "'\"[]{} "  # characters around values
 
 
-def check_address(field: str, url: str) -> None:
+def check_url_holds_no_key(field: str, url: str) -> None:
     """Raise a ConfigError, which does not quote the address, if it may contain a key."""
     if re.search("[@?#]", url):
         raise ConfigError(
@@ -37,7 +37,7 @@ def check_address(field: str, url: str) -> None:
         )
 
 
-def check_variable(field: str, name: str) -> None:
+def check_is_variable_name(field: str, name: str) -> None:
     """Raise a ConfigError, which does not quote the name, if it is no environment variable.
 
     A variable may be set only on another machine: then its name must have capital letters only.
@@ -58,9 +58,9 @@ def check_overrides_hold_no_key(overrides: Sequence[str]) -> None:
     for name, field, values in _sensitive_values(overrides):
         for value in (value.strip(SIGNS) for value in values.split(",")):
             if field == "url":
-                check_address(name, value)
+                check_url_holds_no_key(name, value)
             elif field == "key_env" and value != "null" and not value.startswith("${"):
-                check_variable(name, value)
+                check_is_variable_name(name, value)
 
 
 def hide_sensitive_overrides(message: str, overrides: Sequence[str]) -> str:
@@ -72,7 +72,7 @@ def hide_sensitive_overrides(message: str, overrides: Sequence[str]) -> str:
         value = values.strip(SIGNS)
         is_variable = value in os.environ or VARIABLE.fullmatch(value)
         if field != "url" and not is_variable and len(value) >= SHORTEST:
-            message = without_key(message, value)
+            message = hide_key(message, value)
     return message
 
 
@@ -85,7 +85,7 @@ def _sensitive_values(overrides: Sequence[str]) -> Iterator[tuple[str, str, str]
             yield name if name.endswith(field) else f"{name}.{field}", field, match[2]
 
 
-def without_key(message: str, key: str) -> str:
+def hide_key(message: str, key: str) -> str:
     """Returns the words without the key, and without parts of it of `SHORTEST` or more characters.
 
     Each character is also recognised as JSON, Python, URLs and HTML escape it.

@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 
-def derive(seed: int, *purpose: object) -> int:
+def derive_seed(seed: int, *purpose: object) -> int:
     """Returns a 63-bit seed for `purpose`, which does not depend on other purposes."""
     text = "\x1f".join([str(seed), *map(str, purpose)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def with_seeds(config: Any, seed: int, purposes: Sequence[str]) -> Any:
+def fill_in_seeds(config: Any, seed: int, purposes: Sequence[str]) -> Any:
     """Returns the dataclass with each `<purpose>_seed` that is None derived from `seed`."""
     missing = [name for name in purposes if getattr(config, f"{name}_seed") is None]
-    return replace(config, **{f"{name}_seed": derive(seed, name) for name in missing})
+    return replace(config, **{f"{name}_seed": derive_seed(seed, name) for name in missing})
 
 
 def unit_hash(text: str) -> float:

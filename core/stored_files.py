@@ -134,7 +134,7 @@ def check_yaml(text: str, most_nodes: int) -> None:
         raise ValueError(_one_line_message(error)) from error
 
 
-def check_writable(value: Any, most_nodes: int = MOST_NODES) -> None:
+def check_yaml_limits(value: Any, most_nodes: int = MOST_NODES) -> None:
     """Check that what is to be written as YAML stays within the limits of `check_yaml`.
 
     Raises:
@@ -199,7 +199,7 @@ def _one_line_message(error: Exception) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
-def check_name(name: str) -> None:
+def check_name_inside_folder(name: str) -> None:
     """Check that a name from a manifest can only name a file inside the folder.
 
     Raises:
@@ -239,16 +239,16 @@ def count_nodes(value: Any) -> int:
     return 1 + sum(map(count_nodes, value)) if isinstance(value, list) else 1
 
 
-def literal(value: Any) -> Any:
+def escape_interpolations(value: Any) -> Any:
     """Returns the value with every `${…}` in a text escaped for OmegaConf."""
     if isinstance(value, dict):
-        return {k: literal(v) for k, v in value.items()}
+        return {k: escape_interpolations(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [literal(v) for v in value]
+        return [escape_interpolations(v) for v in value]
     return re.sub(r"(\\*)(\$\{)", r"\1\1\\\2", value) if isinstance(value, str) else value
 
 
-def typed(value: Any, hint: Any, name: str = "") -> Any:
+def parse_typed(value: Any, hint: Any, name: str = "") -> Any:
     """Returns plain data as a type hint describes it; mappings become dataclasses.
 
     Args:
@@ -268,11 +268,13 @@ def typed(value: Any, hint: Any, name: str = "") -> Any:
     if kind in (typing.Union, types.UnionType):
         for choice in inner_hints:
             with suppress(ValueError):
-                return typed(value, choice, name)
+                return parse_typed(value, choice, name)
     elif kind is list and type(value) is list:
-        return [typed(item, inner_hints[0], f"{name}[{i}]") for i, item in enumerate(value)]
+        return [parse_typed(item, inner_hints[0], f"{name}[{i}]") for i, item in enumerate(value)]
     elif kind is dict and type(value) is dict:
-        return {key: typed(item, inner_hints[1], f"{name}.{key}") for key, item in value.items()}
+        return {
+            key: parse_typed(item, inner_hints[1], f"{name}.{key}") for key, item in value.items()
+        }
     allowed = {float: (float, int), Any: (type(value),)}.get(hint, (kind,))
     if type(value) in allowed and value == value:  # a NaN does not equal itself
         return value
@@ -287,4 +289,4 @@ def _parse_dataclass(value: dict[str, Any], kind: Any, prefix: str) -> Any:
             raise ValueError(f"{prefix}{field.name} is missing")
     for unknown in sorted(value.keys() - hints.keys())[:1]:
         raise ValueError(f"{prefix}{unknown} is unknown")
-    return kind(**{n: typed(inner, hints[n], f"{prefix}{n}") for n, inner in value.items()})
+    return kind(**{n: parse_typed(inner, hints[n], f"{prefix}{n}") for n, inner in value.items()})

@@ -25,34 +25,34 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import contamination
-from contamination.core.config import Ranged, at_least, limited, one_of
+from contamination.core.config import Ranged, at_least, one_of, ranged_field
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.files import (
     hashed_json,
     read_verified_json,
-    sync,
+    sync_to_disk,
     temporary_path,
-    write_text,
+    write_text_atomically,
 )
-from contamination.core.hashing import digests
+from contamination.core.hashing import digests_by_name
 from contamination.core.parent_process import end_with_parent
-from contamination.core.progress import progress
+from contamination.core.progress import progress_bar
 
 
 @dataclass(frozen=True)
 class TasksConfig(Ranged, node="cluster"):
     """What makes the parts of a corpus (node `cluster`)."""
 
-    kind: str = limited("local", one_of(("local", "datatrove")))
+    kind: str = ranged_field("local", one_of(("local", "datatrove")))
     """`local`: this process, or injection.num_proc. `datatrove`: an executor of datatrove, a task
     an input file and then a task a part of the packed corpus."""
-    executor: str = limited("local", one_of(("local", "slurm", "ray")))
+    executor: str = ranged_field("local", one_of(("local", "slurm", "ray")))
     """Datatrove's: processes of this machine, SLURM's jobs, or Ray (of RAY_ADDRESS, or here)."""
-    workers: int = limited(1, at_least(1))
+    workers: int = ranged_field(1, at_least(1))
     """Tasks at a time, each one process of one thread."""
-    retries: int = limited(2, at_least(0))
+    retries: int = ranged_field(2, at_least(0))
     """How often what crashed or was killed is started again, from what it had finished."""
-    memory_gb: int = limited(4, at_least(1))
+    memory_gb: int = ranged_field(4, at_least(1))
     """Memory that SLURM or Ray reserves for a task."""
     time: str = "24:00:00"
     """The longest that a job of SLURM may take: one task, or a thousandth of them."""
@@ -86,7 +86,7 @@ class Task(Protocol):
         ...
 
 
-def run_once(
+def run_unless_stored(
     done: Path, files: Sequence[Path], make: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
     """Returns the result of `make`, or the result stored in `done` if it and `files` are intact.
@@ -101,8 +101,8 @@ def run_once(
     done.unlink(missing_ok=True)
     result = make()
     for path in {*files, *(path.parent for path in files)}:
-        sync(path)
-    write_text(done, hashed_json({"made": result, "sha256": _file_hashes(files)}))
+        sync_to_disk(path)
+    write_text_atomically(done, hashed_json({"made": result, "sha256": _file_hashes(files)}))
     return dict(read_verified_json(done)["made"])
 
 
@@ -116,7 +116,7 @@ def _stored_result(done: Path, files: Sequence[Path]) -> dict[str, Any] | None:
 
 
 def _file_hashes(files: Sequence[Path]) -> list[str]:
-    return [*digests({path.name: path for path in files}).values()]
+    return [*digests_by_name({path.name: path for path in files}).values()]
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class StoredTask:
 
 
 @dataclass(frozen=True)
-class Runner:
+class TaskRunner:
     """Runs the tasks of one corpus."""
 
     folder: Path
@@ -169,11 +169,13 @@ class Runner:
         workers = min(self.num_proc, len(task))
         if workers <= 1:
             return [_finish_piece(task, folder, piece) for piece in pieces]
-        with ProcessPoolExecutor(workers, get_context("spawn"), initializer=one_thread) as pool:
+        with ProcessPoolExecutor(
+            workers, get_context("spawn"), initializer=initialize_worker
+        ) as pool:
             return [*pool.map(_store_task(task, folder).finish, pieces)]
 
 
-def one_thread() -> None:
+def initialize_worker() -> None:
     """Initialise a worker: it uses one thread, and ends with the process that started it."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     end_with_parent(signal.SIGKILL, os.getppid())
@@ -184,7 +186,9 @@ def _result_path(folder: Path, piece: int) -> Path:
 
 
 def _finish_piece(task: Task, folder: Path, piece: int) -> dict[str, Any]:
-    return run_once(_result_path(folder, piece), task.files(piece), partial(task.make, piece))
+    return run_unless_stored(
+        _result_path(folder, piece), task.files(piece), partial(task.make, piece)
+    )
 
 
 def _remove_damaged_results(task: Task, folder: Path) -> None:
@@ -231,7 +235,7 @@ def run_on_datatrove(
         cluster.executor
     ]
     kind, missing = stored_task.folder.name, _find_missing_pieces(stored_task, n_pieces)
-    with progress(total=n_pieces, desc=kind, stage="inject", unit="task") as bar:
+    with progress_bar(total=n_pieces, desc=kind, stage="inject", unit="task") as bar:
         bar.update(n_pieces - len(missing))
         for _ in range(cluster.retries + 1):
             if missing:
@@ -277,7 +281,7 @@ def _run_on_local_processes(
 ) -> None:
     """Datatrove's local executor, with processes of our own: its pool waits for a killed one."""
     workers, method = min(cluster.workers, len(missing)), get_context("spawn")
-    with ProcessPoolExecutor(workers, method, initializer=one_thread) as pool:
+    with ProcessPoolExecutor(workers, method, initializer=initialize_worker) as pool:
         jobs = [pool.submit(_run_piece, stored_task, n_pieces, piece) for piece in missing]
         try:
             for job in as_completed(jobs):

@@ -96,7 +96,7 @@ def fit_columns(
     return FittedTable(fitted_header, fitted_rows, _omitted_columns_note(omitted, width))
 
 
-def description_lines(
+def format_descriptions(
     names: Sequence[str], texts: Sequence[str], width: int | None = None
 ) -> list[str]:
     """Returns lines with each name and its text beside it, wrapped to the width.
@@ -117,18 +117,18 @@ def description_lines(
         first = f"{' ' * BETWEEN}{_pad(name, indent - 2 * BETWEEN)}{' ' * BETWEEN}"
         if text and disp_len(first) > indent:
             lines, first = [*lines, first.rstrip()], " " * indent
-        text_line, *more_lines = wrapped(text, width and width - indent).split("\n")
+        text_line, *more_lines = wrap_text(text, width and width - indent).split("\n")
         lines += [f"{first}{text_line}".rstrip(), *(" " * indent + line for line in more_lines)]
     return lines
 
 
-def wrapped(text: str, width: int | None = None) -> str:
+def wrap_text(text: str, width: int | None = None) -> str:
     """Returns the text in lines of the width (None: the terminal's), broken only at spaces."""
     width = width or terminal_width() or sys.maxsize
     return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Returns for example 12 s, 40 min or 3 h 20 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -136,7 +136,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def approximate_duration(seconds: float) -> str:
+def format_approximate_duration(seconds: float) -> str:
     """Returns a rounded duration, for example <1 min, ~8 min, ~35 min or ~3 h."""
     minutes = seconds / 60
     if minutes < 1:

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import BinaryIO
 
 from contamination.core.errors import DataError
-from contamination.core.files import sync, temporary_path
+from contamination.core.files import sync_to_disk, temporary_path
 
 AGAIN_SECONDS = 1.0
 """Python drops an exception raised in a destructor, so the alarm is repeated after this long."""
@@ -84,11 +84,11 @@ def atomic_output_file(path: Path) -> Iterator[Path]:
         yield unfinished
         if target.exists():
             unfinished.chmod(stat.S_IMODE(target.stat().st_mode))  # the permissions stay the same
-        sync(unfinished)
+        sync_to_disk(unfinished)
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
-    sync(target.parent)
+    sync_to_disk(target.parent)
 
 
 def output_refusal_reason(path: Path) -> str:

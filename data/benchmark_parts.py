@@ -25,7 +25,7 @@ class BenchmarkPart:
     sources: Sequence[SourceConfig]
 
 
-def choose_values(examples: ExamplesConfig) -> dict[str, list[str]]:
+def chosen_values_by_axis(examples: ExamplesConfig) -> dict[str, list[str]]:
     """Return the chosen values of each of the benchmark's axes; by default all of an axis.
 
     Raises:
@@ -57,7 +57,7 @@ def available_values_by_axis(examples: ExamplesConfig) -> dict[str, list[str]]:
     return {axis: [*values] for axis, values in available.items()}
 
 
-def parts_of(examples: ExamplesConfig) -> list[BenchmarkPart]:
+def chosen_parts(examples: ExamplesConfig) -> list[BenchmarkPart]:
     """Return the chosen parts; a part that no source has is left out with a warning.
 
     Raises:
@@ -65,7 +65,7 @@ def parts_of(examples: ExamplesConfig) -> list[BenchmarkPart]:
     """
     by_axis = {
         axis: v
-        for axis, v in choose_values(examples).items()
+        for axis, v in chosen_values_by_axis(examples).items()
         if _any_source_has_axis(examples, axis)
     }
     if (count := math.prod(map(len, by_axis.values())) * len(examples.sources)) > MAX_COMBINATIONS:
@@ -82,11 +82,13 @@ def parts_of(examples: ExamplesConfig) -> list[BenchmarkPart]:
         if sources:
             parts.append(BenchmarkPart(values, sources))
         else:
-            log.warning("%s has no %s: it is left out.", examples.name, words(values))
+            log.warning(
+                "%s has no %s: it is left out.", examples.name, describe_part_values(values)
+            )
     if not parts:
         asked_for = ", ".join(f"examples.{axis}={','.join(v)}" for axis, v in by_axis.items())
         available_text = "; ".join(
-            words({axis: ", ".join(map(str, v)) for axis, v in source.has.items()})
+            describe_part_values({axis: ", ".join(map(str, v)) for axis, v in source.has.items()})
             for source in {str(source.has): source for source in examples.sources}.values()
         )
         raise ConfigError(
@@ -121,7 +123,7 @@ def _drop_default_values_without_part(
     return remaining if all(remaining.values()) else dict(by_axis)
 
 
-def words(values: Mapping[str, str]) -> str:
+def describe_part_values(values: Mapping[str, str]) -> str:
     """Describe a part, such as "length 32, setting original"."""
     return ", ".join(f"{axis} {value}" for axis, value in values.items())
 

@@ -20,14 +20,14 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.hub import snapshot
+from contamination.core.hub import download_snapshot
 from contamination.data.benchmark_parts import (
     BenchmarkPart,
     available_values_by_axis,
-    choose_values,
-    parts_of,
+    chosen_parts,
+    chosen_values_by_axis,
+    describe_part_values,
     split_by_labels,
-    words,
 )
 from contamination.data.config import AXES, ExamplesConfig, PlaceConfig, SourceConfig
 from contamination.data.readers.files import FORMATS
@@ -62,8 +62,8 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
         ConfigError: there is no such part.
         DataError: a file, a split or a column is missing.
     """
-    parts = parts_of(examples)
-    if is_file(examples.path):
+    parts = chosen_parts(examples)
+    if is_single_file_or_stream(examples.path):
         values = parts[0].values if len(parts) == 1 else {}
         rows = raw_rows(_plain_texts_config(examples), tally, bare=TEXT)
         yield from _choose_rows(rows, examples, parts, values, examples.sources)
@@ -73,7 +73,7 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
         rows_by_source = [_open_source_rows(s, part, examples, tally) for s in part.sources]
         errors = [error for error in rows_by_source if isinstance(error, MissingPartError)]
         if len(errors) == len(rows_by_source):
-            missing[words(part.values)] = errors[0]
+            missing[describe_part_values(part.values)] = errors[0]
             continue
         for source, source_rows in zip(part.sources, rows_by_source, strict=True):
             if isinstance(source_rows, MissingPartError):  # only one side is missing
@@ -92,7 +92,7 @@ def _open_source_rows(
     source: SourceConfig, part: BenchmarkPart, examples: ExamplesConfig, tally: Tally
 ) -> Iterator[Row] | MissingPartError:
     """Return the raw rows of a part's source, or the error if it is missing."""
-    rows = place_rows(fill_place(source, source, part, examples), examples, tally)
+    rows = read_place_rows(fill_in_place(source, source, part, examples), examples, tally)
     try:
         first = [*islice(rows, 1)]
     except MissingPartError as error:
@@ -100,7 +100,7 @@ def _open_source_rows(
     return chain(first, rows)
 
 
-def check_sides(examples: ExamplesConfig, texts: Texts) -> None:
+def check_parts_have_both_labels(examples: ExamplesConfig, texts: Texts) -> None:
     """Raise a DataError unless each part has both members and non-members."""
     for name in texts.column("benchmark").unique().to_pylist():
         labels = texts.column("label").filter(pc.equal(texts.column("benchmark"), name))
@@ -117,7 +117,7 @@ def check_sides(examples: ExamplesConfig, texts: Texts) -> None:
         )
 
 
-def fill_place(
+def fill_in_place(
     place: PlaceConfig, source: PlaceConfig, part: BenchmarkPart, examples: ExamplesConfig
 ) -> PlaceConfig:
     """Fill the part's values and the user's path into a place of a source."""
@@ -130,12 +130,12 @@ def fill_place(
     return PlaceConfig(path, **filled_in, converted=filled(place.converted), column=place.column)
 
 
-def place_rows(place: PlaceConfig, examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
+def read_place_rows(place: PlaceConfig, examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
     """Yield the raw rows of a place: those of a data set's split, or of files in a folder."""
     folder = Path(place.path or "").expanduser()
     if not folder.is_dir() and (place.split is None):
         patterns = [f"*{place.files or ''}"]  # not `converted`, which is in another branch
-        folder = snapshot("examples.path", str(place.path), patterns, kind="dataset")
+        folder = download_snapshot("examples.path", str(place.path), patterns, kind="dataset")
     if not folder.is_dir() or any((folder / name).is_file() for name in SAVED):
         dataset = replace(_plain_texts_config(examples), path=str(place.path), subset=place.subset)
         split = place.split or (place.converted or "").rpartition("/")[2] or examples.split
@@ -193,7 +193,7 @@ def _matching_files(folder: Path, place: PlaceConfig) -> list[Path]:
     return files
 
 
-def is_file(path: str) -> bool:
+def is_single_file_or_stream(path: str) -> bool:
     """Return whether the rows come from one file or from a stream."""
     source = Path(path).expanduser()
     return path == "-" or source.is_file() or source.is_fifo()
@@ -215,7 +215,7 @@ def _choose_rows(
         ConfigError: a row of a file of several parts does not say to which part it belongs.
         DataError: a column is missing, or no row is chosen.
     """
-    chosen_values, available = choose_values(examples), available_values_by_axis(examples)
+    chosen_values, available = chosen_values_by_axis(examples), available_values_by_axis(examples)
     left_out = {axis: Counter[str]() for axis in chosen_values}
     taken = 0
     for row, label in _rows_with_source_labels(
@@ -226,7 +226,7 @@ def _choose_rows(
             for axis, value in _own_axis_values(row).items()
             if not available or value in available.get(axis, ())
         }
-        in_one_file = is_file(examples.path)
+        in_one_file = is_single_file_or_stream(examples.path)
         all_values = {**part_values, **row_values} if in_one_file else {**row_values, **part_values}
         if missing := sorted(parts[0].values.keys() - all_values.keys()):
             choices = " ".join(f"examples.{axis}={chosen_values[axis][0]}" for axis in missing)
@@ -282,7 +282,7 @@ def _rows_with_source_labels(
                 text = {examples.columns.get("text") or "text": row.value[name]}
                 yield row._replace(value={**rest, **text}), columns[fold_name(name)].label
         if not names:
-            yield row, None if is_file(examples.path) else sources[0].label
+            yield row, None if is_single_file_or_stream(examples.path) else sources[0].label
 
 
 def _rows_after_column_check(
@@ -293,7 +293,7 @@ def _rows_after_column_check(
     for first in islice(rows, 1):
         columns = [*map(fold_name, first.value)]
         needed = ["text"]
-        if is_file(examples.path) or sources[0].label is None:
+        if is_single_file_or_stream(examples.path) or sources[0].label is None:
             needed += ["label"]
         if examples.columns.get("cluster"):
             needed += ["cluster"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from contamination.core.config import Ranged, at_least, one_of, register, runtime
+from contamination.core.config import Ranged, at_least, one_of, register_schema, runtime_field
 from contamination.data.readers.rows import ON_ERROR
 
 
@@ -54,43 +54,43 @@ class ExamplesConfig(Ranged, node="examples"):
     """A corpus folder; or rows of `text` and optional `id`, `label`, `benchmark`: a JSONL (plain,
     .gz, .zst), CSV, TSV or Parquet file, a folder of datasets' save_to_disk, a hub id, or - for
     standard input."""
-    format: str = runtime("auto")
+    format: str = runtime_field("auto")
     """The file's format: auto (by suffix; JSONL on standard input), jsonl, csv, tsv or parquet."""
-    split: str = runtime("train")
+    split: str = runtime_field("train")
     """The split of a hub data set, or of a saved data set that has several."""
-    subset: str | None = runtime(None)
+    subset: str | None = runtime_field(None)
     """The configuration of a hub data set."""
-    on_error: str = runtime("stop", one_of(ON_ERROR))
+    on_error: str = runtime_field("stop", one_of(ON_ERROR))
     """A row that can't be used: stop, or skip (leave it out and count it)."""
-    template: str | None = runtime(None)
+    template: str | None = runtime_field(None)
     """How a row becomes a text: a format string over its columns, such as
     "Question: {question}\\nAnswer: {answer}", or the name of a benchmark in conf/benchmark, whose
     template is used; null: a row has its `text`, or a `prompt` and an `output`."""
-    separator: str = runtime(" ")
+    separator: str = runtime_field(" ")
     """What stands between a `prompt` and an `output` if neither has white space there."""
-    limit: int | None = runtime(None, at_least(1))
+    limit: int | None = runtime_field(None, at_least(1))
     """Only the first texts, so many; null: all."""
-    name: str | None = runtime(None)
+    name: str | None = runtime_field(None)
     """The name of a labelled benchmark in conf/examples; null: the rows are no benchmark."""
-    domain: Any = runtime(None)
+    domain: Any = runtime_field(None)
     """For a benchmark: one or several of its domains; null: all."""
-    length: Any = runtime(None)
+    length: Any = runtime_field(None)
     """For a benchmark: one or several lengths of its texts; null: all."""
-    setting: Any = runtime(None)
+    setting: Any = runtime_field(None)
     """For a benchmark: one or several of its settings; null: all."""
-    same_texts: list[str] = runtime([])
+    same_texts: list[str] = runtime_field([])
     """For a benchmark: the axes along which parts have versions of the same texts."""
     columns: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
     """The columns of `text`, `label`, `id`, `cluster` or another field, if named differently."""
-    sources: list[SourceConfig] = runtime([])
+    sources: list[SourceConfig] = runtime_field([])
     """For a benchmark: the sources of its rows; see `SourceConfig`."""
-    label_words: int | None = runtime(None, at_least(1))
+    label_words: int | None = runtime_field(None, at_least(1))
     """For a benchmark whose rows have a list of labels: words per label; null: one label a row."""
-    papers: str | None = runtime(None)
+    papers: str | None = runtime_field(None)
     """For a benchmark: a CSV of published results, in detection/benchmarks/papers."""
 
 
-register("examples", ExamplesConfig)
+register_schema("examples", ExamplesConfig)
 
 CHOSEN_BY = ("sum", "token", "character", "byte", "letter")
 
@@ -107,18 +107,18 @@ class BenchmarkConfig(Ranged):
     """The field to cut at a word if an example is too long; null: leave such examples out."""
     occurrences: dict[str, Any] | None = None
     """This benchmark's own `occurrences` node; null: the experiment's."""
-    answer_field: str | None = runtime(None)
+    answer_field: str | None = runtime_field(None)
     """The field of the right answer, for `python -m detection accuracy`; null: no questions."""
-    options: list[str] | None = runtime(None)
+    options: list[str] | None = runtime_field(None)
     """The answers to choose from, if all examples have the same."""
-    options_field: str | None = runtime(None)
+    options_field: str | None = runtime_field(None)
     """The field of an example's options, one per line, including the right answer."""
-    drawn_options: int | None = runtime(None, at_least(2))
+    drawn_options: int | None = runtime_field(None, at_least(2))
     """How many options to draw from other questions' answers, including the right one."""
-    chosen_by: str = runtime("sum", one_of(CHOSEN_BY))
+    chosen_by: str = runtime_field("sum", one_of(CHOSEN_BY))
     """The benchmark's usual accuracy: an option is chosen by the `sum` of its log-likelihood, by
     its log-likelihood per `token`, `character` or `byte`, or by that of its `letter` alone."""
-    on_error: str = runtime("stop")
+    on_error: str = runtime_field("stop")
     """What to do at a row that can't be used: stop, or skip (leave it out and count it)."""
     sources: dict[str, Any] = field(default_factory=dict)
     """For each source: rows (a `_target_`), fields (formats over a row), values (replacements)."""

@@ -88,7 +88,7 @@ def texts_of_rows(
     examples = Texts.of(islice((text for text in texts if text is not None), layout.limit))
     if tally.skipped:
         log.warning("%s: %s", source, describe_skipped(tally.skipped))
-    return check_texts(source, examples)
+    return check_ids_and_benchmarks(source, examples)
 
 
 def examples_digest(examples: Sequence[Text]) -> str:
@@ -149,7 +149,7 @@ def row_id(row: Row) -> str:
     return value_as_text(named.get("id")) or str(row.number - 1)
 
 
-def check_texts(source: str, examples: Texts) -> Texts:
+def check_ids_and_benchmarks(source: str, examples: Texts) -> Texts:
     """Returns the texts, which have different ids and no reserved benchmark's name.
 
     Raises:

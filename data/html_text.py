@@ -12,14 +12,12 @@ from html import unescape
 from typing import NamedTuple
 
 START, END, TEXT = "start", "end", "text"
-TAG = re.compile(
-    r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)"
-    r"(?P<rest>(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')|=)*+)>"
-)
-"""A whole tag; a quoted value may contain ``>``. Possessive quantifiers make a match linear."""
-TAG_BEGINS = re.compile("</?[A-Za-z]")
-WORDS = re.compile(r"(?:[^<]|<(?![A-Za-z/!?]))++")
-"""Text up to the next markup, including each ``<`` that begins no markup."""
+TAG_NAME = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*)")
+MARKUP = re.compile("<[A-Za-z/!?]")
+"""The beginning of markup; any other ``<`` is text."""
+CLOSE_OR_VALUE = re.compile("[>=]")
+QUOTE = re.compile(r"\s*([\"'])")
+"""The opening quotation mark of an attribute's value."""
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 WITHOUT_TEXT = {"<!--": "-->", "<?": ">", "<!": ">", "</": ">"}
 """The beginning and the end of markup without text. The first that fits is taken."""
@@ -41,7 +39,7 @@ class Token(NamedTuple):
     value: str
 
 
-def tokens(page: str) -> Iterator[Token]:
+def iter_html_tokens(page: str) -> Iterator[Token]:
     """Yield a page's tags and text, in order, without comments and declarations.
 
     Raises:
@@ -50,13 +48,14 @@ def tokens(page: str) -> Iterator[Token]:
     """
     position = 0
     while position < len(page):
-        if words := WORDS.match(page, position):
-            end = words.end()
-            yield Token(TEXT, unescape(words[0]))
+        markup = MARKUP.search(page, position)
+        end = markup.start() if markup else len(page)
+        if end > position:
+            yield Token(TEXT, unescape(page[position:end]))
         elif page.startswith(CDATA, position):
             end = _find_markup_end(page, position, CDATA, CDATA_END)
             yield Token(TEXT, page[position + len(CDATA) : end - len(CDATA_END)])
-        elif TAG_BEGINS.match(page, position):
+        elif TAG_NAME.match(page, position):
             tag_tokens, end = _parse_tag(page, position)
             yield from tag_tokens
         else:
@@ -67,22 +66,40 @@ def tokens(page: str) -> Iterator[Token]:
 
 def _parse_tag(page: str, position: int) -> tuple[list[Token], int]:
     """Return the tokens of a tag, with the content of a script or style, and their end."""
-    tag = TAG.match(page, position)
-    if tag is None:
+    tag = TAG_NAME.match(page, position)
+    end = None if tag is None else _find_tag_end(page, tag.end())
+    if tag is None or end is None:
         raise ValueError(f"a page ends within a tag, {page[position : position + 20]!r}")
     name = tag["name"].lower()
     local = name.rpartition(":")[2]
     if tag["end"]:
-        return [Token(END, local)], tag.end()
-    if tag["rest"].endswith("/"):
-        return [Token(START, local), Token(END, local)], tag.end()
+        return [Token(END, local)], end
+    if page.endswith("/", tag.end(), end - 1):
+        return [Token(START, local), Token(END, local)], end
     if name not in RAW:
-        return [Token(START, local)], tag.end()
-    content = RAW[name].search(page, tag.end())
+        return [Token(START, local)], end
+    content = RAW[name].search(page, end)
     if content is None:
         raise ValueError(f"a page ends within <{name}>, which has no end tag")
-    text = Token(TEXT, page[tag.end() : content.start()])
+    text = Token(TEXT, page[end : content.start()])
     return [Token(START, local), text], content.start()
+
+
+def _find_tag_end(page: str, position: int) -> int | None:
+    """Return the position after a tag's ``>``, which a quoted value may contain too."""
+    never_closed: set[str] = set()  # so that each quotation mark is looked for in vain only once
+    while found := CLOSE_OR_VALUE.search(page, position):
+        position = found.end()
+        if found[0] == ">":
+            return position
+        quote = QUOTE.match(page, position)
+        if quote and quote[1] not in never_closed:
+            close = page.find(quote[1], quote.end())
+            if close < 0:
+                never_closed.add(quote[1])
+            else:
+                position = close + 1
+    return None
 
 
 def _find_markup_end(page: str, position: int, begin: str, end: str) -> int:

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from contamination.data.ngrams import Hashes, hashes_of
+from contamination.data.ngrams import Hashes, hash_windows
 from contamination.data.texts import Text, Texts
 
 NGRAM = 13
 
 
 @dataclass(frozen=True)
-class Item:
+class ComparedItem:
     """One example, as it is compared.
 
     Attributes:
@@ -40,13 +40,13 @@ class Item:
     group: str = ""
 
 
-class Keys:
+class NearDuplicateKeys:
     """Hashes that near-duplicates have in common, without the templates of the items' groups.
 
     With 64 bits, two different keys of 10 million have an equal hash in one of 370,000 runs.
     """
 
-    def __init__(self, items: Iterable[Item] = ()) -> None:
+    def __init__(self, items: Iterable[ComparedItem] = ()) -> None:
         """Determine the templates from the items."""
         self._numbers: dict[str, int] = {}
         grams: dict[str, list[Hashes]] = {}
@@ -59,15 +59,15 @@ class Keys:
         """Whether a group has a template, whose n-grams `of` leaves out."""
         return any(len(hashes) for hashes in self._template.values())
 
-    def of(self, item: Item) -> Hashes:
+    def of(self, item: ComparedItem) -> Hashes:
         """Return an item's distinct keys, one for each of its n-grams and whole texts."""
         grams = np.setdiff1d(self._gram_hashes(item), self._template.get(item.group, _NO_HASHES))
         texts = {normalised_without_spaces(text) for text in item.wholes} - {""}
         return np.union1d(grams, np.array([_hash_text(text) for text in texts], np.uint64))
 
-    def _gram_hashes(self, item: Item) -> Hashes:
+    def _gram_hashes(self, item: ComparedItem) -> Hashes:
         parts = [self._word_numbers(normalised_words(part)) for part in item.parts]
-        hashes = [hashes_of(words, NGRAM) for words in parts if len(words) >= NGRAM]
+        hashes = [hash_windows(words, NGRAM) for words in parts if len(words) >= NGRAM]
         return np.unique(np.concatenate([_NO_HASHES, *hashes]))
 
     def _word_numbers(self, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
@@ -75,16 +75,16 @@ class Keys:
         return np.fromiter(numbers, np.int32)
 
 
-class Apart:
+class NearDuplicateFilter:
     """Accepts items that are no near-duplicates of the items that it accepted before."""
 
-    def __init__(self, keys: Keys, items: Iterable[Item] = ()) -> None:
+    def __init__(self, keys: NearDuplicateKeys, items: Iterable[ComparedItem] = ()) -> None:
         """Accept these items first."""
         self._keys, self._taken = keys, set[int]()
         for item in items:
             self.accept(item)
 
-    def accept(self, item: Item) -> bool:
+    def accept(self, item: ComparedItem) -> bool:
         """Accept the item if it is no near-duplicate; return whether it was accepted."""
         keys = self._keys.of(item).tolist()
         apart = self._taken.isdisjoint(keys)
@@ -93,7 +93,9 @@ class Apart:
         return apart
 
 
-def across(items: Sequence[Item], is_member: Sequence[bool], keys: Keys) -> dict[int, int]:
+def duplicates_on_other_side(
+    items: Sequence[ComparedItem], is_member: Sequence[bool], keys: NearDuplicateKeys
+) -> dict[int, int]:
     """For each item with near-duplicates on the other side, return the first of them.
 
     Groups are ignored: a member of one benchmark may be a non-member of another.
@@ -182,14 +184,14 @@ def _iter_items_sharing_a_key(keys: Sequence[Hashes]) -> Iterator[tuple[int, ...
     yield from {tuple(owners[order[start : start + n]].tolist()) for start, n in several}
 
 
-def text_notes(examples: Sequence[Text]) -> list[str]:
+def duplicate_notes(examples: Sequence[Text]) -> list[str]:
     """Return a sentence each on exact duplicates and on near-duplicates across the labels."""
     return [
         note for note in (describe_duplicates(examples), describe_near_duplicates(examples)) if note
     ]
 
 
-def part_notes(examples: Texts, display_name_of: Callable[[str], str]) -> list[str]:
+def duplicate_notes_by_part(examples: Texts, display_name_of: Callable[[str], str]) -> list[str]:
     """Return the notes on each part of a benchmark, and on the number of texts without a label.
 
     Args:
@@ -200,7 +202,7 @@ def part_notes(examples: Texts, display_name_of: Callable[[str], str]) -> list[s
     notes = []
     for name in column.unique().to_pylist():
         part = examples.take(np.flatnonzero(pc.equal(column, name).to_numpy()))
-        notes += [f"{display_name_of(name)}: {note}" for note in text_notes(part)]
+        notes += [f"{display_name_of(name)}: {note}" for note in duplicate_notes(part)]
     unlabelled = examples.column("label").null_count
     return notes + [f"{unlabelled} texts have no label: they are in no metric."] * bool(unlabelled)
 
@@ -229,8 +231,8 @@ def describe_near_duplicates(examples: Sequence[Text]) -> str:
     """
     labelled = [e for e in examples if e.label is not None]
     members = [bool(e.label) for e in labelled]
-    items = [Item([e.text], [e.text], e.benchmark) for e in labelled]
-    duplicate_by_index = across(items, members, Keys(items))
+    items = [ComparedItem([e.text], [e.text], e.benchmark) for e in labelled]
+    duplicate_by_index = duplicates_on_other_side(items, members, NearDuplicateKeys(items))
     if not duplicate_by_index:
         return ""
     n_members = sum(members[i] for i in duplicate_by_index)

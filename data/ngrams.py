@@ -19,7 +19,7 @@ import numpy as np
 from contamination.data.text import (
     ZERO_WIDTH_SPACE,
     invisible_pattern,
-    normalised,
+    normalise_text,
     split_at_zero_width_spaces,
 )
 
@@ -42,7 +42,7 @@ def words_of(text: str) -> list[str]:
     return [word for word in stripped if word]
 
 
-class Index:
+class NgramIndex:
     """The distinct n-grams of some texts, found by their hashes.
 
     Attributes:
@@ -78,7 +78,7 @@ class Index:
         rows = np.unique(rows, axis=0)  # one row for each n-gram and owner
         self.sizes = np.maximum(np.bincount(rows[:, n], minlength=len(texts)), 1)
         self.grams, group = np.unique(rows[:, :n], axis=0, return_inverse=True)
-        hashes = hashes_of(self.grams.ravel(), n)[::n]
+        hashes = hash_windows(self.grams.ravel(), n)[::n]
         order = np.argsort(hashes, kind="stable")
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
@@ -98,7 +98,7 @@ class Index:
         """Return where indexed n-grams start in the words, in order, and their rows in `grams`."""
         if len(words) < self.n or not len(self.grams):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        hashes = hashes_of(words, self.n)
+        hashes = hash_windows(words, self.n)
         at = np.flatnonzero(self._filter[hashes >> self._shift])
         rows = np.minimum(np.searchsorted(self._hashes, hashes[at]), len(self.grams) - 1)
         same = (words[at[:, None] + np.arange(self.n)] == self.grams[rows]).all(axis=1)
@@ -123,7 +123,7 @@ class Index:
         return of, self._owners[np.arange(len(of)) + (self._starts[grams] - before)[of]]
 
 
-class Numbers(dict[str, int]):
+class WordNumbers(dict[str, int]):
     """Maps words as written to numbers; each is normalised once, when it is first met."""
 
     def __init__(self, known: Mapping[str, int]) -> None:
@@ -146,7 +146,7 @@ class Numbers(dict[str, int]):
         return numbers
 
 
-def hashes_of(words: Words, n: int) -> Hashes:
+def hash_windows(words: Words, n: int) -> Hashes:
     """Hash each n words in a row by a polynomial modulo 2^64, shape (words - n + 1,).
 
     A hash of 2k words is made of two hashes of k words, so the work grows with log n.
@@ -164,7 +164,7 @@ def hashes_of(words: Words, n: int) -> Hashes:
     return mixed
 
 
-def rarest_windows(texts: Sequence[Words], n: int) -> list[int]:
+def rarest_window_starts(texts: Sequence[Words], n: int) -> list[int]:
     """For each text of at least n numbers, return the start of the n that the fewest texts share.
 
     Of equally rare ones, the one nearest to the middle is chosen. A probe for this window is not
@@ -174,7 +174,7 @@ def rarest_windows(texts: Sequence[Words], n: int) -> list[int]:
     if len(texts) < 2:
         return middles
     counts = np.zeros(1 << FILTER_BITS, np.int64)
-    slots = [hashes_of(text, n) >> np.uint64(64 - FILTER_BITS) for text in texts]
+    slots = [hash_windows(text, n) >> np.uint64(64 - FILTER_BITS) for text in texts]
     for places in slots:
         counts[np.unique(places)] += 1
     starts = []
@@ -208,15 +208,15 @@ AT_ONCE = 1 << 16  # characters that are hashed at once, so that they fit a proc
 BETWEEN = "\n"  # no normalised text contains one
 
 
-class Verbatim:
-    """Counts whole texts in other texts, as `data.text.normalised` writes them.
+class VerbatimCounter:
+    """Counts whole texts in other texts, as `data.text.normalise_text` writes them.
 
     A zero-width space in the searched text may stand within a word or in place of a blank. A text
     without a visible character is never found.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._texts = [text for text in dict.fromkeys(map(normalised, texts)) if text]
+        self._texts = [text for text in dict.fromkeys(map(normalise_text, texts)) if text]
         self._starts: dict[int, int] = {}
         """The start of the probe in each text, by the text's number."""
         by_width: dict[int, list[int]] = {}
@@ -225,8 +225,8 @@ class Verbatim:
             by_width.setdefault(width, []).append(number)
         self._probes = [self._index_probes(width, numbers) for width, numbers in by_width.items()]
 
-    def __reduce__(self) -> tuple[type[Verbatim], tuple[list[str]]]:
-        return Verbatim, (self._texts,)
+    def __reduce__(self) -> tuple[type[VerbatimCounter], tuple[list[str]]]:
+        return VerbatimCounter, (self._texts,)
 
     def count(self, text: str) -> Counter[str]:
         """Count how often each text, normalised, occurs in `text`; occurrences may overlap."""
@@ -248,19 +248,19 @@ class Verbatim:
         return with_blanks - sum(self._count_normalised(parts), Counter[str]())
 
     def _count_normalised(self, texts: Sequence[str]) -> list[Counter[str]]:
-        joined = [normalised(text) for text in texts]
+        joined = [normalise_text(text) for text in texts]
         starts = np.cumsum([0, *(len(text) + len(BETWEEN) for text in joined)])
         counts = [Counter[str]() for _ in texts]
         for start, occurring in self._iter_starts_and_texts(BETWEEN.join(joined)):
             counts[int(np.searchsorted(starts, start, side="right")) - 1][occurring] += 1
         return counts
 
-    def _index_probes(self, width: int, numbers: Sequence[int]) -> tuple[Index, Sequence[int]]:
+    def _index_probes(self, width: int, numbers: Sequence[int]) -> tuple[NgramIndex, Sequence[int]]:
         codes = [_code_points(self._texts[number]) for number in numbers]
-        starts = rarest_windows(codes, width)
+        starts = rarest_window_starts(codes, width)
         self._starts |= zip(numbers, starts, strict=True)
         windows = [text[s : s + width] for text, s in zip(codes, starts, strict=True)]
-        return Index(windows, width), numbers
+        return NgramIndex(windows, width), numbers
 
     def _iter_starts_and_texts(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield the start of each occurrence in a normalised text, and the text that occurs."""
@@ -273,7 +273,7 @@ class Verbatim:
                     yield start, self._texts[number]
 
 
-def _iter_probe_places_and_owners(index: Index, codes: Words) -> Iterator[tuple[int, int]]:
+def _iter_probe_places_and_owners(index: NgramIndex, codes: Words) -> Iterator[tuple[int, int]]:
     """Yield the place of each indexed probe, and each of its owners."""
     for first in range(0, len(codes), AT_ONCE):
         places, grams = index.places(codes[first : first + AT_ONCE + index.n - 1])

@@ -125,7 +125,7 @@ def split_at_zero_width_spaces(text: str) -> list[str]:
     return _BETWEEN_LETTERS.split(displayed)
 
 
-def normalised(text: str) -> str:
+def normalise_text(text: str) -> str:
     """Return the text case-folded, in Unicode's NFC, with single spaces, without invisible ones."""
     is_ascii = text.isascii()
     visible = text.translate(_ASCII_CONTROLS) if is_ascii else invisible_pattern().sub("", text)
@@ -133,6 +133,6 @@ def normalised(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", folded).split())
 
 
-def stands_in(text: str, other: str) -> bool:
+def is_contained_in(text: str, other: str) -> bool:
     """Return whether a normalised text equals another, or is a part of it and not short."""
     return text == other or (len(text.split()) >= SHORT_WORDS and text in other)

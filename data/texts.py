@@ -134,7 +134,7 @@ def _record_batch(texts: Sequence[Text]) -> pa.RecordBatch:
 CHARACTERS = 64  # texts are grouped by their first CHARACTERS before they are compared in full
 
 
-def longest_extensions(sequences: Sequence[Any]) -> list[int]:
+def longest_extension_indices(sequences: Sequence[Any]) -> list[int]:
     """For each sequence, return the index of a longest one that begins with it.
 
     In sorted order, the sequences that begin with another one directly follow it.
@@ -158,7 +158,7 @@ def families_by_sha256(parts: Iterable[Texts]) -> dict[str, Texts]:
     """
     family_by_sha256: dict[str, Texts] = {}
     for texts in _groups_with_equal_beginning(parts):
-        longest_indices = longest_extensions([text.text for text in texts])
+        longest_indices = longest_extension_indices([text.text for text in texts])
         for _, indices in groupby(
             sorted(range(len(longest_indices)), key=longest_indices.__getitem__),
             longest_indices.__getitem__,

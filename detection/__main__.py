@@ -10,8 +10,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
-from contamination.core.cli import command, run_tool
-from contamination.core.config import convert
+from contamination.core.cli import run_hydra_command, run_tool
+from contamination.core.config import convert_config
 from contamination.core.distributed import is_launched
 from contamination.core.user_files import atomic_output_file
 from contamination.detection.config import DetectionStage
@@ -31,18 +31,18 @@ def run_launched(stage: Callable[[], int]) -> int:
 
 def main(config: DictConfig) -> None:
     """Runs the stage and prints a summary of the scores."""
-    from contamination.data.near_duplicates import text_notes
-    from contamination.detection.benchmark_summary import benchmark_report
+    from contamination.data.near_duplicates import duplicate_notes
+    from contamination.detection.benchmark_summary import render_benchmark_report
     from contamination.detection.examples import open_examples
     from contamination.detection.run import run, run_slice
     from contamination.detection.scores import open_scores
     from contamination.detection.summary import summary
 
-    stage = convert(config, DetectionStage)
+    stage = convert_config(config, DetectionStage)
     if stage.dry_run:
-        from contamination.detection.tasks.probe import plan_requests
+        from contamination.detection.tasks.probe import format_request_plan
 
-        print(plan_requests(stage))
+        print(format_request_plan(stage))
         return
     if stage.slice is not None:
         run_slice(stage)
@@ -55,10 +55,10 @@ def main(config: DictConfig) -> None:
     if stage.examples.name is not None:
         out = None if stage.out is None else Path(stage.out).expanduser()
         models = {str(stage.model.path or stage.model.url): tables}
-        print(benchmark_report(stage.examples, examples, models, out))
+        print(render_benchmark_report(stage.examples, examples, models, out))
         return
     results = None if stage.out is None else Path(stage.out).expanduser() / "results.json"
-    print(summary(tables, examples, results=results, notes=text_notes(examples)))
+    print(summary(tables, examples, results=results, notes=duplicate_notes(examples)))
 
 
 def online(config: DictConfig) -> None:
@@ -66,7 +66,7 @@ def online(config: DictConfig) -> None:
     from contamination.detection.summary import summary
     from contamination.detection.tasks.online import OnlineStage, run
 
-    stage = convert(config, OnlineStage)
+    stage = convert_config(config, OnlineStage)
     table, windows = run(stage)
     print(summary(table, windows, blind=False))
     if stage.out is not None:
@@ -82,9 +82,9 @@ def online(config: DictConfig) -> None:
 def accuracy(config: DictConfig) -> None:
     """Answers the corpus's questions and prints the accuracy on members and on non-members."""
     from contamination.detection.tasks.accuracy import FILE, AccuracyStage, run
-    from contamination.detection.tasks.accuracy_summary import compared, format_summary
+    from contamination.detection.tasks.accuracy_summary import format_comparison, format_summary
 
-    stage = convert(config, AccuracyStage)
+    stage = convert_config(config, AccuracyStage)
     tables = []
     for model_stage in stage.models():
         artifact = run(model_stage)
@@ -94,14 +94,14 @@ def accuracy(config: DictConfig) -> None:
             f"wrote {artifact.path}\n"
         )
     if len(tables) > 1:
-        print(compared(*tables))
+        print(format_comparison(*tables))
 
 
 def extraction(config: DictConfig) -> None:
     """Prints the shares of members and of non-members that the model reproduces verbatim."""
     from contamination.detection.tasks.extraction import FILE, ExtractionStage, format_summary, run
 
-    stages = convert(config, ExtractionStage).models()
+    stages = convert_config(config, ExtractionStage).models()
     artifacts = dict(zip(("model", "reference"), map(run, stages), strict=False))
     tables = {name: artifact.table(FILE) for name, artifact in artifacts.items()}
     print(format_summary(tables, artifacts["model"].counts["left_out"]))
@@ -112,30 +112,30 @@ def probe(config: DictConfig) -> None:
     """Prints what a server can do."""
     from contamination.detection.tasks.probe import ProbeStage, run
 
-    print(run(convert(config, ProbeStage)))
+    print(run(convert_config(config, ProbeStage)))
 
 
 def thresholds(config: DictConfig) -> None:
     """Chooses thresholds, or applies them."""
-    from contamination.detection.tasks.calibration import ThresholdStage, decide
+    from contamination.detection.tasks.calibration import ThresholdStage, calibrate_or_apply
 
     with open_dict(config):
         config.examples = config.pop(FILE_OF_EXAMPLES)
-    decide(convert(config, ThresholdStage))
+    calibrate_or_apply(convert_config(config, ThresholdStage))
 
 
 def view(config: DictConfig) -> None:
     """Writes the page that shows examples token by token."""
     from contamination.detection.viewer.run import ViewStage, run
 
-    print(f"wrote {run(convert(config, ViewStage))}")
+    print(f"wrote {run(convert_config(config, ViewStage))}")
 
 
 def build(config: DictConfig) -> None:
     """Builds a labelled benchmark of dated documents and prints its datasheet."""
     from contamination.detection.building.run import BuildStage, run
 
-    artifact = run(convert(config, BuildStage))
+    artifact = run(convert_config(config, BuildStage))
     print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
 
 
@@ -143,7 +143,7 @@ def select(config: DictConfig) -> None:
     """Selects the candidates that overlap little with a corpus and prints the datasheet."""
     from contamination.detection.building.overlap_selection import SelectStage, run
 
-    artifact = run(convert(config, SelectStage))
+    artifact = run(convert_config(config, SelectStage))
     print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
 
 
@@ -164,4 +164,4 @@ if __name__ == "__main__":
         stage = stages[name]
     if stage is thresholds:
         sys.argv[1:] = [EXAMPLES.sub(FILE_OF_EXAMPLES, word) for word in sys.argv[1:]]
-    sys.exit(run_tool(partial(run_launched, partial(command, name, stage))))
+    sys.exit(run_tool(partial(run_launched, partial(run_hydra_command, name, stage))))

@@ -23,8 +23,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from contamination.core.config import PART, convert
-from contamination.core.disk import disk_errors
+from contamination.core.config import PART, convert_config
+from contamination.core.disk import disk_errors_as_data_errors
 from contamination.core.errors import ConfigError, DataError, UserError, near_names, require
 from contamination.core.statistics.metrics import chosen_metrics
 from contamination.core.stored_files import read_yaml
@@ -38,7 +38,7 @@ from contamination.detection.evaluation import (
     estimate_groups,
     group_by_method,
     ranked_texts,
-    tidy_table,
+    tidy_estimates,
 )
 from contamination.detection.examples import open_examples
 from contamination.detection.models.hf_model import InMemoryModel
@@ -201,7 +201,7 @@ def make_stage(nodes: Mapping[str, Any]) -> DetectionStage:
         ConfigError: a field is unknown or its value is invalid.
     """
     try:
-        return convert(OmegaConf.create(_to_yaml_value(nodes)), DetectionStage)
+        return convert_config(OmegaConf.create(_to_yaml_value(nodes)), DetectionStage)
     except OmegaConfBaseException as error:
         message = str(error.msg or error).splitlines()[0]
         raise ConfigError(f"{error.full_key}: {message}.") from error
@@ -299,7 +299,7 @@ def score(
         })  # fmt: skip
         examples = make_texts(texts, labels, on_error)
         columns = example_columns(examples, with_text)
-        stack.enter_context(disk_errors(runs))
+        stack.enter_context(disk_errors_as_data_errors(runs))
         scores = open_scores(run(stage, examples=examples).path)
         tables = [with_example_columns(table, columns) for table in scores.tables()]
     return pd.concat(tables, ignore_index=True)
@@ -330,7 +330,7 @@ def evaluate(
 
     Returns:
         One row per benchmark (`all` is the mean over several, `pooled` all texts together), method,
-        variant and metric; see `detection.evaluation.tidy_table`.
+        variant and metric; see `detection.evaluation.tidy_estimates`.
 
     Raises:
         DataError: there are no members or no non-members, or a text has no score under its id or
@@ -352,7 +352,7 @@ def evaluate(
         require(are_rates, name, rates, "give rates above 0 and below 1, such as (0.05,).")
     rows_by_method = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
     _check_all_scored(rows_by_method, ranked)
-    return tidy_table(
+    return tidy_estimates(
         estimate_groups(
             lambda: group_by_method(rows_by_method), ranked, blind, chosen_metrics(fpr, tpr)
         )

@@ -12,15 +12,25 @@ import pandas as pd
 
 from contamination.core.report.tables import markdown_table
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import Estimate, interval, mean_over, mean_trials
+from contamination.core.statistics.estimates import (
+    Estimate,
+    confidence_interval,
+    mean_over_benchmarks,
+    mean_trials,
+)
 from contamination.core.statistics.metrics import AUROC, Metric, tpr_at_fpr
-from contamination.core.terminal import fit_columns, wrapped
+from contamination.core.terminal import fit_columns, wrap_text
 from contamination.core.user_files import atomic_output_file
-from contamination.data.benchmark_parts import choose_values
+from contamination.data.benchmark_parts import chosen_values_by_axis
 from contamination.data.config import ExamplesConfig
-from contamination.data.near_duplicates import part_notes
+from contamination.data.near_duplicates import duplicate_notes_by_part
 from contamination.data.texts import Texts
-from contamination.detection.baselines.blind import BLIND, Baseline, blind_baseline, cached_baseline
+from contamination.detection.baselines.blind import (
+    BLIND,
+    BlindBaselineFunction,
+    blind_baseline,
+    cached_blind_baseline,
+)
 from contamination.detection.baselines.matching import MATCHED
 from contamination.detection.evaluation import (
     CONFIDENCE,
@@ -30,7 +40,7 @@ from contamination.detection.evaluation import (
     estimate_group,
     group_by_method,
     ranked_texts,
-    tidy_table,
+    tidy_estimates,
 )
 from contamination.detection.flags import count_flags, describe_flags, merge_flag_counts
 from contamination.detection.summary import format_estimate, write_rows
@@ -76,7 +86,7 @@ class MetricTable:
         return "\n\n".join([f"### {self.title}", table, *self.notes])
 
 
-def benchmark_report(
+def render_benchmark_report(
     config: ExamplesConfig, examples: Texts, models: Mapping[str, Tables], out: Path | None
 ) -> str:
     """Returns the tables of several models' scores below notes on unusual scores and texts.
@@ -88,14 +98,17 @@ def benchmark_report(
         out: a folder for `benchmark.md` and the numbers in `results.json`, or None.
     """
     groups, notes = {}, []
-    baseline = cached_baseline()
+    baseline = cached_blind_baseline()
     for path, tables in models.items():
         texts = ranked_texts(examples, next(iter(tables())))
         groups[path] = estimate_parts(partial(_iter_ranked_scores, tables), texts, config, baseline)
         flag_counts = merge_flag_counts(map(count_flags, tables()))
         notes += [f"{path}: {note}" for note in describe_flags(flag_counts)]
     first = next(iter(groups.values()))
-    notes += [sizes(first, config), *part_notes(examples, partial(column_label, config=config))]
+    notes += [
+        sizes(first, config),
+        *duplicate_notes_by_part(examples, partial(column_label, config=config)),
+    ]
     notes += blind_notes(first, config)
     tables_by_metric = metric_tables(groups, config)
     if out is not None:
@@ -107,10 +120,10 @@ def benchmark_report(
         with atomic_output_file(out / FILE) as part:
             part.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
         tidied = [
-            tidy_table(part_groups).assign(model=path) for path, part_groups in groups.items()
+            tidy_estimates(part_groups).assign(model=path) for path, part_groups in groups.items()
         ]
         write_rows(out / "results.json", pd.concat(tidied), notes)
-    return "\n\n".join([*map(wrapped, notes), *(table.text() for table in tables_by_metric)])
+    return "\n\n".join([*map(wrap_text, notes), *(table.text() for table in tables_by_metric)])
 
 
 def _iter_ranked_scores(tables: Tables) -> Iterator[tuple[MethodKey, pd.DataFrame]]:
@@ -121,7 +134,7 @@ def estimate_parts(
     read_scores: ReadScores,
     examples: Texts,
     config: ExamplesConfig,
-    baseline: Baseline = blind_baseline,
+    baseline: BlindBaselineFunction = blind_baseline,
 ) -> list[BenchmarkEstimates]:
     """Returns the estimates of each part in the benchmark's order, and their average if several.
 
@@ -189,9 +202,9 @@ def _list_parts_off_chance(
     }
     descriptions = []
     for name, estimate in measured.items():
-        low, high = interval(estimate, 1 - (1 - CONFIDENCE) / len(measured))
+        low, high = confidence_interval(estimate, 1 - (1 - CONFIDENCE) / len(measured))
         if low > 0.5 or (below and high < 0.5):
-            low, high = interval(estimate, CONFIDENCE)
+            low, high = confidence_interval(estimate, CONFIDENCE)
             descriptions.append(
                 f"{column_label(name, config)} {estimate.value:.2f} [{low:.2f}, {high:.2f}]"
             )
@@ -305,7 +318,7 @@ def _mean_over_parts(parts: Mapping[str, Estimate], config: ExamplesConfig) -> E
     trials = [_trials_of_mean(group) for group in groups]
     weights = [len(group) for group in groups]
     return replace(
-        mean_over(parts),
+        mean_over_benchmarks(parts),
         draws=np.sum(sums, axis=0) / len(parts),
         trials=mean_trials(trials, weights),
     )
@@ -313,7 +326,7 @@ def _mean_over_parts(parts: Mapping[str, Estimate], config: ExamplesConfig) -> E
 
 def _same_texts_key(part_name: str, config: ExamplesConfig) -> tuple[str, ...]:
     first, *values = part_name.split("/")
-    axes = list(choose_values(config))
+    axes = list(chosen_values_by_axis(config))
     if len(axes) != len(values):  # the rows name their parts
         return (first,) if config.same_texts else (part_name,)
     pairs = zip(axes, values, strict=True)

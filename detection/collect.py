@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from contamination.core.artifacts import (
     Built,
-    build,
+    build_or_open,
     is_complete,
     open_artifact,
     run_folder,
@@ -76,7 +76,7 @@ class Collector:
 
         If one pass contains the statistics of others, only that pass is run.
         """
-        covering = covering_passes(set(passes))
+        covering = covering_pass_by_pass(set(passes))
         for to_run in sorted(set(covering.values()), key=lambda p: p.key):
             self._read_or_run_pass(to_run)
         return {p: self._passes[covering_pass] for p, covering_pass in covering.items()}
@@ -89,7 +89,7 @@ class Collector:
         Returns:
             The number of parts written.
         """
-        to_run, written = {*covering_passes(set(passes)).values()}, 0
+        to_run, written = {*covering_pass_by_pass(set(passes)).values()}, 0
         to_run |= {Pass(p.model) for p in to_run if view_of(p).rewords}
         for wanted in sorted(to_run, key=lambda p: (view_of(p).rewords, p.key)):
             folder, config, _ = self._folder_config_inputs(wanted)
@@ -106,7 +106,7 @@ class Collector:
         Raises:
             ArtifactError: a folder is damaged.
         """
-        covering = covering_passes(set(passes))
+        covering = covering_pass_by_pass(set(passes))
         folders = {p: self.folder(p) for p in set(covering.values())}
         stored_passes = {
             p: StoredPass(open_artifact(folder, pass_store.KIND).path)
@@ -126,7 +126,9 @@ class Collector:
     def _read_or_run_pass(self, wanted: Pass) -> StatsByText:
         if wanted not in self._passes:
             folder, config, inputs = self._folder_config_inputs(wanted)
-            build(folder, config, inputs, partial(self._build_pass, wanted), log_nearest=False)
+            build_or_open(
+                folder, config, inputs, partial(self._build_pass, wanted), log_nearest=False
+            )
             self._passes[wanted] = StoredPass(folder)
         return self._passes[wanted]
 
@@ -281,7 +283,7 @@ def _add_rows_of_part(
         rows_read[name] = [*text_rows]
 
 
-def covering_passes(wanted: Collection[Pass]) -> dict[Pass, Pass]:
+def covering_pass_by_pass(wanted: Collection[Pass]) -> dict[Pass, Pass]:
     """Returns, for each pass, the pass among them that contains its statistics."""
     return {
         p: view_of(p).covering_pass(
@@ -315,7 +317,7 @@ def tokens_read(method_nodes: Mapping[str, Any], text_tokens: int) -> TokensRead
     """
     methods = build_methods(method_nodes).values()
     needed = with_token_count_pass({p for method in methods for p in method.passes})
-    passes = set(covering_passes(needed).values())
+    passes = set(covering_pass_by_pass(needed).values())
     tokens = {p: view_of(p).max_tokens_read(p, text_tokens) for p in passes}
     by_masked_lm = {p.view_key: p for p in passes if "masked_lm" in view_of(p).needs}
     copies = sum(view_of(p).copies_per_text(p) for p in by_masked_lm.values())

@@ -14,11 +14,11 @@ from contamination.core.config import (
     POSITIVE,
     Ranged,
     at_least,
-    limited,
+    field_naming_unless_default,
     one_of,
-    part_of_name_unless_default,
-    register,
-    runtime,
+    ranged_field,
+    register_schema,
+    runtime_field,
 )
 from contamination.core.errors import require
 from contamination.data.config import ExamplesConfig
@@ -35,35 +35,35 @@ METHODS = Path(__file__).resolve().parents[1] / "conf" / "method"
 class DetectionConfig(Ranged, node="detection"):
     """How the model is run over the texts (node `detection`)."""
 
-    dtype: str = limited("float32", one_of(DTYPES))
+    dtype: str = ranged_field("float32", one_of(DTYPES))
     """The type of weights and activations. The head's products are summed in float32, except for
     models that are not a body with a linear head (a log line says so)."""
 
-    long_texts: str = limited("error", one_of(LONG_TEXTS))
+    long_texts: str = ranged_field("error", one_of(LONG_TEXTS))
     """What to do with a text longer than the model's context: `error`, `truncate` (score its first
     tokens), or `windowed` (score all tokens, in windows that overlap by half of the context)."""
 
-    min_scored_tokens: int = limited(5, at_least(1))
+    min_scored_tokens: int = ranged_field(5, at_least(1))
     """A text with fewer scored tokens is flagged and not ranked. With fewer than 5, the papers'
     k = 0.2 is less than one token, so that the score would depend on a single token."""
 
-    scope: str = part_of_name_unless_default(WHOLE, one_of(SCOPES))
+    scope: str = field_naming_unless_default(WHOLE, one_of(SCOPES))
     """Which part of a text is scored: the `whole`, its `output` given its input, or its `input`."""
 
-    device: str = runtime("auto", DEVICE)
+    device: str = runtime_field("auto", DEVICE)
     """`auto` (CUDA if available), `cpu`, `cuda` or `cuda:<n>`."""
 
-    device_map: str | None = runtime(None, one_of(DEVICE_MAPS))
+    device_map: str | None = runtime_field(None, one_of(DEVICE_MAPS))
     """How to spread the layers of a model over all devices: one of DEVICE_MAPS; null does not."""
 
-    batch_tokens: int = runtime(8192, at_least(1))
+    batch_tokens: int = runtime_field(8192, at_least(1))
     """Tokens per batch, including padding; halved for the rest of a pass if memory runs out."""
 
-    kernel: str = runtime("auto", one_of(KERNELS))
+    kernel: str = runtime_field("auto", one_of(KERNELS))
     """On a GPU: `auto` (the head and its statistics in one kernel, if Triton is installed and the
     kernel agrees with the logits), or `plain` (a block of logits at a time)."""
 
-    processes: int = runtime(1, at_least(1))
+    processes: int = runtime_field(1, at_least(1))
     """Processes, or GPUs, that each load the model and take a slice of the texts."""
 
     def __post_init__(self) -> None:
@@ -98,34 +98,34 @@ class ScoredModelConfig(Ranged, node="model"):
 
     path: str | None = None
     """A model folder of the training stage, a Hugging Face folder, a GGUF file, or a hub id."""
-    trust_remote_code: bool = runtime(False)
+    trust_remote_code: bool = runtime_field(False)
     """Whether to run Python code that comes with the model, if it needs any."""
 
-    url: str | None = runtime(None)
+    url: str | None = runtime_field(None)
     """The server's base URL, without `/completions`, such as http://localhost:8000/v1."""
     name: str | None = None
     """The model's name at the server; null selects the server's only model."""
     tokenizer: str | None = None
     """The served model's tokenizer: a Hugging Face folder or a hub id."""
-    key_env: str | None = runtime(None)
+    key_env: str | None = runtime_field(None)
     """The environment variable with the server's key; null if the server needs no key."""
-    requests: int = runtime(16, at_least(1))
+    requests: int = runtime_field(16, at_least(1))
     """The number of concurrent requests to the server."""
-    timeout_seconds: float = runtime(120.0, POSITIVE)
+    timeout_seconds: float = runtime_field(120.0, POSITIVE)
     """How long to wait for an answer, in seconds."""
-    max_answer_bytes: int = runtime(16 * 2**20, at_least(1))
+    max_answer_bytes: int = runtime_field(16 * 2**20, at_least(1))
     """The maximum size of an answer, in bytes after decompression."""
-    retries: int = runtime(6, at_least(0))
+    retries: int = runtime_field(6, at_least(0))
     """How often a request is repeated after a temporary failure."""
-    tolerance: float = limited(1e-3, POSITIVE)
+    tolerance: float = ranged_field(1e-3, POSITIVE)
     """The precision of a bisection in nats, used if a server offers nothing more exact."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.url is not None:
-            secrets.check_address(f"{self.node}.url", self.url)
+            secrets.check_url_holds_no_key(f"{self.node}.url", self.url)
         if self.key_env is not None:
-            secrets.check_variable(f"{self.node}.key_env", self.key_env)
+            secrets.check_is_variable_name(f"{self.node}.key_env", self.key_env)
 
     @property
     def given(self) -> str | None:
@@ -214,11 +214,11 @@ def parse_slice(field: str, text: str) -> tuple[int, int]:
     return int(number), int(of)
 
 
-register("detection", DetectionConfig)
-register("scored_model", ScoredModelConfig)
-register("reference", ReferenceConfig)
-register("masked_lm", NeighborModelConfig)
-register("prefix", PrefixConfig)
+register_schema("detection", DetectionConfig)
+register_schema("scored_model", ScoredModelConfig)
+register_schema("reference", ReferenceConfig)
+register_schema("masked_lm", NeighborModelConfig)
+register_schema("prefix", PrefixConfig)
 # `method=all` names every file of conf/method, so a new file there needs no other change
 NAMES: list[Any] = sorted(path.stem for path in METHODS.glob("*.yaml"))
 ConfigStore.instance().store(group="method", name="all", node={"defaults": NAMES})

@@ -15,28 +15,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import (
     ALL,
     Estimate,
-    interval,
-    mean_over,
-    needs_over,
+    confidence_interval,
+    mean_over_benchmarks,
+    needs_by_benchmark_text,
 )
 from contamination.core.statistics.metrics import AUROC, Metric, auroc_trials, chosen_metrics
 from contamination.core.statistics.samples import LabelledSample
 from contamination.data.texts import Text, Texts, clusters_of
 from contamination.detection.baselines.blind import (
     BLIND,
-    Baseline,
     BlindBaseline,
+    BlindBaselineFunction,
+    blind_auroc_warning,
     blind_baseline,
     blind_obstacle,
-    describe_blind_baseline,
-    texts_warning,
+    text_difference_warning,
 )
-from contamination.detection.baselines.matching import MATCHED, leftover, matched_by
+from contamination.detection.baselines.matching import (
+    MATCHED,
+    leftover_style_auroc,
+    matched_auroc_given_blind,
+)
 
 METRICS = chosen_metrics([0.05], [0.95])
 DRAWS, CONFIDENCE, SEED = 1_000, 0.95, 0
@@ -129,7 +133,7 @@ def ranked_texts(examples: Sequence[Text], scores: pd.DataFrame) -> Texts:
     return texts.take(is_ranked.to_numpy())
 
 
-def split_scores(scores: pd.DataFrame, examples: Sequence[Text]) -> tuple[Scores, Scores]:
+def scores_by_membership(scores: pd.DataFrame, examples: Sequence[Text]) -> tuple[Scores, Scores]:
     """Returns one method's scores of the members, and of the non-members, among the examples."""
     values = scores.set_index("example_id")["score"]
     members = [e.example_id for e in examples if e.label is True]
@@ -137,7 +141,7 @@ def split_scores(scores: pd.DataFrame, examples: Sequence[Text]) -> tuple[Scores
     return values[members].to_numpy(), values[nonmembers].to_numpy()
 
 
-def tidy_table(groups: Sequence[BenchmarkEstimates]) -> pd.DataFrame:
+def tidy_estimates(groups: Sequence[BenchmarkEstimates]) -> pd.DataFrame:
     """Returns one row per group, method, variant and metric.
 
     Columns: benchmark (`all` and `pooled` stand for several), members, nonmembers, method, variant,
@@ -173,7 +177,9 @@ COLUMNS = [
 
 
 def _interval_ends(metric_estimate: Estimate) -> tuple[float | None, float | None]:
-    return (None, None) if metric_estimate.needs else interval(metric_estimate, CONFIDENCE)
+    return (
+        (None, None) if metric_estimate.needs else confidence_interval(metric_estimate, CONFIDENCE)
+    )
 
 
 def estimate_group(
@@ -183,7 +189,7 @@ def estimate_group(
     blind: bool,
     metrics: Sequence[Metric],
     match: bool = False,
-    baseline: Baseline = blind_baseline,
+    baseline: BlindBaselineFunction = blind_baseline,
     comparisons: int = 1,
 ) -> BenchmarkEstimates:
     """Estimates every metric of every method on one group of texts.
@@ -202,14 +208,14 @@ def estimate_group(
     """
     texts, member = _texts_and_labels(examples)
     cluster = clusters_of([e for e in examples if e.label is not None])
-    sample = LabelledSample.of(member, cluster, DRAWS, derive(SEED, name))
+    sample = LabelledSample.of(member, cluster, DRAWS, derive_seed(SEED, name))
     reason = blind_obstacle(texts, member, cluster)
     blind_row = None
     if blind and not reason:
-        blind_row = baseline(texts, member, derive(SEED, BLIND, name), group=cluster)
+        blind_row = baseline(texts, member, derive_seed(SEED, BLIND, name), group=cluster)
     estimates: Estimates = {}
     for method, scores in scores_of:
-        sides = split_scores(scores, examples)
+        sides = scores_by_membership(scores, examples)
         if all(map(len, sides)):
             estimates[method] = sample.estimate(*sides, metrics)
             if match:
@@ -221,7 +227,9 @@ def estimate_group(
         rows = np.flatnonzero(member), np.flatnonzero(~member)
         estimates[BLIND, ""] = blind_row.estimates(*rows, metrics, DRAWS)
         if match and blind_row.style:
-            estimates[BLIND, ""][MATCHED.name] = leftover(blind_row.style, sample.sizes, DRAWS)
+            estimates[BLIND, ""][MATCHED.name] = leftover_style_auroc(
+                blind_row.style, sample.sizes, DRAWS
+            )
     notes = _blind_notes(estimates, reason, comparisons)
     return BenchmarkEstimates(name, *sample.sizes, estimates, "", notes, sample.cluster_counts)
 
@@ -237,7 +245,7 @@ def _matched_auroc(
 
     Clusters reduce its effective number of trials by the same factor as those of `auroc`.
     """
-    matched_auroc = matched_by(blind_row, member, *sides, sample.drawn)
+    matched_auroc = matched_auroc_given_blind(blind_row, member, *sides, sample.drawn)
     if not sample.clusters or matched_auroc.trials is None or auroc.trials is None:
         return matched_auroc
     share = auroc.trials / auroc_trials(*sample.sizes)
@@ -250,14 +258,14 @@ def _blind_notes(estimates: Estimates, reason: str | None, comparisons: int) -> 
         return [f"no blind row: {reason}"] if reason else []
     blind_auroc = estimates[BLIND, ""][AUROC.name]
     if (
-        describe_blind_baseline(
-            blind_auroc.value, *interval(blind_auroc, 1 - (1 - CONFIDENCE) / comparisons)
+        blind_auroc_warning(
+            blind_auroc.value, *confidence_interval(blind_auroc, 1 - (1 - CONFIDENCE) / comparisons)
         )
         is None
     ):
         return []
-    low, high = interval(blind_auroc, CONFIDENCE)
-    return [texts_warning(f"blind AUROC {blind_auroc.value:.2f} [{low:.2f}, {high:.2f}]")]
+    low, high = confidence_interval(blind_auroc, CONFIDENCE)
+    return [text_difference_warning(f"blind AUROC {blind_auroc.value:.2f} [{low:.2f}, {high:.2f}]")]
 
 
 def _texts_and_labels(examples: Sequence[Text]) -> tuple[list[str], NDArray[np.bool_]]:
@@ -276,7 +284,7 @@ def _mean_over_benchmarks(
     lacks = {
         g.name or "those of no benchmark": AUROC.needs(g.members, g.nonmembers) for g in groups
     }
-    if needs := needs_over(lacks):
+    if needs := needs_by_benchmark_text(lacks):
         return BenchmarkEstimates(ALL, members, nonmembers, {}, needs)
     estimates: Estimates = {}
     for method in groups[0].estimates:
@@ -285,7 +293,9 @@ def _mean_over_benchmarks(
         }
         if len(by_name) == len(groups):  # the blind baseline may lack texts
             estimates[method] = {
-                m.name: mean_over({name: by_metric[m.name] for name, by_metric in by_name.items()})
+                m.name: mean_over_benchmarks(
+                    {name: by_metric[m.name] for name, by_metric in by_name.items()}
+                )
                 for m in metrics
             }
     notes = _blind_notes(estimates, blind_obstacle(*_texts_and_labels(examples)), comparisons)

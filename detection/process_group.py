@@ -41,9 +41,9 @@ def run_by_rank_0(stage: Callable[[], int]) -> int:
         ConfigError: the tasks of srun cannot find each other.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as `command` does, which only rank 0 runs
-    from contamination.core.distributed import exit_process, launched_processes
+    from contamination.core.distributed import exit_process, launched_process_count
 
-    size = launched_processes()
+    size = launched_process_count()
     if size == 1:
         return stage()
     from torch import distributed

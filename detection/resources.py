@@ -12,7 +12,7 @@ from pathlib import Path
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import DataError
 from contamination.core.hashing import file_digest
-from contamination.data.text import normalised, stands_in
+from contamination.data.text import is_contained_in, normalise_text
 from contamination.data.texts import Text
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.supplied_neighbors import Neighbors
@@ -127,11 +127,11 @@ def check_shots_disjoint(shots: Iterable[str], texts: Iterable[tuple[str, str]])
 
     Case, white space and Unicode form are ignored. A text of a few words must equal the whole shot.
     """
-    normalised_shots = [normalised(shot) for shot in shots]
+    normalised_shots = [normalise_text(shot) for shot in shots]
     for name, text in texts:
-        normalised_text = normalised(text)
+        normalised_text = normalise_text(text)
         for number, shot in enumerate(normalised_shots, 1):
-            if stands_in(normalised_text, shot):
+            if is_contained_in(normalised_text, shot):
                 raise DataError(
                     f"prefix.path: its text number {number} contains the text {name}, which is to "
                     "be scored. Give non-member texts that are not among the examples."

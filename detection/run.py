@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contamination.core.artifacts import Artifact, Built, build, is_complete, run_folder
-from contamination.core.config import identity
-from contamination.core.disk import check_writable, disk_errors
+from contamination.core.artifacts import Artifact, Built, build_or_open, is_complete, run_folder
+from contamination.core.config import identity_data
+from contamination.core.disk import check_writable_folder, disk_errors_as_data_errors
 from contamination.core.errors import ConfigError
 from contamination.core.hashing import file_digest
 from contamination.data.examples import examples_digest
@@ -46,7 +46,7 @@ from contamination.detection.scores import (
     open_scores,
     read_tables,
     score_tables,
-    write_tables,
+    write_score_tables,
 )
 from contamination.detection.summary import CSV, write_exports
 
@@ -81,7 +81,7 @@ def run(
         ArtifactError: a corpus or model folder is unfinished.
     """
     if stage.out is not None:
-        check_writable("out", stage.out)
+        check_writable_folder("out", stage.out)
     methods, examples, models, resources = open_stage_inputs(stage, examples)
     log.info("%s", describe_first_text(examples, models["target"]))
     settings, inputs = _settings_and_inputs(stage, methods, examples, models, resources)
@@ -91,11 +91,11 @@ def run(
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
     inputs |= resources.prefix_digest(all_needs(methods))
     make = partial(_write_scores, methods, examples, collector)
-    artifact = build(folder, stage, inputs, make, named=settings)
+    artifact = build_or_open(folder, stage, inputs, make, named=settings)
     log.info("scores: %s", artifact.path)
     if stage.out is not None:
         out = Path(stage.out).expanduser()
-        with disk_errors(out):
+        with disk_errors_as_data_errors(out):
             write_exports(out, open_scores(folder), examples, stage.out_text)
         log.info("scores: %s", out / CSV)
     return artifact
@@ -165,7 +165,7 @@ def _write_scores(methods: Methods, texts: Texts, collector: Collector, folder: 
     whole_passes = collector.collect(required_passes(methods))
     texts, passes = restrict_to_scope(settings.scope, texts, whole_passes, models)
     step, min_scored_tokens = models["target"].step, settings.min_scored_tokens
-    write_tables(folder / FILE, score_tables(methods, texts, passes, step, min_scored_tokens))
+    write_score_tables(folder / FILE, score_tables(methods, texts, passes, step, min_scored_tokens))
     for line in describe_flags(merge_flag_counts(map(count_flags, read_tables(folder / FILE)))):
         log.warning("%s", line)
     flagged = sum(int((table["flag"] != "").sum()) for table in read_tables(folder / FILE))
@@ -211,9 +211,9 @@ def _score_settings(
 ) -> dict[str, Any]:
     """Returns every setting that can change the table of scores."""
     method_settings = {
-        f"{name} {variant}".strip(): {**_class_identity(type(method)), **identity(method)}
+        f"{name} {variant}".strip(): {**_class_identity(type(method)), **identity_data(method)}
         for (name, variant), method in methods.items()
     }
     columns = {"columns": COLUMNS.names}
-    detection = {**identity(stage.detection), **stage.detection.head_settings}
+    detection = {**identity_data(stage.detection), **stage.detection.head_settings}
     return {"method": method_settings, **seed, **columns, "detection": detection}

@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
-from contamination.core.config import identity
+from contamination.core.config import identity_data
 from contamination.core.errors import ArtifactError, DataError
 from contamination.core.hashing import file_digest
-from contamination.core.integrity import naming_file, naming_folders
-from contamination.core.stored_files import parse_json, typed
+from contamination.core.integrity import errors_naming_file, errors_naming_folders
+from contamination.core.stored_files import parse_json, parse_typed
 from contamination.core.table_files import parquet_writer
 from contamination.core.user_files import atomic_output_file
 from contamination.data.texts import Text, Texts, release_memory
@@ -46,7 +46,7 @@ KIND = "scores"
 FILE = "scores.parquet"
 HASH = "scores.parquet.sha256"
 INPUTS, SETTINGS = "inputs", "settings"
-RECORDED = {**dict.fromkeys(identity(DetectionConfig()), "unknown"), "scope": WHOLE}
+RECORDED = {**dict.fromkeys(identity_data(DetectionConfig()), "unknown"), "scope": WHOLE}
 """The settings that can change a score or its ranking, with their value where none is recorded."""
 COLUMNS = pa.schema(
     [
@@ -84,7 +84,7 @@ class Scores:
         Raises:
             ArtifactError: an earlier version wrote it, without one of the columns.
         """
-        return read_table(self.artifact.path / FILE)
+        return read_score_table(self.artifact.path / FILE)
 
     def tables(self) -> Iterator[pd.DataFrame]:
         """Yields the table in parts, one per method and variant."""
@@ -133,7 +133,7 @@ def score_tables(
         )
         for key, column in judgements.items():
             score, flag = score_and_flag(
-                methods[key], example_for(methods[key], text, passes), unranked_reason
+                methods[key], example_seen_by(methods[key], text, passes), unranked_reason
             )
             column[index] = score, flags.setdefault(flag, len(flags)), not unranked_reason
     flag_texts, order = pa.array([*flags], pa.string()), texts.sorting_places("example_id")
@@ -163,7 +163,7 @@ def _check_finite(method_name: str, variant: str, ids: pa.Array, scores: np.ndar
         )
 
 
-def example_for(method: Method, text: Text, passes: Mapping[Pass, StatsByText]) -> Example:
+def example_seen_by(method: Method, text: Text, passes: Mapping[Pass, StatsByText]) -> Example:
     """Returns a text as the method sees it, with only the passes that it declares."""
     copies = {wanted: passes[wanted][text.sha256] for wanted in method.passes}
     return Example(text.example_id, text.text, copies)
@@ -181,13 +181,13 @@ def score_and_flag(method: Method, example: Example, unranked_reason: str) -> tu
     return method.score(example), flag
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_score_table(path: Path) -> pd.DataFrame:
     """Reads the table of `scores.parquet`.
 
     Raises:
         ArtifactError: an earlier version wrote it, without one of the columns.
     """
-    with naming_file(path):
+    with errors_naming_file(path):
         table = pd.read_parquet(path, page_checksum_verification=True)
         _check_columns(path, table.columns)
         return table
@@ -209,11 +209,11 @@ def read_tables(path: Path) -> Iterator[pd.DataFrame]:
         ArtifactError: an earlier version wrote it, without one of the columns.
     """
     with ExitStack() as stack:
-        with naming_file(path):
+        with errors_naming_file(path):
             file = stack.enter_context(pq.ParquetFile(path, page_checksum_verification=True))
             _check_columns(path, file.schema_arrow.names)
         for group in range(file.metadata.num_row_groups):
-            with naming_file(path):
+            with errors_naming_file(path):
                 row_group = file.read_row_group(group, use_threads=False)
                 table = row_group.to_pandas(types_mapper=STRINGS)
             yield table
@@ -230,12 +230,12 @@ class Origin:
 
 def scores_origin(artifact: Artifact) -> Origin:
     """Returns what a finished scores folder was made from."""
-    with naming_folders(artifact.path):
+    with errors_naming_folders(artifact.path):
         recorded = artifact.config().get("detection", {})
         return Origin(artifact.inputs, {n: recorded[n] for n in RECORDED if n in recorded})
 
 
-def write_tables(
+def write_score_tables(
     path: Path,
     tables: Iterable[pa.Table],
     made_of: Origin | None = None,
@@ -300,8 +300,8 @@ def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:
             f"scores is {str(folder)!r}: its {FILE} is damaged (it is not what {HASH} says). Write "
             "both again by `python -m detection out=…`: the passes are stored, so no model is run."
         )
-    with naming_file(file):
+    with errors_naming_file(file):
         metadata = pq.read_schema(file).metadata or {}
         texts = (metadata.get(name.encode(), b"{}").decode() for name in (INPUTS, SETTINGS))
-        inputs, settings = (typed(parse_json(text), dict[str, Any]) for text in texts)
-    return read_table(file), Origin(inputs, settings)
+        inputs, settings = (parse_typed(parse_json(text), dict[str, Any]) for text in texts)
+    return read_score_table(file), Origin(inputs, settings)

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contamination.core.statistics.estimates import ALL, Estimate, interval
+from contamination.core.statistics.estimates import ALL, Estimate, confidence_interval
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
 from contamination.core.table_files import write_csv
 from contamination.core.terminal import fit_columns
@@ -28,7 +28,7 @@ from contamination.detection.evaluation import (
     estimate_groups,
     group_by_method,
     ranked_texts,
-    tidy_table,
+    tidy_estimates,
 )
 from contamination.detection.flags import (
     count_flags,
@@ -42,7 +42,7 @@ from contamination.detection.scores import (
     Scores,
     scores_origin,
     to_arrow,
-    write_tables,
+    write_score_tables,
 )
 
 SHOWN = 5
@@ -96,7 +96,7 @@ def summary(
     blocks = [_format_group(group, len(groups)) for group in groups]
     if results is not None:
         group_notes = [note for group in groups for note in group.notes]
-        write_rows(results, tidy_table(groups), [*notes, *group_notes])
+        write_rows(results, tidy_estimates(groups), [*notes, *group_notes])
     if not groups:
         blocks = ["\n".join(_iter_likeliest_lists(group_by_method(read()), texts))]
     return "".join(f"{line}\n" for line in notes) + "\n\n".join(blocks)
@@ -131,7 +131,7 @@ def format_estimate(estimate: Estimate) -> str:
     """Formats the value with its 95% interval, or says what is missing for an estimate."""
     if estimate.needs:
         return f"needs {estimate.needs}"
-    low, high = interval(estimate, CONFIDENCE)
+    low, high = confidence_interval(estimate, CONFIDENCE)
     return f"{estimate.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
@@ -178,7 +178,7 @@ def write_exports(out: Path, scores: Scores, examples: Sequence[Text], texts: bo
     out.mkdir(parents=True, exist_ok=True)
     schema = pa.schema([*COLUMNS, *EXAMPLE_COLUMNS, *([("text", pa.string())] if texts else [])])
     parts = (to_arrow(table, schema) for table in tables())
-    write_tables(out / FILE, parts, scores_origin(scores.artifact), schema)
+    write_score_tables(out / FILE, parts, scores_origin(scores.artifact), schema)
     with atomic_output_file(out / CSV) as part:
         for number, table in enumerate(tables()):
             write_csv(part, with_ranks(table), append=number > 0)

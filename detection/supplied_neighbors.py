@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from contamination.core.errors import ConfigError, DataError
-from contamination.data.benchmark_parts import parts_of, words
+from contamination.data.benchmark_parts import chosen_parts, describe_part_values
 from contamination.data.benchmark_rows import (
     MissingPartError,
     benchmark_rows,
-    fill_place,
-    is_file,
-    place_rows,
+    fill_in_place,
+    is_single_file_or_stream,
+    read_place_rows,
 )
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import texts_of_rows
@@ -70,16 +70,20 @@ class Neighbors:
 
 def has_neighbors(examples: ExamplesConfig) -> bool:
     """Returns whether the benchmark's files have neighbours for at least one part."""
-    return any(source.neighbors for source in examples.sources) and not is_file(examples.path)
+    return any(source.neighbors for source in examples.sources) and not is_single_file_or_stream(
+        examples.path
+    )
 
 
 def _neighbors_by_text(examples: ExamplesConfig) -> Iterator[tuple[str, Sequence[str]]]:
     """Yields each text's SHA-256 and its neighbours, source by source and row by row."""
     tally = Tally("stop", "examples.on_error")
-    for part in parts_of(examples):
+    for part in chosen_parts(examples):
         for source in part.sources:
             if source.neighbors is None:
-                raise ConfigError(f"{examples.name} has no neighbours of {words(part.values)}.")
+                raise ConfigError(
+                    f"{examples.name} has no neighbours of {describe_part_values(part.values)}."
+                )
             values: dict[str, Any] = {**part.values}
             source_examples = replace(examples, sources=[source], **values)
             try:
@@ -88,11 +92,11 @@ def _neighbors_by_text(examples: ExamplesConfig) -> Iterator[tuple[str, Sequence
                 )
             except MissingPartError:  # reported when the texts were read
                 continue
-            neighbors_place = fill_place(source.neighbors, source, part, examples)
+            neighbors_place = fill_in_place(source.neighbors, source, part, examples)
             column = fold_name(neighbors_place.column or examples.columns.get("text") or "text")
-            subject = f"the neighbours of {words(part.values)}"
+            subject = f"the neighbours of {describe_part_values(part.values)}"
             try:
-                rows = [row.value for row in place_rows(neighbors_place, examples, tally)]
+                rows = [row.value for row in read_place_rows(neighbors_place, examples, tally)]
             except DataError as error:
                 raise DataError(f"{subject}: {error}") from error
             folded_rows = [{fold_name(name): value for name, value in row.items()} for row in rows]

@@ -13,18 +13,14 @@ import numpy as np
 import pandas as pd
 
 from contamination.core.errors import DataError, require
-from contamination.core.seeds import derive, unit_hash
+from contamination.core.seeds import derive_seed, unit_hash
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import interval
+from contamination.core.statistics.estimates import confidence_interval
 from contamination.core.statistics.metrics import AUROC, most_false_alarms
-from contamination.core.statistics.samples import (
-    FEWEST_CLUSTERS,
-    LabelledSample,
-    clusters_by_side,
-)
+from contamination.core.statistics.samples import FEWEST_CLUSTERS, LabelledSample, clusters_by_side
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
 from contamination.data.texts import Text, clusters_of
-from contamination.detection.evaluation import CONFIDENCE, DRAWS, split_scores
+from contamination.detection.evaluation import CONFIDENCE, DRAWS, scores_by_membership
 
 Sides = tuple[Scores, Scores]
 """The scores of the members, and of the non-members."""
@@ -191,7 +187,7 @@ def _calibrate(
     fpr: float,
     seed: int,
 ) -> Threshold:
-    calibration, evaluation = (split_scores(scores, side_texts) for side_texts in texts)
+    calibration, evaluation = (scores_by_membership(scores, side_texts) for side_texts in texts)
     value = choose_threshold(*calibration, rule, fpr)
     stability = _stability(calibration, rule, fpr, seed)
     order, clusters = np.argsort(calibration[1], kind="stable"), clusters_of(texts[0])
@@ -200,7 +196,7 @@ def _calibrate(
         member = np.array([e.label for e in texts[0]], bool)
         null_clusters = clusters_by_side(clusters, member)[1][order].tolist()
     auroc = sample.estimate(*evaluation, [AUROC])[AUROC.name]
-    aurocs = auroc.value, *interval(auroc, CONFIDENCE)
+    aurocs = auroc.value, *confidence_interval(auroc, CONFIDENCE)
     rates = _rates(value, *evaluation)
     return Threshold(*key, rule, value, *rates, *stability, *aurocs, null, null_clusters)
 
@@ -211,7 +207,10 @@ def _evaluation_sample(evaluation: Sequence[Text], seed: int) -> LabelledSample:
     Raises:
         DataError: the members or the non-members belong to too few clusters.
     """
-    member, seed = np.array([e.label for e in evaluation], bool), derive(seed, "threshold AUROC")
+    member, seed = (
+        np.array([e.label for e in evaluation], bool),
+        derive_seed(seed, "threshold AUROC"),
+    )
     sample = LabelledSample.of(member, clusters_of(evaluation), DRAWS, seed)
     counts = sample.cluster_counts
     if counts and min(counts) < FEWEST_CLUSTERS:
@@ -232,7 +231,7 @@ def _rates(value: float, members: Scores, nonmembers: Scores) -> tuple[float, fl
 
 def _stability(calibration: Sides, rule: str, fpr: float, seed: int) -> tuple[float, float]:
     """Returns the threshold's standard deviation, absolute and relative to that of the scores."""
-    rng = np.random.default_rng(derive(seed, "threshold subsets"))
+    rng = np.random.default_rng(derive_seed(seed, "threshold subsets"))
     thresholds = []
     for share in SUBSETS:
         for _ in range(SUBSET_DRAWS):

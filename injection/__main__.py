@@ -6,9 +6,9 @@ import sys
 
 from omegaconf import DictConfig
 
-from contamination.core.cli import command, compose_stage, run_tool
-from contamination.core.config import convert
-from contamination.core.integrity import naming_folders
+from contamination.core.cli import compose_stage, run_hydra_command, run_tool
+from contamination.core.config import convert_config
+from contamination.core.integrity import errors_naming_folders
 from contamination.injection.config import InjectionStage
 from contamination.injection.finetuning.config import FinetuningStage
 
@@ -25,31 +25,31 @@ def make_corpus(config: DictConfig) -> None:
     """Make a contaminated corpus."""
     from contamination.injection.run import run
 
-    run(convert(config, InjectionStage))
+    run(convert_config(config, InjectionStage))
 
 
 def make_finetuning_set(config: DictConfig) -> None:
     """Make a fine-tuning set."""
     from contamination.injection.finetuning.run import run
 
-    run(convert(config, FinetuningStage))
+    run(convert_config(config, FinetuningStage))
 
 
 def export(config: DictConfig) -> None:
     """Write a finished corpus in another trainer's format."""
-    from contamination.injection.export.run import ExportStage, export
+    from contamination.injection.export.run import ExportStage, export_corpus
 
-    export(convert(config, ExportStage))
+    export_corpus(convert_config(config, ExportStage))
 
 
 def print_copies(folder: str, example_id: str) -> None:
     """Print an example and its copies in context."""
-    from contamination.injection.corpus import show
+    from contamination.injection.corpus import describe_copies
 
-    print(show(folder, example_id))
+    print(describe_copies(folder, example_id))
 
 
-def verify_command(folder: str, words: list[str]) -> int:
+def prove_folder(folder: str, words: list[str]) -> int:
     """Prove a corpus or an export and print the result; the exit status is 0 if nothing is wrong.
 
     An export by a user's class is proved if `words` name the class: format._target_=….
@@ -62,7 +62,7 @@ def verify_command(folder: str, words: list[str]) -> int:
     formats = [word.removeprefix(FORMAT) for word in words if word.startswith(FORMAT)]
     overrides = [word for word in words if not word.startswith(FORMAT)]
     stage = compose_stage("injection", overrides, InjectionStage)
-    with naming_folders(folder):
+    with errors_naming_folders(folder):
         if is_export(folder):
             proof = prove_finished_export(folder, formats)
         elif isinstance(open_corpus(folder), FinetuningSet):
@@ -78,18 +78,18 @@ def main() -> int:
     match sys.argv[1:]:
         case ["export", *_]:
             del sys.argv[1]
-            return command("export", export)
+            return run_hydra_command("export", export)
         case ["finetuning", *_]:
             del sys.argv[1]
-            return command("finetuning", make_finetuning_set)
+            return run_hydra_command("finetuning", make_finetuning_set)
         case ["verify", folder, *words] if folder not in ("-h", "--help"):
-            return run_tool(lambda: verify_command(folder, words))
+            return run_tool(lambda: prove_folder(folder, words))
         case ["show", folder, example] if example.startswith("example_id="):
             return run_tool(lambda: print_copies(folder, example.removeprefix("example_id=")))
         case ["verify" | "show", *_]:
             print(USAGE, file=sys.stderr)
             return 2
-    return command("injection", make_corpus)
+    return run_hydra_command("injection", make_corpus)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ from contamination.core.config import (
     Ranged,
     at_least,
     between,
-    limited,
     one_of,
-    register,
-    runtime,
+    ranged_field,
+    register_schema,
+    runtime_field,
 )
 from contamination.core.errors import require
-from contamination.core.seeds import with_seeds
+from contamination.core.seeds import fill_in_seeds
 from contamination.core.statistics.estimates import ALL
 from contamination.core.tasks import TasksConfig
 from contamination.data.config import BenchmarkConfig
@@ -40,11 +40,11 @@ WINDOW = Range(
 class TokenizerConfig(Ranged, node="tokenizer"):
     """The tokenizer of the packed corpus."""
 
-    path: str | None = runtime(None)
+    path: str | None = runtime_field(None)
     """Hugging Face folder or hub id; null trains a byte-level BPE on the corpus itself."""
-    vocab_size: int = limited(1024, VOCABULARY)
+    vocab_size: int = ranged_field(1024, VOCABULARY)
     """Entries of the BPE to train (only if `path` is null)."""
-    train_characters: int = limited(3_000_000, at_least(1))
+    train_characters: int = ranged_field(3_000_000, at_least(1))
     """Characters of the corpus that the BPE is trained on."""
 
 
@@ -52,54 +52,54 @@ class TokenizerConfig(Ranged, node="tokenizer"):
 class InjectionConfig(Ranged, node="injection"):
     """The inserted examples, the documents, and the places of the copies."""
 
-    members: int = limited(100, at_least(0))
+    members: int = ranged_field(100, at_least(0))
     """Examples of each benchmark that are inserted."""
-    nonmembers: int = limited(100, at_least(0))
+    nonmembers: int = ranged_field(100, at_least(0))
     """Examples of each benchmark that are not inserted."""
-    held_out: int = limited(12, at_least(0))
+    held_out: int = ranged_field(12, at_least(0))
     """More examples of each benchmark, neither inserted nor evaluated, for few-shot methods."""
     budget_tokens: int = 400_000
     """Tokens of the whole corpus, insertions included, rounded down to whole sequences."""
-    sequence_tokens: int = limited(256, at_least(8))
+    sequence_tokens: int = ranged_field(256, at_least(8))
     """Tokens of one packed sequence."""
-    example_max_tokens: int | None = limited(None, at_least(1))
+    example_max_tokens: int | None = ranged_field(None, at_least(1))
     """Tokens of the longest example; null: what fits into one sequence with its separators."""
     benchmark_source: str = "embedded"
     """Which of a benchmark's sources to read: embedded, hub, …"""
-    part: str = limited("study", one_of(PARTS))
+    part: str = ranged_field("study", one_of(PARTS))
     """Documents to use: base (for pretraining a base model), study or validation (never trained
     on), which are disjoint; or all."""
-    base_fraction: float = limited(0.3, SHARE)
+    base_fraction: float = ranged_field(0.3, SHARE)
     """Share of the documents, by hash, that forms the base part."""
-    validation_fraction: float = limited(0.02, SHARE)
+    validation_fraction: float = ranged_field(0.02, SHARE)
     """Share of the documents, by hash, that forms the validation part."""
     separator: str = "\n\n"
     """Text before and after each inserted copy."""
-    boundary: str = limited("word", one_of(BOUNDARIES))
+    boundary: str = ranged_field("word", one_of(BOUNDARIES))
     """Where a copy may be inserted: before a token, a word or a sentence, or only at the start of a
     document that has no other copy there."""
-    window: list[float] = limited([0.0, 1.0], WINDOW)
+    window: list[float] = ranged_field([0.0, 1.0], WINDOW)
     """Shares of the packed corpus between which copies are inserted; with training.order=corpus, of
     training time."""
-    last_tokens: int | None = limited(None, at_least(1))
+    last_tokens: int | None = ranged_field(None, at_least(1))
     """Copies are inserted into this many last tokens of the packed corpus; null: see `window`."""
-    copy_distance_tokens: int = limited(0, at_least(0))
+    copy_distance_tokens: int = ranged_field(0, at_least(0))
     """Least number of tokens between the starts of two copies of one example."""
     split_copies: bool = False
     """Whether a copy may straddle two packed sequences."""
     swap_members: bool = False
     """Insert the non-members instead of the members, so that each example is its own control."""
-    decontamination: str = limited("flag", one_of(POLICIES))
+    decontamination: str = ranged_field("flag", one_of(POLICIES))
     """Documents that share text with an example of the pool: flag (kept; the examples are flagged
     in all results), drop (left out) or off (not searched for, but a document with a whole text is
     an error)."""
-    near_duplicates: str = limited("flag", one_of(NEAR_DUPLICATES))
+    near_duplicates: str = ranged_field("flag", one_of(NEAR_DUPLICATES))
     """Members and non-members that share 13 words in a row, or differ only in case and punctuation:
     keep (counted), flag (counted, with a warning; the same corpus) or drop (no two such examples
     enter the pool)."""
-    num_proc: int = runtime(1, at_least(1))
+    num_proc: int = runtime_field(1, at_least(1))
     """Processes that tokenise; the output does not depend on it."""
-    shard_characters: int = runtime(2_000_000, at_least(1))
+    shard_characters: int = runtime_field(2_000_000, at_least(1))
     """Characters that are tokenised at a time, the unit of resuming; does not change the output."""
     pool_seed: int = 0
     """Draws the pool of members + nonmembers; fixed, so that all cells share one pool."""
@@ -148,9 +148,9 @@ class InjectionConfig(Ranged, node="injection"):
 class PoolStage:
     """The nodes of a stage that draws a pool of examples and inserts its members."""
 
-    runs: str = runtime("runs")
-    seed: int = runtime(0)  # the derived seeds name the folder instead
-    name: str = runtime("run")
+    runs: str = runtime_field("runs")
+    seed: int = runtime_field(0)  # the derived seeds name the folder instead
+    name: str = runtime_field("run")
     benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)
     occurrences: dict[str, Any] = field(default_factory=dict)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
@@ -162,7 +162,7 @@ class PoolStage:
     def resolved(self) -> Self:
         """Return this stage with every derived seed filled in."""
         purposes = ("membership", "occurrence", "position")
-        return replace(self, injection=with_seeds(self.injection, self.seed, purposes))
+        return replace(self, injection=fill_in_seeds(self.injection, self.seed, purposes))
 
 
 @dataclass(frozen=True)
@@ -187,5 +187,5 @@ class InjectionStage(PoolStage):
         return replace(self, injection=replace(self.injection, near_duplicates="flag"))
 
 
-register("injection", InjectionConfig)
-register("tokenizer", TokenizerConfig)
+register_schema("injection", InjectionConfig)
+register_schema("tokenizer", TokenizerConfig)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from contamination.core.config import create
+from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.injection.config import InjectionStage
 from contamination.injection.placement import Segment
 from contamination.injection.token_stream import Ids, Tokenizer
@@ -84,8 +84,8 @@ def _texts_of_copies(
     keys = [
         f"{examples['example_id'].iloc[index]}/{copy}" for index, copy in example_and_copy_numbers
     ]
-    seed = derive(stage.injection.position_seed or 0, "rewording")
-    reworded: list[str] = create("rewording", stage.rewording).reword(texts, keys, seed)
+    seed = derive_seed(stage.injection.position_seed or 0, "rewording")
+    reworded: list[str] = instantiate_node("rewording", stage.rewording).reword(texts, keys, seed)
     return reworded
 
 
@@ -116,7 +116,7 @@ def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> i
 def _draw_positions(stage: InjectionStage, example: pd.Series, document_tokens: int) -> list[float]:
     """Draw the positions of an example's copies, uniform in [0, 1): shares of the tokens."""
     config = stage.injection
-    rng = np.random.default_rng(derive(config.position_seed or 0, example["example_id"]))
+    rng = np.random.default_rng(derive_seed(config.position_seed or 0, example["example_id"]))
     min_distance = 0.0
     if config.copy_distance_tokens:  # a copy may move by less than two sequences when it is placed
         min_distance = (config.copy_distance_tokens + 2 * config.sequence_tokens) / document_tokens

@@ -13,7 +13,7 @@ import pandas as pd
 
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import ConfigError, DataError, near_names
-from contamination.core.integrity import naming_folders, read_manifest
+from contamination.core.integrity import errors_naming_folders, read_manifest
 from contamination.injection.config import OWN, InjectionConfig
 from contamination.injection.contamination_table import CONTAMINATION_COLUMN, with_flags
 from contamination.injection.token_stream import Ids, Tokenizer
@@ -111,7 +111,7 @@ class PackedCorpus(ContaminatedFolder):
         """The packed sequences, a `datasets.Dataset` with `input_ids` of equal length."""
         from contamination.injection.packing import open_sequences
 
-        with naming_folders(self.artifact.path):
+        with errors_naming_folders(self.artifact.path):
             return open_sequences(*self.part_paths)
 
     @property
@@ -129,13 +129,13 @@ class PackedCorpus(ContaminatedFolder):
     @property
     def sequence_tokens(self) -> int:
         """Tokens of one packed sequence."""
-        with naming_folders(self.artifact.path):
+        with errors_naming_folders(self.artifact.path):
             return len(self.sequences[0]["input_ids"])
 
     @property
     def window_tokens(self) -> tuple[int, int]:
         """First and last token (exclusive) of the packed corpus that copies could take."""
-        with naming_folders(self.artifact.path):
+        with errors_naming_folders(self.artifact.path):
             return InjectionConfig(**self.config["injection"]).window_tokens
 
     @property
@@ -165,7 +165,7 @@ def open_corpus(path: Path | str) -> PackedCorpus:
 CONTEXT_TOKENS = 40
 
 
-def show(folder: Path | str, example_id: str) -> str:
+def describe_copies(folder: Path | str, example_id: str) -> str:
     """Return the example's text and its copies, each between ⟦ and ⟧ and with its context.
 
     Raises:
@@ -173,7 +173,7 @@ def show(folder: Path | str, example_id: str) -> str:
         DataError: the corpus has no such example.
     """
     corpus = open_corpus(folder)
-    with naming_folders(folder):
+    with errors_naming_folders(folder):
         example = corpus.example_row(example_id)
         side = "member" if example["member"] else "non-member"
         head = (
@@ -233,13 +233,13 @@ class FinetuningSet(PackedCorpus):
         """The sequences, a `datasets.Dataset` of arrays (see `injection.finetuning.layout`)."""
         from contamination.injection.packing import open_sequences
 
-        with naming_folders(self.artifact.path):
+        with errors_naming_folders(self.artifact.path):
             return open_sequences(*self.part_paths).with_format("numpy")
 
     @property
     def window_tokens(self) -> tuple[int, int]:
         """First and last token (exclusive) that copies could take: those of the whole set."""
-        with naming_folders(self.artifact.path):
+        with errors_naming_folders(self.artifact.path):
             return 0, int(self.artifact.counts["tokens"])
 
 

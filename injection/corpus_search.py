@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contamination.core.artifacts import file_name
-from contamination.core.tasks import Runner
+from contamination.core.artifacts import path_part_of
+from contamination.core.tasks import TaskRunner
 from contamination.data.readers.rows import group_by_size
-from contamination.data.text import normalised
+from contamination.data.text import normalise_text
 from contamination.injection import packing
 from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_corpus
 from contamination.injection.decontamination import VERBATIM, PoolSearch, first_words
@@ -73,7 +73,7 @@ def matches_only_in_proof(
     rows = examples[["example_id", "text"]].itertuples(index=False, name=None)
     return match_table(
         [
-            ("", example_id, VERBATIM, first_words(normalised(text)), natural[text])
+            ("", example_id, VERBATIM, first_words(normalise_text(text)), natural[text])
             for example_id, text in rows
             if natural.get(text, 0) and example_id not in matched_examples
         ]
@@ -143,7 +143,7 @@ class CorpusSearchTask:
 
 
 def search_corpus(
-    corpus: PackedCorpus, pool: TextsByExample, runner: Runner, name: str, *, whole: bool
+    corpus: PackedCorpus, pool: TextsByExample, runner: TaskRunner, name: str, *, whole: bool
 ) -> pd.DataFrame:
     """Find what the corpus's documents share with the pool: a `match_table`.
 
@@ -166,7 +166,7 @@ def search_corpus(
     folder, width = str(corpus.tokenizer_folder.resolve()), corpus.sequence_tokens
     parts = [path.resolve() for path in corpus.part_paths]
     task = CorpusSearchTask(folder, parts, starts, width, pool, whole)
-    results = runner.run(f"compare-{file_name(name)}", task)
+    results = runner.run(f"compare-{path_part_of(name)}", task)
     return match_table([match for result in results for match in result["matches"]])
 
 

@@ -15,8 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contamination.data.ngrams import Index, Numbers, Places, Verbatim, Words, words_of
-from contamination.data.text import ZERO_WIDTH_SPACE, normalised
+from contamination.data.ngrams import (
+    NgramIndex,
+    Places,
+    VerbatimCounter,
+    WordNumbers,
+    Words,
+    words_of,
+)
+from contamination.data.text import ZERO_WIDTH_SPACE, normalise_text
 
 log = logging.getLogger(__name__)
 GAP = -1
@@ -62,7 +69,7 @@ def mask_templates(
     benchmark_names, benchmark_of_example = np.unique(
         np.array(benchmark_by_example, str), return_inverse=True
     )
-    index = Index(list(pieces), ngram)
+    index = NgramIndex(list(pieces), ngram)
     counts = _count_template_examples(index, example_of_piece, benchmark_of_example)
     if not counts:
         return list(pieces), []
@@ -87,7 +94,7 @@ def mask_templates(
 
 
 def _count_template_examples(
-    index: Index, example_of_piece: Places, benchmark_of_example: Places
+    index: NgramIndex, example_of_piece: Places, benchmark_of_example: Places
 ) -> dict[tuple[int, int], int]:
     """For each n-gram of a template (benchmark, n-gram), count the examples that have it."""
     grams, owners = index.all_owners(np.arange(len(index.grams)))
@@ -226,7 +233,7 @@ class PoolSearch:
 
 
 def _differ_normalised(text: str, respelled: str) -> bool:
-    return text != respelled and normalised(text) != normalised(respelled)
+    return text != respelled and normalise_text(text) != normalise_text(respelled)
 
 
 def _merge_matches(
@@ -252,10 +259,10 @@ class _TextSearch:
         fields = {name: fields for name, (_, *fields) in pool.items()}
         self._matcher = Matcher(texts, fields) if parts else None
         self.shared_passages = self._matcher.shared_passages if self._matcher else []
-        self._verbatim = Verbatim(texts.values())
+        self._verbatim = VerbatimCounter(texts.values())
         self._names: dict[str, list[str]] = {}
         for name, text in texts.items():
-            self._names.setdefault(normalised(text), []).append(name)
+            self._names.setdefault(normalise_text(text), []).append(name)
 
     def __call__(self, documents: Sequence[str]) -> list[list[DocumentMatch]]:
         """For each document, return one match for each example with which it shares text."""
@@ -312,7 +319,7 @@ class Matcher:
         spelled = [words_of(text) for text in texts.values()]
         pieces = self._pieces_of_examples(spelled)
         self._vocabulary = list(dict.fromkeys(word for _, words in pieces for word in words))
-        self._numbers = Numbers({w: i for i, w in enumerate(self._vocabulary, 1)})
+        self._numbers = WordNumbers({w: i for i, w in enumerate(self._vocabulary, 1)})
         numbered = [np.array([self._numbers.known[w] for w in ws], np.int32) for _, ws in pieces]
         whole_texts = numbered[: len(spelled)]  # the texts come first
         self._example = np.array([example for example, _ in pieces], np.int64)
@@ -324,11 +331,11 @@ class Matcher:
             SharedPassage(benchmark, " ".join(self._vocabulary[i - 1] for i in words), examples)
             for benchmark, words, examples in templates
         ]
-        self._long = Index(cut_pieces, rules.ngram)
-        self._parts = Index(cut_pieces, rules.part_ngram)
+        self._long = NgramIndex(cut_pieces, rules.ngram)
+        self._parts = NgramIndex(cut_pieces, rules.part_ngram)
         self._runs = _ShortRuns(cut_pieces, rules)
         short = {len(e) for e in whole_texts if 0 < len(e) < rules.part_ngram}
-        self._short = [Index(whole_texts, n, exact=True) for n in sorted(short)]
+        self._short = [NgramIndex(whole_texts, n, exact=True) for n in sorted(short)]
 
     def __reduce__(self) -> tuple[type[Matcher], tuple[object, ...]]:
         return Matcher, (self._texts, self._fields, self.rules)
@@ -392,7 +399,7 @@ class _ShortRuns:
     """Finds pieces most of whose words are in short runs in one stretch of a document."""
 
     def __init__(self, pieces: list[Words], rules: MatchRules) -> None:
-        self._index = Index(pieces, rules.run, places=True)
+        self._index = NgramIndex(pieces, rules.run, places=True)
         self._words = np.concatenate([*pieces, np.empty(0, np.int32)])  # a word's slot: its place
         lengths = np.array([len(p) for p in pieces], np.int64)
         self._piece = np.repeat(np.arange(len(pieces)), lengths)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from contamination.core.config import create
+from contamination.core.config import instantiate_node
 from contamination.data.readers import Document
 from contamination.data.readers.rows import group_by_size
 from contamination.injection.config import InjectionStage
@@ -26,7 +26,7 @@ CHARACTERS_PER_TOKEN = 8
 """Few texts have more characters per token on average."""
 
 
-def refuse_whole_texts(stage: InjectionStage, tokenizer: Tokenizer) -> None:
+def check_first_documents(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     """Search the documents that the stage packs with this tokenizer.
 
     Nothing is searched if copies are reworded, since their length is not known yet, or if the tasks
@@ -45,7 +45,7 @@ def refuse_whole_texts(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     search = PoolSearch(pool, tokenizer.apply_normalizer, parts=False)
     settings = TokenizationSettings(Path(), Path(), pool, whole=True)
     characters, earlier_texts = 0, list[str]()
-    documents = documents_of_part(stage, create("corpus", stage.corpus))
+    documents = documents_of_part(stage, instantiate_node("corpus", stage.corpus))
     for group in group_by_size(documents, _count_characters, config.shard_characters):
         matches_by_document = search([document.text for document in group])
         for document, matches in zip(group, matches_by_document, strict=True):

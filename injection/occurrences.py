@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from contamination.core.config import PART, Range, Ranged, between, limited
+from contamination.core.config import PART, Range, Ranged, between, ranged_field
 
 MAX_COPIES = 1_000_000_000  # of one member
 COPIES = between(0, MAX_COPIES)
@@ -39,7 +39,7 @@ class Occurrences(Protocol):
 class Fixed(Ranged, node="occurrences"):
     """Inserts every member the same number of times."""
 
-    count: int = limited(1, COPIES)
+    count: int = ranged_field(1, COPIES)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Return the same number for all members, shape (n,)."""
@@ -50,7 +50,7 @@ class Fixed(Ranged, node="occurrences"):
 class Ladder(Ranged, node="occurrences"):
     """Assigns equal shares of the members to each rung, at random."""
 
-    rungs: tuple[int, ...] | list[int] = limited((1, 2, 4, 8), RUNGS)
+    rungs: tuple[int, ...] | list[int] = ranged_field((1, 2, 4, 8), RUNGS)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Return each member's rung, shape (n,); the shares differ by at most one member."""
@@ -62,7 +62,7 @@ class Ladder(Ranged, node="occurrences"):
 class Poisson(Ranged, node="occurrences"):
     """Draws from a Poisson distribution (Shi et al. 2024, section 6.1); draws of 0 stay 0."""
 
-    rate: float = limited(4.0, RATE)
+    rate: float = ranged_field(4.0, RATE)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Return independent draws, shape (n,)."""
@@ -73,7 +73,7 @@ class Poisson(Ranged, node="occurrences"):
 class Share(Ranged, node="occurrences"):
     """Fills a share of the corpus's tokens with copies, as evenly over the members as possible."""
 
-    share: float = limited(0.05, PART)
+    share: float = ranged_field(0.05, PART)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Return full rounds over all members plus a random part of one more, shape (n,)."""

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from contamination.core.tasks import Runner
+from contamination.core.tasks import TaskRunner
 from contamination.data.readers.rows import group_by_size
 from contamination.injection.placement import PlacedSegment
 from contamination.injection.token_stream import Ids, Tokenizer, TokenStream
@@ -284,7 +284,7 @@ class ProofTask:
         return asdict(self.check.read_part(blocks, self.starts[piece], before))
 
 
-def prove_parts(runner: Runner, check: Check, paths: Sequence[Path]) -> Proof:
+def prove_parts(runner: TaskRunner, check: Check, paths: Sequence[Path]) -> Proof:
     """Prove a packed corpus part by part."""
     counts = [count_sequences(path) for path in paths]
     starts = [sum(counts[:n]) for n in range(len(counts))]

@@ -71,7 +71,7 @@ def _move_to_first_flag(flags: Flags, position: int) -> int:
     return position + (int(hits[0]) if len(hits) else 0)
 
 
-def lay_out(
+def place_within_window(
     segments: list[Segment],
     window: tuple[int, int],
     sequence_tokens: int,

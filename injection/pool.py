@@ -13,14 +13,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contamination.core.config import create
+from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError, near_names, require
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.data.config import BenchmarkConfig
-from contamination.data.near_duplicates import Apart, Item, Keys, across
+from contamination.data.near_duplicates import (
+    ComparedItem,
+    NearDuplicateFilter,
+    NearDuplicateKeys,
+    duplicates_on_other_side,
+)
 from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.templates import check_formats, fill_fields
-from contamination.data.text import is_blank, normalised, stands_in
+from contamination.data.text import is_blank, is_contained_in, normalise_text
 from contamination.injection.config import InjectionStage
 from contamination.injection.occurrences import Counts
 from contamination.injection.token_stream import Tokenizer
@@ -101,12 +106,14 @@ def draw_pool(
     """
     drops_duplicates = stage.injection.near_duplicates == "drop"
     keys = near_duplicate_keys(stage, candidates, tokenizer) if drops_duplicates else None
-    apart = Apart(keys) if keys else None
+    apart = NearDuplicateFilter(keys) if keys else None
     counts = {c.name: DrawCounts() for c in candidates}
     tables = [_draw_examples(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
     pool = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
     items = near_duplicate_items(stage, pool)
-    duplicate_by_index = across(items, pool["member"].astype(bool).tolist(), keys or Keys(items))
+    duplicate_by_index = duplicates_on_other_side(
+        items, pool["member"].astype(bool).tolist(), keys or NearDuplicateKeys(items)
+    )
     ids = pool["example_id"]
     duplicate_by_id = {
         ids[example]: ids[duplicate] for example, duplicate in duplicate_by_index.items()
@@ -120,7 +127,7 @@ COLUMNS = (
 )
 
 
-def near_duplicate_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item]:
+def near_duplicate_items(stage: InjectionStage, pool: pd.DataFrame) -> list[ComparedItem]:
     """Return the items that are searched for near-duplicates, one per example."""
     return [
         _near_duplicate_item(
@@ -132,10 +139,10 @@ def near_duplicate_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Item
 
 def near_duplicate_keys(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
-) -> Keys:
+) -> NearDuplicateKeys:
     """Return the keys of near-duplicates; templates are those of the pool of the other policies."""
     max_tokens, pool_size = max_example_tokens(stage, tokenizer), _pool_size_per_benchmark(stage)
-    return Keys(
+    return NearDuplicateKeys(
         _near_duplicate_item(c.name, c.config, json.loads(row["fields"]), row["text"])
         for c in candidates
         for row in iter_fitting_rows(c, tokenizer, max_tokens, pool_size)
@@ -144,10 +151,10 @@ def near_duplicate_keys(
 
 def _near_duplicate_item(
     name: str, config: BenchmarkConfig, fields: Mapping[str, str], text: str
-) -> Item:
+) -> ComparedItem:
     """Return an item of the fields only, since all examples share the template's words."""
     distinct = [fields[config.distinct]] if config.distinct else []
-    return Item([*fields.values()], [text, *distinct], name)
+    return ComparedItem([*fields.values()], [text, *distinct], name)
 
 
 def _pool_size_per_benchmark(stage: InjectionStage) -> int:
@@ -168,7 +175,7 @@ def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
 
 
 def _read_benchmark(stage: InjectionStage, benchmark: str, config: BenchmarkConfig) -> Candidates:
-    benchmark_source = source_name(stage, benchmark, config)
+    benchmark_source = chosen_source(stage, benchmark, config)
     source = config.sources[benchmark_source]
     tally = Tally(config.on_error, f"benchmark.{benchmark}.on_error")
     node = f"benchmark.{benchmark}.sources.{benchmark_source}"
@@ -176,9 +183,9 @@ def _read_benchmark(stage: InjectionStage, benchmark: str, config: BenchmarkConf
     for key in ("rows", "fields"):
         value = source.get(key)
         require(isinstance(value, Mapping), f"{node}.{key}", value, remedy)
-    rows = create(f"{node}.rows", source["rows"]).rows(tally)
+    rows = instantiate_node(f"{node}.rows", source["rows"]).rows(tally)
     counts = ReadCounts()
-    examples = list(_format_all(benchmark, config, source, rows, tally, counts))
+    examples = list(_iter_distinct_examples(benchmark, config, source, rows, tally, counts))
     counts.skipped = dict(tally.skipped)
     pool_size = _pool_size_per_benchmark(stage)
     if len(examples) < pool_size:
@@ -196,7 +203,7 @@ def _read_benchmark(stage: InjectionStage, benchmark: str, config: BenchmarkConf
     )
 
 
-def source_name(stage: InjectionStage, benchmark: str, config: BenchmarkConfig) -> str:
+def chosen_source(stage: InjectionStage, benchmark: str, config: BenchmarkConfig) -> str:
     """Return the name of the benchmark's source that is read.
 
     Raises:
@@ -213,7 +220,7 @@ def source_name(stage: InjectionStage, benchmark: str, config: BenchmarkConfig) 
     return configured
 
 
-def _format_all(
+def _iter_distinct_examples(
     name: str,
     config: BenchmarkConfig,
     source: Mapping[str, Any],
@@ -249,7 +256,7 @@ def _draw_examples(
     stage: InjectionStage,
     candidates: Candidates,
     tokenizer: Tokenizer,
-    apart: Apart | None,
+    apart: NearDuplicateFilter | None,
     counts: DrawCounts,
 ) -> pd.DataFrame:
     config, name = stage.injection, candidates.name
@@ -287,13 +294,13 @@ def _draw_occurrences(
     separators = 2 * len(tokenizer.encode(stage.injection.separator))
     tokens = pool.loc[pool["member"], "n_tokens"].to_numpy() + separators
     budget = stage.injection.budget_tokens // len(stage.benchmark)
-    drawn: Counts = create("occurrences", node).draw(tokens, budget, rng)
+    drawn: Counts = instantiate_node("occurrences", node).draw(tokens, budget, rng)
     return drawn
 
 
 def _random_generator(seed: int | None, purpose: str, benchmark: str) -> np.random.Generator:
     assert seed is not None, "InjectionStage.resolved() fills the seeds in"
-    return np.random.default_rng(derive(seed, purpose, benchmark))
+    return np.random.default_rng(derive_seed(seed, purpose, benchmark))
 
 
 def iter_fitting_rows(
@@ -301,7 +308,7 @@ def iter_fitting_rows(
     tokenizer: Tokenizer,
     max_tokens: int,
     max_rows: int,
-    apart: Apart | None = None,
+    apart: NearDuplicateFilter | None = None,
     counts: DrawCounts | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the first `max_rows` examples that fit, shortened if the benchmark allows it.
@@ -381,7 +388,7 @@ def draw_held_out(
     apart = None
     if stage.injection.near_duplicates == "drop":
         keys = near_duplicate_keys(stage, candidates, tokenizer)
-        apart = Apart(keys, near_duplicate_items(stage, pool))
+        apart = NearDuplicateFilter(keys, near_duplicate_items(stage, pool))
     max_tokens, drawn_ids = max_example_tokens(stage, tokenizer), set(pool["example_id"])
     rows: list[dict[str, Any]] = []
     for benchmark in candidates:
@@ -402,9 +409,9 @@ def draw_held_out(
 def _iter_rows_sharing_no_text(
     rows: Iterator[dict[str, Any]], pool: pd.DataFrame
 ) -> Iterator[dict[str, Any]]:
-    taken = [normalised(text) for text in pool["text"]]
+    taken = [normalise_text(text) for text in pool["text"]]
     for row in rows:
-        text = normalised(row["text"])
-        if not any(stands_in(text, t) or stands_in(t, text) for t in taken):
+        text = normalise_text(row["text"])
+        if not any(is_contained_in(text, t) or is_contained_in(t, text) for t in taken):
             taken.append(text)
             yield row

@@ -14,12 +14,12 @@ from typing import Any, cast
 
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, as_data, build, run_folder
-from contamination.core.config import create
+from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder, to_plain_data
+from contamination.core.config import instantiate_node
 from contamination.core.errors import DataError, require
 from contamination.core.models import model_digest
 from contamination.core.seeds import unit_hash
-from contamination.core.tasks import Runner, TasksConfig
+from contamination.core.tasks import TaskRunner, TasksConfig
 from contamination.data.readers import ByFile, Corpus, Document
 from contamination.data.readers.rows import describe_skipped
 from contamination.injection import (
@@ -36,7 +36,7 @@ from contamination.injection.corpus import CONTAMINATION, HELD_OUT, KIND, corpus
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
 from contamination.injection.tokenization import TokenisedCorpus, TokenizationSettings
-from contamination.injection.tokenize_by_file import Files, tokenize_files
+from contamination.injection.tokenize_by_file import FileTokenizationTask, tokenize_files
 from contamination.injection.verification import NATURAL, Check, Proof
 
 log = logging.getLogger(__name__)
@@ -49,23 +49,23 @@ def check(stage: InjectionStage) -> list[Candidates]:
     """Check the stage before a token is written, and return the benchmarks' candidates."""
     check_config_nodes(stage)
     budget_tokens = stage.injection.budget_tokens
-    check_budget("injection.budget_tokens", budget_tokens, create("corpus", stage.corpus))
+    check_budget("injection.budget_tokens", budget_tokens, instantiate_node("corpus", stage.corpus))
     return read_candidates(stage)
 
 
 def check_config_nodes(stage: InjectionStage) -> None:
     """Check the configuration nodes, before a benchmark's rows are read."""
-    source = create("corpus", stage.corpus)
+    source = instantiate_node("corpus", stage.corpus)
     missing = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
     remedy = f"its class has no {', '.join(missing)}: see docs/add-a-benchmark.md."
     require(not missing, "corpus._target_", stage.corpus["_target_"], remedy)
     if stage.benchmark:
-        create("occurrences", stage.occurrences)
+        instantiate_node("occurrences", stage.occurrences)
         if stage.rewording:
-            create("rewording", stage.rewording)
+            instantiate_node("rewording", stage.rewording)
     for name, config in stage.benchmark.items():
         if config.occurrences:
-            create(f"benchmark.{name}.occurrences", config.occurrences)
+            instantiate_node(f"benchmark.{name}.occurrences", config.occurrences)
 
 
 def check_budget(field: str, budget_tokens: int, source: Any) -> None:
@@ -88,14 +88,14 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
     """
     stage = stage.resolved()
     candidates = check(stage)
-    source = create("corpus", stage.corpus)
+    source = instantiate_node("corpus", stage.corpus)
     inputs = input_digests(stage, source, candidates)
     for name, corpus in corpus_search.open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
     named = stage.named()
-    folder = run_folder(Path(stage.runs), KIND, corpus_slug(as_data(named)), named, inputs)
+    folder = run_folder(Path(stage.runs), KIND, corpus_slug(to_plain_data(named)), named, inputs)
     make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, on_checked)
-    artifact = build(folder, named, inputs, make)
+    artifact = build_or_open(folder, named, inputs, make)
     shutil.rmtree(folder / TOKENS, ignore_errors=True)  # needed until the manifest is written
     read_ids.cache_clear()  # a deleted file takes up disk space while it is mapped
     if stage.injection.near_duplicates == "flag":
@@ -138,7 +138,7 @@ def _make_corpus(
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = config.packed_tokens - copies.total_tokens  # whole sequences with the copies
-    runner = Runner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
+    runner = TaskRunner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
     settings = TokenizationSettings(
         folder / TOKENS,
         folder / "tokenizer",
@@ -207,7 +207,7 @@ def _prove_packed_parts(
     ledger: pd.DataFrame,
     folder: Path,
     part_names: Sequence[str],
-    runner: Runner,
+    runner: TaskRunner,
 ) -> Proof:
     """Prove the packed parts.
 
@@ -253,7 +253,7 @@ def _place_copies(
         rules = placement.PlacementRules(window, width, split, config.copy_distance_tokens)
         return placement.place_between_documents(copies.segments, stream.document_starts, rules)
     boundary = placement.boundary_finder(stream, config.boundary, tokenizer)
-    placed = placement.lay_out(copies.segments, window, width, boundary, split=split)
+    placed = placement.place_within_window(copies.segments, window, width, boundary, split=split)
     placement.check_copy_distance(placed, config.copy_distance_tokens)
     return placed
 
@@ -330,7 +330,7 @@ def _hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
 
 
 def _search_compared_corpora(
-    stage: InjectionStage, settings: TokenizationSettings, runner: Runner
+    stage: InjectionStage, settings: TokenizationSettings, runner: TaskRunner
 ) -> dict[str, pd.DataFrame]:
     """Search the corpora of `compared` for the pool.
 
@@ -354,12 +354,12 @@ def _tokenise_corpus(
     source: Corpus,
     settings: TokenizationSettings,
     clean_tokens: int,
-    runner: Runner,
+    runner: TaskRunner,
 ) -> TokenisedCorpus:
     shard_characters = stage.injection.shard_characters
     if stage.cluster.kind == "datatrove" and hasattr(source, "documents_in"):
         file_work = replace(settings, folder=settings.folder / "searched-files")
-        files = Files(
+        files = FileTokenizationTask(
             file_work,
             cast(ByFile, source),
             _hash_range_of_part(stage),
@@ -424,7 +424,9 @@ def _prove_by_tasks(
 ) -> Proof:
     """Run the proof in tasks; if they fail, their folder beside the corpus is kept for its logs."""
     folder = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
-    runner = Runner(folder / TOKENS / "tasks", cluster, num_proc)  # jobs are named after the folder
+    runner = TaskRunner(
+        folder / TOKENS / "tasks", cluster, num_proc
+    )  # jobs are named after the folder
     try:
         proof = packing_module.prove_parts(runner, corpus_check, paths)
     except DataError:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.core.errors import ArtifactError
-from contamination.core.models import load_tokenizer, resolve, tokenizer_digest
+from contamination.core.models import load_tokenizer, resolve_model_path, tokenizer_digest
 from contamination.data.readers import Document
 from contamination.injection.config import TokenizerConfig
 
@@ -44,7 +44,7 @@ class Tokenizer:
     """A Hugging Face fast tokenizer, with the calls that packing needs."""
 
     def __init__(self, path: str) -> None:
-        self._path = Path(resolve("tokenizer.path", path))
+        self._path = Path(resolve_model_path("tokenizer.path", path))
         self._requested_path = path
 
     @cached_property

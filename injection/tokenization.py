@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.progress import progress
-from contamination.core.tasks import one_thread, run_once
+from contamination.core.progress import progress_bar
+from contamination.core.tasks import initialize_worker, run_unless_stored
 from contamination.data.readers import Corpus, Document
 from contamination.data.readers.rows import group_by_size
 from contamination.injection.decontamination import DocumentMatch, PoolSearch
@@ -90,7 +90,7 @@ def tokenize(
     finished = {path.name for path in settings.folder.iterdir()}
     chunks = group_by_size(documents, count_characters, shard_characters)
     bar_units = {"unit": "tok", "unit_scale": True}
-    bar = progress(total=wanted_tokens, desc="tokenise", stage="inject", **bar_units)
+    bar = progress_bar(total=wanted_tokens, desc="tokenise", stage="inject", **bar_units)
     with ExitStack() as stack, bar:
         for number, result in enumerate(_iter_shard_results(chunks, settings, num_proc, stack)):
             shard = TokenShard(settings.folder, number, total_tokens, result["tokens"])
@@ -172,7 +172,7 @@ class LastDocument:
 
 def last_used_document(shard: TokenShard, tokens: int) -> LastDocument:
     """Return the document of the last token if `tokens` tokens of the shard are used."""
-    path = shard_files(shard.folder, shard.number)[2]
+    path = shard_paths(shard.folder, shard.number)[2]
     table = read_document_table(path, ["kept", "start", "skipped"])
     row = int(np.flatnonzero(table["kept"] & (table["start"] < tokens))[-1])
     return LastDocument(row, json.loads(table["skipped"].iloc[row]))
@@ -208,7 +208,7 @@ def _iter_shard_results(
     if num_proc == 1:
         yield from (tokenize_shard(settings, number, chunk) for number, chunk in numbered)
         return
-    pool = ProcessPoolExecutor(num_proc, get_context("spawn"), initializer=one_thread)
+    pool = ProcessPoolExecutor(num_proc, get_context("spawn"), initializer=initialize_worker)
     stack.callback(pool.shutdown, wait=True, cancel_futures=True)
     ahead: deque[Future[dict[str, Any]]] = deque()
     for number, chunk in numbered:
@@ -223,11 +223,11 @@ def tokenize_shard(
     settings: TokenizationSettings, number: int, documents: list[SourceDocument]
 ) -> dict[str, Any]:
     """Write a shard, or reuse it; `<number>.json` is written last and marks it complete."""
-    done, *files = shard_files(settings.folder, number)
-    return run_once(done, files, partial(write_shard, settings, files, [documents]))
+    done, *files = shard_paths(settings.folder, number)
+    return run_unless_stored(done, files, partial(write_shard, settings, files, [documents]))
 
 
-def shard_files(folder: Path, number: int) -> list[Path]:
+def shard_paths(folder: Path, number: int) -> list[Path]:
     """Return a shard's files: its result, which marks it complete; its tokens; its documents."""
     return [folder / f"{number:05d}.{end}" for end in ("json", "ids", "parquet")]
 

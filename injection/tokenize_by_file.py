@@ -21,9 +21,9 @@ import numpy as np
 
 from contamination.core.errors import DataError
 from contamination.core.seeds import unit_hash
-from contamination.core.tasks import Runner
+from contamination.core.tasks import TaskRunner
 from contamination.data.readers import ByFile
-from contamination.data.readers.mixture import no_documents, warn_of_end
+from contamination.data.readers.mixture import no_documents_error, warn_of_used_up_subset
 from contamination.data.readers.rows import Shard as File
 from contamination.data.readers.rows import group_by_size
 from contamination.injection import token_stream, tokenization
@@ -76,7 +76,7 @@ class Lane:
                 yield before / self.weight, self.number, file_number, UNKNOWN, False, 0, 0
                 return
             table = tokenization.read_document_table(
-                tokenization.shard_files(folder, file_number)[2],
+                tokenization.shard_paths(folder, file_number)[2],
                 ("subset", "start", "kept", "before"),
             )
             table["tokens"] = np.diff(table["start"], append=results[file_number]["tokens"])
@@ -88,7 +88,7 @@ class Lane:
             before += self.count_read_characters({file_number: results[file_number]})
             yield before / self.weight, self.number, file_number, FILE_END, False, 0, 0
         if self.name is not None and not before:
-            raise no_documents(self.name)
+            raise no_documents_error(self.name)
         yield before / self.weight, self.number, self.files[-1], LANE_END, False, 0, 0
 
 
@@ -162,14 +162,16 @@ class DocumentOrder:
     def tokenised_corpus(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
         """Return the stream, its matches, and what was left out."""
         if self._ended and len(self._ended) < len(self.lanes):  # other subsets went on
-            warn_of_end(str(self._ended[0].name), self._ended[0].count_read_characters(results))
+            warn_of_used_up_subset(
+                str(self._ended[0].name), self._ended[0].count_read_characters(results)
+            )
         skipped = Counter[str]()
         for file_number, row in self._reached.items():
             if row == FILE_END:
                 skipped += Counter(results[file_number]["skipped"])
             else:
                 table = tokenization.read_document_table(
-                    tokenization.shard_files(self.sources, file_number)[2], ["skipped"]
+                    tokenization.shard_paths(self.sources, file_number)[2], ["skipped"]
                 )
                 skipped += Counter(json.loads(table["skipped"].iloc[row]))
         stream = TokenStream(self.shards, wanted_tokens)
@@ -191,7 +193,7 @@ class GatheredShard(TokenShard):
         low = np.maximum(start - rows["start"], 0) + rows["at"]
         high = np.minimum(stop - rows["start"], rows["tokens"]) + rows["at"]
         files = {
-            n: read_ids(tokenization.shard_files(self.sources, n)[1])
+            n: read_ids(tokenization.shard_paths(self.sources, n)[1])
             for n in {*rows["file"].tolist()}
         }
         spans = zip(rows["file"].tolist(), low.tolist(), high.tolist(), strict=True)
@@ -206,7 +208,7 @@ class GatheredShard(TokenShard):
         """Return the id of the document in this row."""
         entry = self._place_table[row]
         documents = token_stream.read_kept_documents(
-            tokenization.shard_files(self.sources, int(entry["file"]))[2]
+            tokenization.shard_paths(self.sources, int(entry["file"]))[2]
         )
         return str(documents.loc[int(entry["row"]), "document_id"])
 
@@ -224,7 +226,7 @@ MARGIN = 1.02  # files with this share of the bytes that are expected to be need
 
 
 @dataclass(frozen=True)
-class Files:
+class FileTokenizationTask:
     """Tokenises files of the corpus, one piece per file."""
 
     work: TokenizationSettings
@@ -242,7 +244,7 @@ class Files:
 
     def files(self, piece: int) -> list[Path]:
         """Return the files of the tokens and of the table of documents."""
-        return tokenization.shard_files(self.work.folder, self.numbers[piece])[1:]
+        return tokenization.shard_paths(self.work.folder, self.numbers[piece])[1:]
 
     def make(self, piece: int) -> dict[str, Any]:
         """Tokenise a file, up to the number of tokens that is wanted of all files together.
@@ -298,7 +300,7 @@ class Files:
         return [Lane(n, name, weights[name], files[name]) for n, name in names]
 
 
-def tokenize_files(task: Files, runner: Runner) -> TokenisedCorpus:
+def tokenize_files(task: FileTokenizationTask, runner: TaskRunner) -> TokenisedCorpus:
     """Tokenise as many files as are needed, and put their documents in order.
 
     Raises:
@@ -320,7 +322,7 @@ def tokenize_files(task: Files, runner: Runner) -> TokenisedCorpus:
 
 
 def _choose_next_files(
-    task: Files, results: Results, tokens: int, behind: Lane, key: float
+    task: FileTokenizationTask, results: Results, tokens: int, behind: Lane, key: float
 ) -> list[int]:
     """Choose the files to tokenise next, at least one of the lane that is furthest behind.
 
@@ -343,5 +345,5 @@ def _choose_next_files(
     return sorted(chosen - {*results})
 
 
-def _total_file_bytes(task: Files, numbers: Sequence[int]) -> int:
+def _total_file_bytes(task: FileTokenizationTask, numbers: Sequence[int]) -> int:
     return sum(task.source.shards[number].path.stat().st_size for number in numbers)

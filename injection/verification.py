@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contamination.data.ngrams import Places, Verbatim, hashes_of, rarest_windows
+from contamination.data.ngrams import Places, VerbatimCounter, hash_windows, rarest_window_starts
 from contamination.data.readers.rows import group_by_size
-from contamination.data.text import normalised
+from contamination.data.text import normalise_text
 from contamination.injection.token_stream import Ids, Tokenizer
 
 Covered = np.ndarray[Any, np.dtype[np.bool_]]
@@ -129,7 +129,7 @@ class DecodedTextSearch:
         tokenizer = _cached_tokenizer(folder)
         ids = {text: np.array(tokenizer.encode(text), np.int32) for text in texts}
         decoded = {
-            text: normalised(tokenizer.decode_with_special_tokens(ids[text])) for text in ids
+            text: normalise_text(tokenizer.decode_with_special_tokens(ids[text])) for text in ids
         }
         return cls(folder, decoded)
 
@@ -192,8 +192,8 @@ def _cached_tokenizer(folder: Path) -> Tokenizer:
 
 
 @lru_cache(maxsize=1)
-def _cached_verbatim(texts: tuple[str, ...]) -> Verbatim:
-    return Verbatim(texts)
+def _cached_verbatim(texts: tuple[str, ...]) -> VerbatimCounter:
+    return VerbatimCounter(texts)
 
 
 @dataclass(frozen=True)
@@ -408,17 +408,17 @@ class _TokenSearch:
             by_width.setdefault(min(PROBE_TOKENS, len(tokens)), []).append(text)
         self._starts: dict[str, int] = {}
         for width, texts in by_width.items():
-            starts = rarest_windows([ids[text] for text in texts], width)
+            starts = rarest_window_starts([ids[text] for text in texts], width)
             self._starts |= zip(texts, starts, strict=True)
             for text, start in zip(texts, starts, strict=True):
-                probe = int(hashes_of(ids[text][start : start + width], width)[0])
+                probe = int(hash_windows(ids[text][start : start + width], width)[0])
                 self._probes.setdefault(width, {}).setdefault(probe, []).append(text)
 
     def search_next(self, new: Ids) -> None:
         """Search the next tokens of the stream."""
         block = np.concatenate([self._tail, new])
         for width, probes in self._probes.items():
-            hashes = hashes_of(block, width)
+            hashes = hash_windows(block, width)
             probe_hashes = np.array(sorted(probes), dtype=np.uint64)
             for hit in np.flatnonzero(np.isin(hashes, probe_hashes)):
                 for text in probes[int(hashes[hit])]:

@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 
 import contamination.launch.config  # noqa: F401 (registers the nodes of the pipeline)
 from contamination.core import integrity
-from contamination.core.cli import command, run_tool
+from contamination.core.cli import run_hydra_command, run_tool
 from contamination.core.errors import ArtifactError, ConfigError, near_names, require
 from contamination.core.signals import SIGNALS
 from contamination.launch import DAMAGE_REMEDY
@@ -38,8 +38,8 @@ def _report_on_folder(folder: Path) -> int:
     if not (folder / "cells").is_dir():
         raise ArtifactError(f"{folder} is not a launch's folder: give one of runs/launches/.")
     launch = Launch(folder.resolve())
-    with integrity.naming_folders(folder):
-        integrity.set_policy(launch.read_config().get("verify", integrity.CHANGED))
+    with integrity.errors_naming_folders(folder):
+        integrity.set_hash_policy(launch.read_config().get("verify", integrity.CHANGED))
         return report_on_launch(launch)
 
 
@@ -48,7 +48,7 @@ def _status_text(arguments: Sequence[str]) -> str:
     if runs_word.startswith("-"):
         raise ConfigError(f"status {runs_word}: no such option. {near_names(runs_word, [COST])}")
     runs = Path(runs_word.removeprefix("runs="))
-    with integrity.naming_folders(runs):
+    with integrity.errors_naming_folders(runs):
         return status(runs, cost=COST in arguments)
 
 
@@ -86,7 +86,7 @@ def _fetch_downloads(overrides: Sequence[str]) -> int:
     from contamination.launch.downloads import fetch
 
     sys.argv[1:] = [*overrides, "launch.dry_run=true"]  # so that a sweep creates no folder
-    return command("pipeline", fetch)
+    return run_hydra_command("pipeline", fetch)
 
 
 def _confirm(always_yes: bool, question: str) -> bool:
@@ -116,7 +116,7 @@ def _run_configured_cell(config: DictConfig) -> Any:
 def _run_launch() -> int:
     code = 1
     try:
-        code = command("pipeline", _run_configured_cell)
+        code = run_hydra_command("pipeline", _run_configured_cell)
     finally:  # a cell's process that dies ends Hydra's launcher; report on the other cells
         interrupted = code in STOPPED or isinstance(sys.exception(), KeyboardInterrupt)
         if "contamination.launch.run" in sys.modules and not interrupted:

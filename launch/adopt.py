@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contamination.core import artifacts
-from contamination.core.config import runtime
-from contamination.core.disk import check_writable, disk_errors
+from contamination.core.config import runtime_field
+from contamination.core.disk import check_writable_folder, disk_errors_as_data_errors
 from contamination.core.errors import ArtifactError, DataError, require
-from contamination.core.files import sync, write_text
-from contamination.core.hashing import combined_digest, digests, file_digests
+from contamination.core.files import sync_to_disk, write_text_atomically
+from contamination.core.hashing import combined_digest, digests_by_name, file_digests_of_folder
 from contamination.core.integrity import MANIFEST
 from contamination.core.lock import exclusive_build
 from contamination.core.models import load_model, load_tokenizer
@@ -43,7 +43,7 @@ REMEDIES = {
 class Adopted:
     """The content of config.yaml for a copied model."""
 
-    adopted_from: str = runtime("")
+    adopted_from: str = runtime_field("")
 
 
 def adopt(kind: str, path: str, runs: str) -> artifacts.Artifact:
@@ -60,7 +60,7 @@ def adopt(kind: str, path: str, runs: str) -> artifacts.Artifact:
     require(bool(path) and source.is_dir(), "path", path, remedy)
     inside = source in {Path(runs).resolve(), *Path(runs).resolve().parents}
     require(bool(runs) and not inside, "runs", runs, "give a folder that is not in path.")
-    check_writable("runs", runs)
+    check_writable_folder("runs", runs)
     if artifacts.is_complete(source):
         return _copy_artifact(artifacts.open_artifact(source, kind), Path(runs))
     owner = next((folder for folder in source.parents[:2] if artifacts.is_complete(folder)), None)
@@ -83,14 +83,14 @@ def _copy_artifact(source: artifacts.Artifact, runs: Path) -> artifacts.Artifact
     is_there = source.path.parent == folder.parent.resolve()
     remedy = "it is an artefact of this runs folder already: use it as it is."
     require(not is_there, "path", str(source.path), remedy)
-    with exclusive_build(folder) as check, disk_errors(folder):
+    with exclusive_build(folder) as check, disk_errors_as_data_errors(folder):
         if not artifacts.is_complete(folder):
             _prepare_empty_folder(folder)
             (folder / ADOPTING).touch()
             _copy_files(source.path, folder, [artifacts.CONFIG, *source.files, *source.records])
             check()
             (folder / ADOPTING).unlink()
-            write_text(folder / MANIFEST, read_text(source.path / MANIFEST))
+            write_text_atomically(folder / MANIFEST, read_text(source.path / MANIFEST))
     copy = artifacts.open_artifact(folder, source.kind)
     if copy.digest != source.digest:
         raise ArtifactError(
@@ -115,24 +115,24 @@ def _adopt_hf_model(source: Path, runs: Path) -> artifacts.Artifact:
     load_tokenizer("path", str(source))
     model = load_model("path", str(source), device_map="meta")  # without the weights' values
     parameters = sum(weights.numel() for weights in model.parameters())
-    files = file_digests(source)
+    files = file_digests_of_folder(source)
 
     def make(folder: Path) -> artifacts.Built:
         copy = folder / trained_model.HF
         shutil.rmtree(copy, ignore_errors=True)
         _copy_files(source, copy, files)
-        if digests({name: copy / name for name in files}) != files:
+        if digests_by_name({name: copy / name for name in files}) != files:
             raise DataError(f"{source} changed while it was copied: run the same command again.")
         counts = {"parameters": parameters, **ancestry_of("path", str(source)).manifest_entries()}
         return artifacts.Built([f"{trained_model.HF}/{name}" for name in files], counts)
 
     inputs = {"model": combined_digest(files)}
     folder = artifacts.run_folder(runs, trained_model.KIND, source.name, Adopted(), inputs)
-    return artifacts.build(folder, Adopted(str(source)), inputs, make)
+    return artifacts.build_or_open(folder, Adopted(str(source)), inputs, make)
 
 
 def _copy_files(source: Path, target: Path, names: Iterable[str]) -> None:
     for name in names:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, target / name)
-        sync(target / name)
+        sync_to_disk(target / name)

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from omegaconf import DictConfig, OmegaConf
 
-from contamination.core.config import convert
+from contamination.core.config import convert_config
 from contamination.core.errors import require
-from contamination.core.models import resolve
+from contamination.core.models import resolve_model_path
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.launch.cells import Launch, Outcome
 from contamination.launch.config import LaunchSettings
@@ -50,7 +50,7 @@ def make_detection_stage(config: DictConfig) -> DetectionStage:
 
 def _stage_without_model(config: DictConfig) -> DetectionStage:
     """Return the stage without its model, whose node here is that of a model to train."""
-    return convert(OmegaConf.masked_copy(config, list(NODES)), DetectionStage)
+    return convert_config(OmegaConf.masked_copy(config, list(NODES)), DetectionStage)
 
 
 def check_cell(config: DictConfig, settings: LaunchSettings) -> None:
@@ -60,7 +60,7 @@ def check_cell(config: DictConfig, settings: LaunchSettings) -> None:
     require(cluster_kind != "slurm", "cluster.kind", cluster_kind, remedy)
     remedy = "a benchmark has no stage but its scores: leave it out."
     require(last_stage in (None, "detect"), "launch.stage", last_stage, remedy)
-    resolve("model.path", str(make_detection_stage(config).model.path))
+    resolve_model_path("model.path", str(make_detection_stage(config).model.path))
 
 
 def run_cell(config: DictConfig, stages: Stages) -> Outcome:
@@ -73,7 +73,7 @@ def run_cell(config: DictConfig, stages: Stages) -> Outcome:
 
 def write_report(config: DictConfig, launch: Launch) -> None:
     """Log the report on all models that have scores, and write it to the launch's folder."""
-    from contamination.detection.benchmark_summary import FILE, benchmark_report
+    from contamination.detection.benchmark_summary import FILE, render_benchmark_report
     from contamination.detection.examples import open_examples
     from contamination.detection.scores import open_scores
 
@@ -84,7 +84,9 @@ def write_report(config: DictConfig, launch: Launch) -> None:
     models = {paths["model"]: open_scores(paths["scores"]).tables for _, paths in done}
     log.info(
         "%s",
-        benchmark_report(examples_config, open_examples(examples_config), models, launch.folder),
+        render_benchmark_report(
+            examples_config, open_examples(examples_config), models, launch.folder
+        ),
     )
     log.info("report: %s", launch.folder / FILE)
 

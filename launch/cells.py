@@ -37,11 +37,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from contamination.analysis.config import CellPaths
 from contamination.core import process_records
-from contamination.core.artifacts import file_name
+from contamination.core.artifacts import path_part_of
 from contamination.core.errors import ArtifactError, StoppedError, UserError
-from contamination.core.files import hashed_json, read_verified_json, write_text
+from contamination.core.files import hashed_json, read_verified_json, write_text_atomically
 from contamination.core.signals import call_before_exit, stop_on_signals
-from contamination.core.stored_files import check_name, typed
+from contamination.core.stored_files import check_name_inside_folder, parse_typed
 from contamination.launch.run_records import keep_beating, read_costs
 from contamination.launch.saved_config import load_config
 
@@ -211,12 +211,14 @@ class CellFolder:
                 running_file.unlink(missing_ok=True)
 
     def _write_record(self, record_name: str, value: Mapping[str, Any]) -> None:
-        write_text(self.folder / f"{record_name}.json", hashed_json(value))
+        write_text_atomically(self.folder / f"{record_name}.json", hashed_json(value))
 
     def _read_record(self, record_name: str, record_class: type[T]) -> T | None:
         """Return the record of this name as `record_class`; None if it is missing or damaged."""
         with suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError):
-            record: T = typed(read_verified_json(self.folder / f"{record_name}.json"), record_class)
+            record: T = parse_typed(
+                read_verified_json(self.folder / f"{record_name}.json"), record_class
+            )
             return record
         return None
 
@@ -231,7 +233,7 @@ class Launch:
     def of_command(runs: str, name: str, overrides: Sequence[str]) -> Launch:
         """Return the launch of a command: the same command always has the same folder."""
         return Launch(
-            (Path(runs) / KIND / f"{file_name(name)}-{overrides_digest(overrides)}").resolve()
+            (Path(runs) / KIND / f"{path_part_of(name)}-{overrides_digest(overrides)}").resolve()
         )
 
     def register(self, cells: Sequence[Sequence[str]]) -> None:
@@ -239,7 +241,7 @@ class Launch:
         for overrides in cells:
             self.cell(overrides).register(overrides)
         names = [overrides_digest(overrides) for overrides in cells]
-        write_text(self.folder / "cells.json", hashed_json({"cells": names}))
+        write_text_atomically(self.folder / "cells.json", hashed_json({"cells": names}))
 
     def read_config(self) -> DictConfig:
         """What the command said, with the runs folder as it is called here."""
@@ -278,9 +280,9 @@ class Launch:
         try:
             if not cells_file.exists():
                 return []
-            names: list[str] = typed(read_verified_json(cells_file), _Cells).cells
+            names: list[str] = parse_typed(read_verified_json(cells_file), _Cells).cells
             for name in names:
-                check_name(name)
+                check_name_inside_folder(name)
             return names
         except (OSError, ValueError) as error:
             raise ArtifactError(
@@ -309,7 +311,7 @@ class Launch:
         cell_paths = []
         for cell, paths in self.done_cells():
             try:
-                cell_paths.append(typed({**paths, **cell.read_total_cost()}, CellPaths))
+                cell_paths.append(parse_typed({**paths, **cell.read_total_cost()}, CellPaths))
             except ValueError as error:
                 raise ArtifactError(
                     f"{cell.folder / 'outcome.json'} is damaged ({error}): give the launch's "

@@ -21,7 +21,7 @@ from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.files import TEMPORARY_END
 from contamination.core.hashing import SHOWN_BYTES
 from contamination.core.integrity import ALWAYS, MANIFEST, SCHEMA, find_damages, read_manifest
-from contamination.core.progress import progress
+from contamination.core.progress import progress_bar
 
 ARTIFACTS = (
     *("corpus", "export", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy"),
@@ -57,7 +57,7 @@ def inspect_runs(runs: Path) -> list[CheckedPath]:
     total = sum(sizes.values())
     options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
     paths = []
-    with progress(total=total, desc="check", **options) as bar:
+    with progress_bar(total=total, desc="check", **options) as bar:
         for folder, size in sizes.items():
             state, remark = _state_and_remark(folder)
             paths.append(CheckedPath(folder, state, size, remark))
@@ -108,7 +108,7 @@ def _remove_unless_in_use(path: Path) -> str:
     folder = next(
         (parent for parent in (path, *path.parents) if parent.parent.name in ARTIFACTS), None
     )
-    lease = path if path.parent.name == lock.LOCKS else folder and lock.lease_file(folder)
+    lease = path if path.parent.name == lock.LOCKS else folder and lock.lease_path(folder)
     in_progress = folder is not None and lock.describe_builder(folder) is not None
     no_lease = nullcontext(not in_progress)
     with no_lease if in_progress or lease is None else lock.try_lease(lease) as free:
@@ -198,7 +198,7 @@ def _unused_checkpoints(paths: Sequence[CheckedPath]) -> Iterator[CheckedPath]:
         unused = [*artifact.path.glob("checkpoints/damaged-*")]
         if (
             artifact.state == WHOLE
-            and lock.describe_lease_holder(lock.lease_file(artifact.path)) is None
+            and lock.describe_lease_holder(lock.lease_path(artifact.path)) is None
         ):
             folders = (artifact.path / name for name in ("checkpoints", "tokens"))
             unused = [folder for folder in folders if folder.is_dir()]

@@ -25,13 +25,13 @@ from pathlib import Path
 
 from hydra.utils import get_class
 
-from contamination.core.artifacts import version
+from contamination.core.artifacts import version_text
 from contamination.core.cli import CONF, run_tool
 from contamination.core.errors import ConfigError, near_names
 from contamination.core.integrity import set_damage_remedy
 from contamination.core.startup import COMMAND
 from contamination.core.stored_files import read_yaml
-from contamination.core.terminal import description_lines
+from contamination.core.terminal import format_descriptions
 from contamination.launch import DAMAGE_REMEDY
 
 PACKAGES = {
@@ -60,7 +60,7 @@ def main() -> int:
             print(__doc__)
             return 0
         case ["--version"]:
-            return run_tool(lambda: print(version()))
+            return run_tool(lambda: print(version_text()))
         case ["list", *kinds]:
             return run_tool(lambda: print(format_choices(kinds)))
         case ["-sc", "install=bash"]:
@@ -112,7 +112,7 @@ def format_choices(kinds: list[str]) -> str:
 def _choice_lines(kind: str) -> list[str]:
     folder = CONF / GROUPS[kind]
     files = {str(f.relative_to(folder).with_suffix("")): f for f in sorted(folder.rglob("*.yaml"))}
-    return description_lines([*files], [_describe_choice(kind, file) for file in files.values()])
+    return format_descriptions([*files], [_describe_choice(kind, file) for file in files.values()])
 
 
 def _describe_choice(kind: str, file: Path) -> str:

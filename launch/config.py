@@ -8,7 +8,15 @@ from typing import Any
 from omegaconf import OmegaConf
 
 import contamination.detection.config  # noqa: F401 (registers nodes that the pipeline has too)
-from contamination.core.config import Range, Ranged, at_least, convert, limited, one_of, register
+from contamination.core.config import (
+    Range,
+    Ranged,
+    at_least,
+    convert_config,
+    one_of,
+    ranged_field,
+    register_schema,
+)
 from contamination.core.errors import require
 from contamination.core.tasks import TasksConfig
 from contamination.injection.finetuning.config import (
@@ -32,7 +40,7 @@ class LaunchConfig(Ranged, node="launch"):
 
     dry_run: bool = False
     """Print the commands and batch scripts without running anything."""
-    stage: str | None = limited(None, one_of(STAGES))
+    stage: str | None = ranged_field(None, one_of(STAGES))
     """The last stage to run: `inject`, `train` or `detect`; null: all, and the report."""
     cell: str | None = None
     """The folder of a cell's records; null: that of this launch. Set for jobs."""
@@ -49,29 +57,29 @@ class LaunchConfig(Ranged, node="launch"):
 class ClusterConfig(TasksConfig, node="cluster"):
     """Where and how the stages' processes are started (node `cluster`)."""
 
-    kind: str = limited("local", one_of(KINDS))
+    kind: str = ranged_field("local", one_of(KINDS))
     """`local`: this machine. `torchrun`: several nodes, the same command on each. `deepspeed`: the
     hosts of a hostfile, from here. `slurm`: one array job per stage. `datatrove`: as `local`, with
     corpora made in the tasks that `TasksConfig` describes."""
-    processes: int = limited(1, at_least(1))
+    processes: int = ranged_field(1, at_least(1))
     """Processes on each node, one per GPU; with 1 on one node, the pipeline's own process."""
-    nodes: int = limited(1, at_least(1))
+    nodes: int = ranged_field(1, at_least(1))
     """The number of nodes, with torchrun."""
     node_rank: int = 0
     """This node's number, from 0, with torchrun's static rendezvous."""
-    rendezvous: str = limited("static", one_of(("static", "c10d")))
+    rendezvous: str = ranged_field("static", one_of(("static", "c10d")))
     """How torchrun's nodes find each other: `static` or `c10d`."""
     address: str = "127.0.0.1"
     """The first node, as the others can reach it."""
-    port: int = limited(29500, Range(lambda port: 1 <= port <= 65535, "give 1 to 65535."))
+    port: int = ranged_field(29500, Range(lambda port: 1 <= port <= 65535, "give 1 to 65535."))
     """A port of the first node that is free."""
     hostfile: str | None = None
     """DeepSpeed's hostfile: one line per host, such as `worker-1 slots=8`."""
     options: list[str] = field(default_factory=list)
     """Further options of torchrun, deepspeed or srun."""
-    grace_seconds: int = limited(600, at_least(0))
+    grace_seconds: int = ranged_field(600, at_least(0))
     """Seconds that torchrun's processes may take to save after SIGTERM before they are killed."""
-    requeues: int = limited(3, at_least(0))
+    requeues: int = ranged_field(3, at_least(0))
     """How often a SLURM job that was preempted or ran out of time is queued again."""
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     """SLURM options of `all` jobs and of one stage's (`inject`, `train`, `detect`, `analyse`), with
@@ -135,19 +143,19 @@ class LaunchSettings:
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
 
 
-register("launch", LaunchConfig)
-register("cluster", ClusterConfig)
+register_schema("launch", LaunchConfig)
+register_schema("cluster", ClusterConfig)
 
 
 @dataclass(frozen=True)
 class SecondStage(Ranged, node="second_stage"):
     """The fine-tuning that follows the pretraining (node `second_stage`)."""
 
-    members_in: str | None = limited(None, one_of((PRETRAINING, FINETUNING, BOTH)))
+    members_in: str | None = ranged_field(None, one_of((PRETRAINING, FINETUNING, BOTH)))
     """Where the members are inserted; null: there is no second stage."""
     instructions: dict[str, Any] = field(default_factory=dict)
     """Clean texts with a prompt and an output (conf/instructions), each an `InstructionsConfig`."""
-    copies: int = limited(1, at_least(1))
+    copies: int = ranged_field(1, at_least(1))
     """Copies of each member in the fine-tuning set; an epoch reads all of them."""
     finetuning: FinetuningConfig = field(default_factory=FinetuningConfig)
     """How the texts are made and laid out."""
@@ -168,7 +176,7 @@ class SecondStage(Ranged, node="second_stage"):
             ConfigError: an unknown field, or an invalid value.
         """
         nodes = OmegaConf.create({"instructions": self.instructions})
-        return convert(nodes, _CleanSets).instructions
+        return convert_config(nodes, _CleanSets).instructions
 
 
 @dataclass(frozen=True)
@@ -176,4 +184,4 @@ class _CleanSets:
     instructions: dict[str, InstructionsConfig]
 
 
-register("second_stage", SecondStage)
+register_schema("second_stage", SecondStage)

@@ -11,12 +11,12 @@ from omegaconf import DictConfig
 
 from contamination.core import hub
 from contamination.core.errors import require
-from contamination.core.models import MODEL_FILES, resolve
+from contamination.core.models import MODEL_FILES, resolve_model_path
 from contamination.core.terminal import fit_columns
-from contamination.data.readers.hub import fetch_rows, hub_nodes, rows_are_kept
+from contamination.data.readers.hub import download_split, hub_nodes, is_data_set_cached
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.requirements import all_needs
-from contamination.injection.pool import source_name
+from contamination.injection.pool import chosen_source
 from contamination.launch.benchmark_evaluation import is_benchmark
 from contamination.launch.plan import BASE, CellPlan, plan
 
@@ -36,7 +36,7 @@ class ModelFiles:
 
     def fetch(self) -> None:
         """Download the files into the cache; raise a ConfigError if the hub has none."""
-        hub.snapshot(self.field, self.name, MODEL_FILES)
+        hub.download_snapshot(self.field, self.name, MODEL_FILES)
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class DataSet:
 
     def is_cached(self) -> bool:
         """Return whether some of its rows are in the cache of `datasets`."""
-        return rows_are_kept(self.name)
+        return is_data_set_cached(self.name)
 
     def fetch(self) -> None:
         """Download all rows of the splits into the cache; raise a UserError if that fails."""
         commit = hub.commit_on_hub(self.field, self.name, kind="dataset", revision=self.revision)
         for split in self.splits:
-            fetch_rows(self.name, self.config, split, commit)
+            download_split(self.name, self.config, split, commit)
 
 
 Download = ModelFiles | DataSet
@@ -104,7 +104,10 @@ def _iter_model_downloads(cell: CellPlan) -> Iterator[Download]:
         "masked_lm.path": detection.masked_lm.path if "masked_lm" in roles else None,
     }
     for field, path in paths.items():
-        if path not in (None, BASE) and not Path(where := resolve(field, str(path))).exists():
+        if (
+            path not in (None, BASE)
+            and not Path(where := resolve_model_path(field, str(path))).exists()
+        ):
             yield ModelFiles(field, where)
 
 
@@ -114,7 +117,7 @@ def _iter_data_set_downloads(cell: CellPlan) -> Iterator[Download]:
     if cell.pretraining:
         nodes["base_corpus"] = cell.base_corpus
     for name, config in injection.benchmark.items():
-        nodes[f"benchmark.{name}"] = config.sources[source_name(injection, name, config)]
+        nodes[f"benchmark.{name}"] = config.sources[chosen_source(injection, name, config)]
     if cell.has_second_stage:
         sets = cell.second.clean_sets.items()
         nodes |= {f"second_stage.instructions.{name}": config.rows for name, config in sets}

@@ -16,14 +16,14 @@ from typing import Any
 
 from contamination.core.artifacts import is_complete, read_config
 from contamination.core.errors import ArtifactError
-from contamination.core.integrity import naming_folders
+from contamination.core.integrity import errors_naming_folders
 from contamination.core.models import is_gguf
 from contamination.core.stored_files import parse_json, read_text
-from contamination.core.terminal import duration, fit_columns
+from contamination.core.terminal import fit_columns, format_duration
 from contamination.data.readers.hub import hub_nodes
 from contamination.detection.methods.registry import build_methods
 from contamination.injection.finetuning.config import FINETUNING
-from contamination.injection.pool import read_candidates, source_name
+from contamination.injection.pool import chosen_source, read_candidates
 from contamination.injection.run import planned_copies
 from contamination.launch import workload
 from contamination.launch.cells import KIND
@@ -61,7 +61,7 @@ def _measured_flops_per_second(stage: TrainingStage, model: workload.ModelCost) 
     devices_by_folder = {Path(c.made): c.devices for c in costs if c.stage == "train" and c.made}
     speed_by_time: dict[float, float] = {}
     for folder, devices in devices_by_folder.items():
-        with suppress(ArtifactError), naming_folders(folder):  # damaged folders are skipped
+        with suppress(ArtifactError), errors_naming_folders(folder):  # damaged folders are skipped
             if is_complete(folder) and (speeds := _read_tokens_per_second(folder)):
                 config = read_config(folder)
                 if _is_similar_training(folder, config, stage, model):
@@ -116,7 +116,7 @@ class RunForecast:
 
     def table_cells(self) -> list[str]:
         """Return the run's row of the table."""
-        time = "–" if self.seconds is None else duration(self.seconds)
+        time = "–" if self.seconds is None else format_duration(self.seconds)
         has_gpu_hours = self.seconds is not None and self.devices
         hours = f"{(self.seconds or 0) * self.devices / 3600:.2f}" if has_gpu_hours else "–"
         sizes = [
@@ -348,7 +348,9 @@ def plan_summary(plan: CellPlan) -> list[str]:
 
 def _describe_insertions(plan: CellPlan) -> str:
     stage = injection_stage_with_tokenizer(plan, None)
-    sources = {name: c.sources[source_name(stage, name, c)] for name, c in stage.benchmark.items()}
+    sources = {
+        name: c.sources[chosen_source(stage, name, c)] for name, c in stage.benchmark.items()
+    }
     on_hub = [name for name, source in sources.items() if any(hub_nodes(source))]
     local = {name: c for name, c in stage.benchmark.items() if name not in on_hub}
     candidates = read_candidates(replace(stage, benchmark=local))

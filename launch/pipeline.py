@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from contamination.analysis.config import AnalysisStage, CellPaths
 from contamination.core.artifacts import Artifact
-from contamination.core.config import convert
+from contamination.core.config import convert_config
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.injection.config import InjectionStage
@@ -85,7 +85,7 @@ def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
     """Write the report on the cells of one experiment, or reuse it."""
     import contamination.analysis.run
 
-    nodes = convert(config, PipelineNodes)
+    nodes = convert_config(config, PipelineNodes)
     seed = 0  # draws the same resamples for all reports
     stage = AnalysisStage(config.name, seed, config.runs, list(cells), nodes.analysis, nodes.wandb)
     return contamination.analysis.run.run(stage)

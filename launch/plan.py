@@ -9,9 +9,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from contamination.analysis.config import AnalysisConfig
-from contamination.core.config import convert, create
+from contamination.core.config import convert_config, instantiate_node
 from contamination.core.errors import ConfigError, require
-from contamination.core.models import resolve
+from contamination.core.models import resolve_model_path
 from contamination.detection.config import DetectionStage, NeighborModelConfig, PrefixConfig
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.requirements import all_needs, choose_methods
@@ -111,14 +111,14 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
     # not `model`, which is the trained model here, and the scored one there
     nodes = ["name", "seed", "runs", "method", "detection", "reference", "masked_lm", "prefix"]
     all_but_cluster = [str(name) for name in config if name != "cluster"]
-    injection = convert(OmegaConf.masked_copy(config, all_but_cluster), InjectionStage)
-    cluster = convert(config, LaunchSettings).cluster
+    injection = convert_config(OmegaConf.masked_copy(config, all_but_cluster), InjectionStage)
+    cluster = convert_config(config, LaunchSettings).cluster
     stages = CellPlan(
         replace(injection, cluster=cluster.tasks),
-        convert(config, TrainingStage),
-        convert(OmegaConf.masked_copy(config, nodes), DetectionStage),
-        convert(config, PipelineNodes).second_stage,
-        convert(config, PipelineNodes).base_corpus,
+        convert_config(config, TrainingStage),
+        convert_config(OmegaConf.masked_copy(config, nodes), DetectionStage),
+        convert_config(config, PipelineNodes).second_stage,
+        convert_config(config, PipelineNodes).base_corpus,
     )
     held_out = "the corpus's own" if stages.injection.injection.held_out else None
     prefix = PrefixConfig(path=stages.detection.prefix.path or held_out)
@@ -129,7 +129,7 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
     else:
         _check_base_model(stages, with_transformers=check_base_model)
     for role, path in _named_model_paths(stages.detection).items():
-        resolve(f"{role}.path", path)
+        resolve_model_path(f"{role}.path", path)
     if stages.detection.prefix.path is not None:
         open_prefix(stages.detection.prefix.path)
     training, width = stages.training, stages.injection.injection.sequence_tokens
@@ -142,7 +142,7 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
         return stages
     if stages.pretraining:
         budget = stages.pretraining.budget_tokens
-        source = create("base_corpus", stages.base_corpus)
+        source = instantiate_node("base_corpus", stages.base_corpus)
         contamination.injection.run.check_budget("model.pretraining.budget_tokens", budget, source)
     candidates = contamination.injection.run.check(stages.injection)
     return replace(stages, benchmarks={f"benchmark.{c.name}": c.digest for c in candidates})
@@ -157,11 +157,11 @@ def input_digests(plan: CellPlan) -> dict[str, str]:
     import contamination.injection.run
 
     injection, detection = plan.injection, plan.detection
-    corpus = create("corpus", injection.corpus)
+    corpus = instantiate_node("corpus", injection.corpus)
     inputs = contamination.injection.run.input_digests(injection, corpus, ())
     digests: dict[str, str] = {**inputs, **plan.benchmarks}
     if plan.pretraining:
-        digests["base_corpus"] = create("base_corpus", plan.base_corpus).fingerprint()
+        digests["base_corpus"] = instantiate_node("base_corpus", plan.base_corpus).fingerprint()
     roles = all_needs(build_methods(detection.method))
     models = {role: path for role, path in _named_model_paths(detection).items() if role in roles}
     if plan.training.model.path is not None:

@@ -20,7 +20,7 @@ import psutil
 from contamination.core import process_records, signals
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import ConfigError, StoppedError, UserError
-from contamination.core.parent_process import ended_with_parent
+from contamination.core.parent_process import command_ending_with_parent
 from contamination.core.signals import defer_signals
 from contamination.core.user_files import open_to_read
 from contamination.launch import snapshot
@@ -225,7 +225,9 @@ def _run_command(
 
     with defer_signals(on_signal) as stopped:
         # in a session of its own, so that Ctrl-C reaches it only through `ask_to_stop`
-        process = subprocess.Popen(ended_with_parent(call), env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            command_ending_with_parent(call), env=environment, start_new_session=True
+        )
         if stopped():
             ask_to_stop(process)
         try:

@@ -21,12 +21,12 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from contamination.core.artifacts import Artifact, is_complete
-from contamination.core.cli import sweep_cells
-from contamination.core.config import convert
-from contamination.core.disk import disk_errors, writable
-from contamination.core.distributed import launched_processes
+from contamination.core.cli import overrides_of_sweep_cells
+from contamination.core.config import convert_config
+from contamination.core.disk import disk_errors_as_data_errors, is_writable_folder
+from contamination.core.distributed import launched_process_count
 from contamination.core.errors import ConfigError, StoppedError, UserError, require
-from contamination.core.lock import no_empty_folders
+from contamination.core.lock import remove_empty_folders_on_error
 from contamination.core.progress import OUTER_TITLE, set_in_environment
 from contamination.launch import benchmark_evaluation, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
@@ -60,7 +60,9 @@ class SweepCallback(Callback):
         if not config.launch.dry_run:
             try:
                 overrides = list(config.hydra.overrides.task)
-                SweepCallback.code = create_launch(config, overrides, sweep_cells(config) or [])
+                SweepCallback.code = create_launch(
+                    config, overrides, overrides_of_sweep_cells(config) or []
+                )
             except Exception as error:
                 SweepCallback.error = error
                 return
@@ -78,7 +80,7 @@ def create_launch(
         cells: the overrides of each cell.
     """
     launch = Launch.of_command(config.runs, config.name, overrides)
-    with no_empty_folders(launch.folder):
+    with remove_empty_folders_on_error(launch.folder):
         launch.folder.mkdir(parents=True, exist_ok=True)
     code = snapshot.take_snapshot(launch.folder)
     if config.cluster.kind != "slurm" or not slurm.queued_job_ids(launch.cells()):
@@ -89,10 +91,12 @@ def create_launch(
 
 def run(config: DictConfig) -> Artifact | None:
     """Run one cell: with a report of its own, as one of a sweep, or up to a stage as a job."""
-    settings = convert(config, LaunchSettings)
-    if settings.cluster.kind != "torchrun" and launched_processes() > 1:  # with torchrun, its nodes
+    settings = convert_config(config, LaunchSettings)
+    if (
+        settings.cluster.kind != "torchrun" and launched_process_count() > 1
+    ):  # with torchrun, its nodes
         raise ConfigError(
-            f"{launched_processes()} processes run this at once: python -m launch is one, and "
+            f"{launched_process_count()} processes run this at once: python -m launch is one, and "
             "starts "
             "the others itself: see cluster=local, torchrun, deepspeed, slurm and datatrove."
         )
@@ -129,7 +133,7 @@ def run(config: DictConfig) -> Artifact | None:
         plan = _make_checked_plan(
             config, settings, Stages(settings.cluster), done_before=done_before
         )
-        if not writable(config.runs):
+        if not is_writable_folder(config.runs):
             return _report_from_read_only_folder(config, plan, settings.launch.stage)
     code = create_launch(config, overrides, [overrides])
     _run_or_prepare_cell(config, settings, Stages(settings.cluster, cell_folder.folder, code), plan)
@@ -172,11 +176,11 @@ def conclude_sweep() -> int:
     os.environ.pop(CODE, None)
     if config is None:
         return 0
-    settings = convert(config, LaunchSettings)
+    settings = convert_config(config, LaunchSettings)
     if settings.launch.dry_run:
         if settings.cluster.kind == "slurm":
             launch = Launch.of_command(config.runs, config.name, list(config.hydra.overrides.task))
-            cells = len(sweep_cells(config) or [])
+            cells = len(overrides_of_sweep_cells(config) or [])
             code = launch.folder / "code-…"
             print(
                 slurm.render_batch_scripts(
@@ -231,7 +235,7 @@ def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: lis
     )
     stages = Stages(settings.cluster, cell.folder, code, in_turn=_runs_in_turn(settings))
     try:
-        with disk_errors():
+        with disk_errors_as_data_errors():
             _run_or_prepare_cell(config, settings, stages)
     except StoppedError:
         raise

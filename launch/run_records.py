@@ -21,9 +21,9 @@ from typing import TypeVar
 import psutil
 
 from contamination.core.artifacts import Artifact
-from contamination.core.files import hashed_json, read_verified_json, write_text
+from contamination.core.files import hashed_json, read_verified_json, write_text_atomically
 from contamination.core.integrity import MANIFEST
-from contamination.core.stored_files import parse_json, read_text, typed
+from contamination.core.stored_files import parse_json, parse_typed, read_text
 
 HEARTBEAT_SECONDS = 5.0
 """Seconds between two heartbeats."""
@@ -123,7 +123,7 @@ def _keep_begun_file(folder: Path, cost: Cost, began: float) -> Iterator[None]:
     who = {"host": socket.gethostname(), "pid": os.getpid(), "began": began}
     begun_file = folder / f"{BEGUN}{who['host']}-{who['pid']}-{began:.0f}.json"
     with suppress(OSError):  # a full disk must not end the work
-        write_text(begun_file, hashed_json({**who, "cost": asdict(cost)}))
+        write_text_atomically(begun_file, hashed_json({**who, "cost": asdict(cost)}))
     try:
         with keep_beating(lambda: os.utime(begun_file)):
             yield
@@ -150,7 +150,7 @@ def _read_costs_of_folder(folder: Path) -> list[Cost]:
     with suppress(FileNotFoundError, ValueError):
         for line in read_text(folder / FILE).splitlines():
             with suppress(ValueError):
-                costs.append(typed(parse_json(line), Cost))
+                costs.append(parse_typed(parse_json(line), Cost))
     return [*costs, *_iter_killed_run_costs(folder)]
 
 
@@ -158,7 +158,7 @@ def _iter_killed_run_costs(folder: Path) -> Iterator[Cost]:
     """Yield the runs whose process died without recording a cost, up to its last heartbeat."""
     for file in sorted(folder.glob(f"{BEGUN}*.json")):
         with suppress(FileNotFoundError, ValueError):  # the run has just ended, or it is damaged
-            last_beat, begun = file.stat().st_mtime, typed(read_verified_json(file), _Begun)
+            last_beat, begun = file.stat().st_mtime, parse_typed(read_verified_json(file), _Begun)
             if is_process_dead(begun.host, begun.pid, time.time() - last_beat):
                 seconds = max(0.0, last_beat - begun.began)
                 yield replace(begun.cost, seconds=seconds, killed=True)

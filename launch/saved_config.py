@@ -11,10 +11,15 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from contamination.core.artifacts import require_size
+from contamination.core.artifacts import check_config_bytes
 from contamination.core.errors import ArtifactError, ConfigError, describe_error
-from contamination.core.files import write_text
-from contamination.core.stored_files import check_writable, check_yaml, literal, read_text
+from contamination.core.files import write_text_atomically
+from contamination.core.stored_files import (
+    check_yaml,
+    check_yaml_limits,
+    escape_interpolations,
+    read_text,
+)
 
 MOST_BYTES, MOST_NODES = 2**20, 20_000
 """Limits of a file's size and of its values, of which OmegaConf reads about ten per millisecond."""
@@ -36,7 +41,7 @@ def save_config(folder: Path, config: Any, conf: Path) -> None:
     header = {"defaults": ["common", "_self_"], "hydra": {"searchpath": [f"file://{conf}"]}}
     text = _format_config({**header, **_resolved_data(config)})
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "config.yaml", text)
+    write_text_atomically(folder / "config.yaml", text)
 
 
 def check_savable(config: Any) -> None:
@@ -46,14 +51,14 @@ def check_savable(config: Any) -> None:
 
 def _format_config(data: dict[str, Any]) -> str:
     try:
-        check_writable(data, MOST_NODES)
+        check_yaml_limits(data, MOST_NODES)
         # OmegaConf's own YAML quotes the text "1e-5", which it would read back as a number
         text = OmegaConf.to_yaml(OmegaConf.create(data))
         check_yaml(text, MOST_NODES)
     except ValueError as error:
         raise ConfigError(f"{error}.") from error
     text = f"{_seal_line(text)}\n{text}"
-    require_size(text, MOST_BYTES)
+    check_config_bytes(text, MOST_BYTES)
     return text
 
 
@@ -121,4 +126,4 @@ def _resolved_data(config: Any) -> dict[str, Any]:
     if OmegaConf.is_config(config):
         names = [str(name) for name in config if name != "hydra"]
         config = OmegaConf.to_container(OmegaConf.masked_copy(config, names), resolve=True)
-    return cast(dict[str, Any], literal(config))
+    return cast(dict[str, Any], escape_interpolations(config))

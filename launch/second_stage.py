@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from contamination.core.artifacts import Artifact
-from contamination.core.config import create
+from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError
 from contamination.data.readers.hub import hub_nodes
 from contamination.injection.config import InjectionStage
@@ -50,7 +50,7 @@ def check_second_stage(
         read: whether the clean texts may be read, which the bound needs.
     """
     for name, instructions in second.clean_sets.items():
-        create(f"second_stage.instructions.{name}.rows", instructions.rows)
+        instantiate_node(f"second_stage.instructions.{name}.rows", instructions.rows)
     width = _sequence_tokens(second, study)
     _check_training(second, deepspeed, UNKNOWN_SEQUENCES, width)
     most_sequences = max_finetuning_sequences(second, study) if read else None

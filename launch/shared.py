@@ -11,8 +11,8 @@ from typing import Any
 
 from contamination.core.artifacts import Artifact, is_complete
 from contamination.core.errors import ArtifactError, require
-from contamination.core.integrity import naming_folders, read_manifest
-from contamination.core.seeds import derive
+from contamination.core.integrity import errors_naming_folders, read_manifest
+from contamination.core.seeds import derive_seed
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.launch.stages import Stages
 from contamination.training.config import PretrainingConfig, Recipe, TrainingConfig, TrainingStage
@@ -46,7 +46,7 @@ def make_base_corpus(
     Raises:
         DataError: see `refuse_whole_texts`.
     """
-    from contamination.injection.early_search import refuse_whole_texts
+    from contamination.injection.early_search import check_first_documents
 
     tokenizer = TokenizerConfig(
         vocab_size=pretraining.vocab_size, train_characters=pretraining.tokenizer_characters
@@ -60,7 +60,7 @@ def make_base_corpus(
         ),
         cluster=study.cluster,
     )
-    check = partial(refuse_whole_texts, study)
+    check = partial(check_first_documents, study)
     return stages.inject("base", replace(stage, corpus=corpus, tokenizer=tokenizer), check)
 
 
@@ -84,7 +84,7 @@ def train_reference_model(
     It saw no example, and the contaminated model was not trained from it. An attacker who knows the
     recipe could make such a model.
     """
-    seed = derive(pretraining.seed, "reference")
+    seed = derive_seed(pretraining.seed, "reference")
     other_seeds = replace(pretraining, seed=seed, init_seed=None, order_seed=None)
     return train_base_model(stage, other_seeds, corpus, stages, "reference")
 
@@ -137,7 +137,7 @@ def find_training_corpora(model_path: str) -> dict[str, str]:
             )
         visited.add(folder.resolve())
         trained = open_checkpoint(folder)
-        with naming_folders(folder):
+        with errors_naming_folders(folder):
             corpus, start_path = _corpus_and_start_of(trained)
         if not corpus:  # an adopted model
             break

@@ -11,7 +11,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from contamination.core import integrity, progress
-from contamination.core.artifacts import Artifact, as_data, file_name
+from contamination.core.artifacts import Artifact, path_part_of, to_plain_data
 from contamination.detection.config import DetectionStage
 from contamination.injection.config import InjectionStage
 from contamination.launch.cells import CellFolder, Launch
@@ -150,7 +150,7 @@ class Stages:
         import contamination.detection.run
 
         name, sliced_stage = f"{run_name} {self.slice}", replace(stage, slice=self.slice)
-        start = self._process_starter("detect", file_name(name), sliced_stage)
+        start = self._process_starter("detect", path_part_of(name), sliced_stage)
         make = partial(contamination.detection.run.run_slice, sliced_stage, start)
         self.make_artifact("detect", name, make, stage.detection.processes)
 
@@ -188,10 +188,10 @@ class Stages:
         processes = self.processes(stage_name)
 
         def start(artifact: Path | None) -> None:
-            runtime = {"records": str(self.folder), "verify": integrity.policy()}
+            runtime = {"records": str(self.folder), "verify": integrity.current_hash_policy()}
             save_config(
                 processes.config_folder(run_name),
-                {**as_data(config), **runtime},
+                {**to_plain_data(config), **runtime},
                 self.code / "conf",
             )
             processes.run_with_retries(run_name, artifact)

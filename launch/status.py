@@ -9,7 +9,12 @@ from pathlib import Path
 
 from contamination.core import process_records
 from contamination.core.errors import ConfigError
-from contamination.core.terminal import approximate_duration, duration, fit_columns, wrapped
+from contamination.core.terminal import (
+    fit_columns,
+    format_approximate_duration,
+    format_duration,
+    wrap_text,
+)
 from contamination.launch.cells import KIND, CellFolder, Launch, Outcome
 from contamination.launch.config import STAGES
 from contamination.launch.run_records import Cost, is_process_dead, read_costs
@@ -76,7 +81,7 @@ def _format_launch(launch: Launch, cost: bool) -> str:
     columns = [i for i in range(len(header)) if any(row[i] for row in rows)]
     header, rows = [header[i] for i in columns], [[row[i] for i in columns] for row in rows]
     return "\n".join(
-        [head, *fit_columns(header, rows, least=LEAST).lines(), *map(wrapped, problems)]
+        [head, *fit_columns(header, rows, least=LEAST).lines(), *map(wrap_text, problems)]
     )
 
 
@@ -95,11 +100,11 @@ def _format_sweep_left(running: Sequence[CellFolder]) -> str:
     """Return the time left of a sweep whose cells run one after another; empty if not known."""
     progress = [process_records.read_progress(cell.folder) for cell in running]
     seconds_left = [now.sweep_left for now in progress if now and now.sweep_left is not None]
-    return f"; {approximate_duration(max(seconds_left))} left" if seconds_left else ""
+    return f"; {format_approximate_duration(max(seconds_left))} left" if seconds_left else ""
 
 
 def _format_killed_run(run: Cost) -> str:
-    return f"{run.stage} {run.run} was killed: at least {duration(run.seconds)}, no record"
+    return f"{run.stage} {run.run} was killed: at least {format_duration(run.seconds)}, no record"
 
 
 def _format_costs(costs: Sequence[Cost]) -> list[str]:
@@ -108,7 +113,7 @@ def _format_costs(costs: Sequence[Cost]) -> list[str]:
     for stage in STAGES:
         of_stage = [cost for cost in costs if cost.stage == stage]
         seconds = sum(cost.seconds for cost in of_stage)
-        times.append(_at_least_sign(of_stage) + duration(seconds) if of_stage else "")
+        times.append(_at_least_sign(of_stage) + format_duration(seconds) if of_stage else "")
     hours = sum(cost.gpu_hours for cost in costs)
     return [*times, f"{_at_least_sign(costs)}{hours:.2f}" if hours else ""]
 
@@ -127,8 +132,8 @@ def read_cell_state(cell: CellFolder) -> CellState:
         if not is_process_dead(process.host, process.pid, seconds_silent):
             return CellState("running", doing, left, where)
         problem = (
-            f"no sign of life for {duration(seconds_silent)} on {where}: its process ended without "
-            "a message. Run the same command again to resume."
+            f"no sign of life for {format_duration(seconds_silent)} on {where}: its process ended "
+            "without a message. Run the same command again to resume."
         )
         return CellState("failed", doing, problem=problem)
     if outcome is None or outcome.state in ("waiting", "stopped"):
@@ -167,5 +172,5 @@ def _format_progress(cell: CellFolder) -> tuple[str, str]:
     if now is None:
         return "", ""
     share = f"/{now.total} ({now.n / now.total:.0%})" if now.total else ""
-    left = "" if now.seconds_left is None else duration(now.seconds_left)
+    left = "" if now.seconds_left is None else format_duration(now.seconds_left)
     return f"{now.title} · {now.unit} {now.n}{share}", left

@@ -13,26 +13,26 @@ from pathlib import Path
 from typing import Any
 
 from contamination.core import hub
-from contamination.core.models import load_config, resolve
+from contamination.core.models import load_config, resolve_model_path
 from contamination.data.readers.hub import hub_nodes
 from contamination.detection.collect import TokensRead, tokens_read
 from contamination.injection.corpus import open_corpus
 from contamination.injection.finetuning.config import PRETRAINING
-from contamination.injection.finetuning.layout import lay_out
+from contamination.injection.finetuning.layout import assign_to_sequences
 from contamination.injection.finetuning.sources import read_instructions
 from contamination.injection.token_stream import Tokenizer
 from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import CellPlan
 from contamination.training.config import ModelConfig, TrainingStage
 from contamination.training.data import SequenceOrder
-from contamination.training.masked_lm import MaskedLMTrainingConfig, architecture
+from contamination.training.masked_lm import MaskedLMTrainingConfig, roberta_config
 from contamination.training.objectives.choose import CLASSES
 from contamination.training.resources import (
     ModelShape,
-    config_of,
     flops_per_token,
     masked_lm_flops_per_token,
-    shape_of,
+    model_shape,
+    read_hf_config,
 )
 from contamination.training.unlearning import planned_retained_tokens
 
@@ -56,9 +56,9 @@ class ModelCost:
             if folder is None and model.architecture is None:
                 return None
             model = replace(model, path=folder or model.path)
-        shape = shape_of(model)
+        shape = model_shape(model)
         return ModelCost(
-            shape, flops_per_token(config_of(model), shape.parameters, sequence_tokens)
+            shape, flops_per_token(read_hf_config(model), shape.parameters, sequence_tokens)
         )
 
 
@@ -165,7 +165,7 @@ def masked_lm_token_flops(plan: CellPlan, sequence_tokens: int) -> float | None:
         folder = _folder_if_local("masked_lm.path", path)
         config = folder and load_config("masked_lm.path", folder)
     else:
-        config = pretraining and architecture(
+        config = pretraining and roberta_config(
             MaskedLMTrainingConfig(), pretraining.vocab_size, pretraining.sequence_tokens
         )
     return masked_lm_flops_per_token(config, sequence_tokens) if config else None
@@ -191,7 +191,7 @@ def _tokens_read_per_text(plan: CellPlan) -> TokensRead:
 
 def _folder_if_local(field: str, path: str) -> str | None:
     """Return the folder with the model's config; None if it is still on the hub."""
-    path = resolve(field, path)
+    path = resolve_model_path(field, path)
     if Path(path).exists():
         return path
     cached = hub.cached_snapshot(path)
@@ -225,7 +225,9 @@ def count_finetuning_sequences(plan: CellPlan) -> int | None:
         return None
     width, second = finetuning_sequence_tokens(plan), plan.second
     lengths = [*_token_counts_of_clean_texts(plan), *_token_counts_of_copies(plan)]
-    return len(lay_out([min(width, n) for n in lengths], width, second.finetuning.layout))
+    return len(
+        assign_to_sequences([min(width, n) for n in lengths], width, second.finetuning.layout)
+    )
 
 
 def _token_counts_of_copies(plan: CellPlan) -> list[int]:

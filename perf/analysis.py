@@ -27,7 +27,7 @@ from contamination.analysis.cells import CLEAN, CONTAMINATED, Cell
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from contamination.analysis.factors import FACTORS
 from contamination.analysis.run import write_report
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.core.statistics import bootstrap
 from contamination.core.statistics.bootstrap import Resample, Scores
 from contamination.core.statistics.metrics import AUROC
@@ -67,13 +67,15 @@ def compare_with_loop(n_members: int, n_nonmembers: int, draws: int) -> float:
     """Print one line of the table and return the ratio."""
     rng = np.random.default_rng(0)
     members, nonmembers = rng.normal(1, 1, n_members), rng.normal(0, 1, n_nonmembers)
-    drawn = bootstrap.resample(n_members, n_nonmembers, draws, seed=0)
+    drawn = bootstrap.draw_resample(n_members, n_nonmembers, draws, seed=0)
 
     def ours() -> Scores:
-        return AUROC.draws(bootstrap.rank(members, nonmembers, drawn))
+        return AUROC.draws(bootstrap.rank_scores(members, nonmembers, drawn))
 
     np.testing.assert_allclose(ours(), looped_auroc_draws(members, nonmembers, drawn), atol=1e-12)
-    drawing = best_seconds(lambda: bootstrap.resample(n_members, n_nonmembers, draws, seed=0), 5)
+    drawing = best_seconds(
+        lambda: bootstrap.draw_resample(n_members, n_nonmembers, draws, seed=0), 5
+    )
     fast = best_seconds(ours, 5)
     slow = best_seconds(lambda: looped_auroc_draws(members, nonmembers, drawn), 1)
     numbers = f"{1e3 * drawing:>9.1f} {1e3 * fast:>9.1f} {1e3 * slow:>9.0f} {slow / fast:>8.0f}"
@@ -131,13 +133,13 @@ def time_report(draws: int) -> float:
     logging.disable()
     cells = [simulate_cell(place, seed) for place in range(6) for seed in range(4)]
     config = AnalysisConfig(draws=draws)
-    tables = best_seconds(lambda: statistics("speed", 0, cells, config), 1)
+    tables = best_seconds(lambda: compute_statistics("speed", 0, cells, config), 1)
     with tempfile.TemporaryDirectory() as runs:
         where = [CellPaths("corpus", "model", CLEAN, CONTAMINATED)]
         stage = AnalysisStage("speed", 0, runs, where, config)
         whole = best_seconds(lambda: write_report(stage, cells), 1)
     rng, nonmembers = np.random.default_rng(0), A_DOSE * len(DOSES)
-    drawn = bootstrap.resample(A_DOSE, nonmembers, draws, seed=0)
+    drawn = bootstrap.draw_resample(A_DOSE, nonmembers, draws, seed=0)
     one = best_seconds(
         lambda: looped_auroc_draws(rng.normal(size=A_DOSE), rng.normal(size=nonmembers), drawn), 1
     )

@@ -36,7 +36,7 @@ import pandas as pd
 from contamination.audits.base import AuditStage
 from contamination.audits.run import run
 from contamination.core.cli import compose_stage
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.data.readers.embedded import EmbeddedCorpus
 from contamination.injection import inject
 from contamination.injection.token_stream import Tokenizer
@@ -102,7 +102,7 @@ def train_on_books(
 ) -> TrainedModel:
     """The pretrained model after some chapters of some of the books, among other texts."""
     books, other_texts = texts
-    rng = np.random.default_rng(derive(seed, "books"))
+    rng = np.random.default_rng(derive_seed(seed, "books"))
     wholes = (BOOKS - len(SHARES)) // 2
     shares = rng.permutation([*SHARES, *[1.0] * wholes, *[0.0] * wholes])
     seen = [
@@ -146,7 +146,7 @@ def _json_lines(texts: Sequence[str]) -> str:
 
 def redraw_audits(folder: Path, model: TrainedModel, books: Books, seed: int) -> pd.DataFrame:
     """The result of one audit: a row per suspect, with its true share."""
-    rng = np.random.default_rng(derive(seed, "roles"))
+    rng = np.random.default_rng(derive_seed(seed, "roles"))
     shares, wholes = np.array(model.shares), (BOOKS - len(SHARES)) // 2
     roles = {
         role: rng.permutation(np.flatnonzero(shares == share))[:wholes].tolist()

@@ -22,7 +22,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from contamination.core.cli import compose_stage
-from contamination.core.tasks import Runner
+from contamination.core.tasks import TaskRunner
 from contamination.detection.building import datasheet
 from contamination.detection.building.overlap_selection import NgramSearch
 from contamination.detection.building.run import BuildStage, run
@@ -102,7 +102,7 @@ def time_overlap_search(folder: Path) -> None:
         size = sum(map(len, corpus))
         _ = search._index
         begun = time.process_time()
-        Runner(place).run("overlap", search)
+        TaskRunner(place).run("overlap", search)
         rate = size / (time.process_time() - begun)
         print(f"{ngram:2}-grams {size / 1e6:6.1f}M characters {rate / 1e6:6.1f}M characters/s")
 

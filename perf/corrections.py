@@ -33,18 +33,18 @@ from contamination.analysis.statistics.controls import (
     ControlAurocs,
     ControlKey,
     control_aurocs,
-    distances,
+    distances_by_control,
     mean_control_aurocs,
-    with_p_values,
+    with_control_p_values,
 )
-from contamination.analysis.statistics.results import blind_of
+from contamination.analysis.statistics.results import make_blind_baseline
 from contamination.audits.books.rates import Rates, _reach_probabilities, rank_p_values
-from contamination.core.statistics.bootstrap import Scores, resample
+from contamination.core.statistics.bootstrap import Scores, draw_resample
 from contamination.core.statistics.estimates import (
     ALL,
     Estimate,
-    estimate,
-    intervals,
+    confidence_intervals,
+    estimate_metrics,
     joint_intervals,
 )
 from contamination.core.statistics.metrics import AUROC
@@ -138,7 +138,7 @@ def is_off(aurocs: ControlAurocs) -> tuple[bool, bool]:
     """Returns whether a report finds a control off, and whether the mean alone would."""
     facts = {"cell": "", "metric": AUROC.name, "checkpoint": CLEAN, "occurrences": "any"}
     rows = pd.DataFrame(aurocs.keys(), columns=ControlKey._fields).assign(needs="", **facts)
-    p_control = with_p_values(rows, "cell", {"": distances(aurocs)})["p_control"]
+    p_control = with_control_p_values(rows, "cell", {"": distances_by_control(aurocs)})["p_control"]
     main_benchmark = (
         ALL if any(key.benchmark == ALL for key in aurocs) else next(iter(aurocs)).benchmark
     )
@@ -173,7 +173,7 @@ def blind_reports(rng: Rng, size: int, number: int) -> None:
         cell = simulate_cells(rng, Design(1, size), 1)[0]
         texts = [" ".join(rng.choice(WORDS, 12)) for _ in range(len(cell.examples))]
         aurocs_by_key_of_cell = control_aurocs(
-            cell, blind_of(cell.examples.assign(text=texts), 5, seed), seed
+            cell, make_blind_baseline(cell.examples.assign(text=texts), 5, seed), seed
         )
         single += [
             aurocs_by_key
@@ -236,12 +236,13 @@ def _intervals_include_truth(
     shared, noise = rng.normal(size=sum(size)), rng.normal(size=(number, sum(size)))
     scores = common**0.5 * shared + (1 - common) ** 0.5 * noise
     scores[:, :members] += 2**0.5 * norm.ppf(truth)[:, None]
-    drawn = resample(members, nonmembers, DRAWS, plan % PLANS)
+    drawn = draw_resample(members, nonmembers, DRAWS, plan % PLANS)
     estimates: list[Estimate] = [
-        estimate(line[:members], line[members:], drawn, [AUROC])[AUROC.name] for line in scores
+        estimate_metrics(line[:members], line[members:], drawn, [AUROC])[AUROC.name]
+        for line in scores
     ]
     winner = int(np.argmax([estimate_of_method.value for estimate_of_method in estimates]))
-    both = joint_intervals(estimates, 0.95), intervals(estimates, 0.95)
+    both = joint_intervals(estimates, 0.95), confidence_intervals(estimates, 0.95)
     return [
         bool(is_wrong)
         for low, high in both

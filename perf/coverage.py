@@ -18,14 +18,14 @@ import sys
 import numpy as np
 from scipy.stats import norm
 
-from contamination.analysis.statistics.dose_test import joint_test, stratum
-from contamination.analysis.statistics.paired import Differences, max_t, p_values
-from contamination.analysis.statistics.seed_pooling import hierarchical, pooled_estimate
+from contamination.analysis.statistics.dose_test import joint_test, make_stratum
+from contamination.analysis.statistics.paired import Differences, max_t_p_values, pairwise_p_values
+from contamination.analysis.statistics.seed_pooling import hierarchical_draws, pooled_estimate
 from contamination.core.statistics import bootstrap
 from contamination.core.statistics.bootstrap import Resample, Scores
-from contamination.core.statistics.estimates import Estimate, estimate, interval
+from contamination.core.statistics.estimates import Estimate, confidence_interval, estimate_metrics
 from contamination.core.statistics.metrics import AUROC
-from contamination.core.statistics.significance import holm
+from contamination.core.statistics.significance import holm_correction
 from perf.rates import DRAWS, check_rates
 
 
@@ -36,17 +36,17 @@ def d_prime(auroc: float) -> float:
 
 def auroc_draws_of(members: Scores, nonmembers: Scores, drawn: Resample) -> Scores:
     """AUROC of every resample."""
-    return AUROC.draws(bootstrap.rank(members, nonmembers, drawn))
+    return AUROC.draws(bootstrap.rank_scores(members, nonmembers, drawn))
 
 
 def estimate_auroc(members: Scores, nonmembers: Scores, drawn: Resample) -> Estimate:
     """The AUROC as a report estimates it."""
-    return estimate(members, nonmembers, drawn, [AUROC])[AUROC.name]
+    return estimate_metrics(members, nonmembers, drawn, [AUROC])[AUROC.name]
 
 
 def interval_includes(estimate_of_auroc: Estimate, truth: float) -> bool:
     """Whether the 95% interval does."""
-    low, high = interval(estimate_of_auroc, 0.95)
+    low, high = confidence_interval(estimate_of_auroc, 0.95)
     return low <= truth <= high
 
 
@@ -54,7 +54,7 @@ def coverage_of_one_cell(auroc: float, size: int, repetitions: int) -> float:
     """Share of repetitions whose interval holds the true AUROC."""
     rng, held = np.random.default_rng(0), 0
     for i in range(repetitions):
-        drawn = bootstrap.resample(size, size, DRAWS, i)
+        drawn = bootstrap.draw_resample(size, size, DRAWS, i)
         auroc_estimate = estimate_auroc(
             rng.normal(d_prime(auroc), 1, size), rng.normal(size=size), drawn
         )
@@ -69,7 +69,7 @@ def coverage_over_seeds(seeds: int, spread: float, size: int, repetitions: int) 
     for i in range(repetitions):
         estimates = []
         for seed in range(seeds):
-            drawn = bootstrap.resample(size, size, DRAWS, 100 * i + seed)
+            drawn = bootstrap.draw_resample(size, size, DRAWS, 100 * i + seed)
             members = rng.normal(centre + spread * rng.normal(), 1, size)
             estimates.append(estimate_auroc(members, rng.normal(size=size), drawn))
         held += interval_includes(pooled_estimate(estimates, i), truth)
@@ -92,17 +92,17 @@ def error_rates_of_paired_test(
     for i in range(repetitions):
         value, drawn = np.zeros(methods), []
         for seed in range(seeds):
-            plan = bootstrap.resample(size, size, DRAWS, 100 * i + seed)
+            plan = bootstrap.draw_resample(size, size, DRAWS, 100 * i + seed)
             members = correlated_scores(methods, size, shift, rng)
             nonmembers = correlated_scores(methods, size, 0, rng)
             pairs = list(zip(members, nonmembers, strict=True))
             value += [AUROC.value(m, n) / seeds for m, n in pairs]
             drawn.append([auroc_draws_of(m, n, plan) for m, n in pairs])
         by_method = np.array(drawn).swapaxes(0, 1)
-        joint = np.stack([hierarchical(of_seeds, i) for of_seeds in by_method])
+        joint = np.stack([hierarchical_draws(of_seeds, i) for of_seeds in by_method])
         pairs_found = Differences(value[first] - value[second], joint[first] - joint[second])
-        p = p_values(pairs_found)
-        families = p[:1], p, holm(p), max_t(pairs_found)
+        p = pairwise_p_values(pairs_found)
+        families = p[:1], p, holm_correction(p), max_t_p_values(pairs_found)
         rejections += [bool((family <= 0.05).any()) for family in families]
     return tuple(rejections / repetitions)
 
@@ -111,7 +111,7 @@ def error_rate_of_dose_trend(size: int, repetitions: int) -> float:
     """False positives at 5% of the test that members' scores rise with the dose: all alike."""
     rng, members = np.random.default_rng(3), np.arange(size)
     dose = np.repeat([1, 2, 4, 8], size // 4)
-    strata = (stratum(members, dose, rng.normal(size=size)) for _ in range(repetitions))
+    strata = (make_stratum(members, dose, rng.normal(size=size)) for _ in range(repetitions))
     return float(np.mean([joint_test([single_stratum])[1] <= 0.05 for single_stratum in strata]))
 
 

@@ -39,7 +39,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from contamination.core.models import load_model, load_tokenizer
-from contamination.data.texts import longest_extensions
+from contamination.data.texts import longest_extension_indices
 from contamination.detection.forward.batches import run_batches, run_sequences
 from contamination.detection.forward.infilling import run_branches, supports_branches
 from contamination.detection.methods.base import Method
@@ -186,7 +186,7 @@ def time_versions(model: CausalLM, rows: Sequence[Sequence[int]], n: int) -> Non
 def time_cut_sequences(model: CausalLM, rows: Sequence[Sequence[int]]) -> None:
     """The pass over each text at four lengths: each is the beginning of the next."""
     sequences = [row[:n] for row in rows for n in (32, 64, 128, 256)]
-    read = sorted({*longest_extensions(sequences)})
+    read = sorted({*longest_extension_indices(sequences)})
     run_sequences(model, [sequences[i] for i in read], [""] * len(read), BATCH_TOKENS)
 
 

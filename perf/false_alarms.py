@@ -25,14 +25,18 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.analysis.statistics.dose_response import BenchmarkScores, dose_response, interval
-from contamination.analysis.statistics.dose_test import Stratum, joint_test, stratum
-from contamination.analysis.statistics.paired import Differences, max_t
+from contamination.analysis.statistics.dose_response import (
+    BenchmarkScores,
+    dose_response,
+    slope_interval,
+)
+from contamination.analysis.statistics.dose_test import Stratum, joint_test, make_stratum
+from contamination.analysis.statistics.paired import Differences, max_t_p_values
 from contamination.analysis.statistics.trends import mean_response
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics import bootstrap
 from contamination.core.statistics.bootstrap import Resample, draw_counts
-from contamination.core.statistics.estimates import estimate
+from contamination.core.statistics.estimates import estimate_metrics
 from contamination.core.statistics.metrics import AUROC
 
 SETTINGS = (
@@ -67,13 +71,13 @@ class Seed:
         """Its part of the dose test."""
         inserted = self.dose > 0
         ids = self.order[: len(self.dose)][inserted]
-        return stratum(ids, self.dose[inserted], self.members[inserted])
+        return make_stratum(ids, self.dose[inserted], self.members[inserted])
 
     def sample(self) -> BenchmarkScores:
         """Its part of the slope."""
         inserted = self.dose > 0
         drawn = Resample(
-            draw_counts(int(inserted.sum()), DRAWS, derive(self.draws, "members")),
+            draw_counts(int(inserted.sum()), DRAWS, derive_seed(self.draws, "members")),
             draw_counts(len(self.nonmembers), DRAWS, self.draws),
         )
         return BenchmarkScores(
@@ -102,20 +106,20 @@ def dose_claims(
     marks = [0] * seeds if same else list(range(seeds))
     responses = [dose_response([one.sample() for one in cell], 0.95) for cell in cells]
     slopes = mean_response(responses, marks, 0).curves.slope
-    rises = interval(slopes, 0.95)[0] > 0
+    rises = slope_interval(slopes, 0.95)[0] > 0
     return joint_test(named)[1] < 0.05, joint_test(apart)[1] < 0.05, rises
 
 
 def strongest_claim(rng: Rng, methods: int = 4, size: int = 100) -> bool:
     """Whether the highest of some equal methods is said to be above each other one."""
     hard = rng.normal(size=(2, size))
-    drawn = bootstrap.resample(size, size, DRAWS, int(rng.integers(1 << 40)))
+    drawn = bootstrap.draw_resample(size, size, DRAWS, int(rng.integers(1 << 40)))
     found = []
     for _ in range(methods):
         members, nonmembers = hard + 0.6 * rng.normal(size=(2, size))
-        found.append(estimate(members + SHIFT, nonmembers, drawn, [AUROC])["auroc"])
+        found.append(estimate_metrics(members + SHIFT, nonmembers, drawn, [AUROC])["auroc"])
     pairs = list(combinations(range(methods), 2))
-    p_value = max_t(
+    p_value = max_t_p_values(
         Differences(
             np.array([found[a].value - found[b].value for a, b in pairs]),
             np.array([found[a].draws - found[b].draws for a, b in pairs]),

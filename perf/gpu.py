@@ -31,7 +31,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from contamination.core.files import write_text
+from contamination.core.files import write_text_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 525.0  # of all parts
@@ -241,9 +241,11 @@ def main() -> int:
         if name not in found or "skipped" not in rows[0]:
             found[name] = rows
         found = {name: found[name] for name in known if name in found}
-        write_text(out / "gpu.json", json.dumps({"about": facts, "parts": found}, indent=1))
+        write_text_atomically(
+            out / "gpu.json", json.dumps({"about": facts, "parts": found}, indent=1)
+        )
         titled = {name: (known[name].title, rows) for name, rows in found.items()}
-        write_text(out / "gpu.md", render_markdown(facts, titled))
+        write_text_atomically(out / "gpu.md", render_markdown(facts, titled))
     print((out / "gpu.md").read_text())
     return int(any("failed" in row for name in names for row in found[name]))
 

@@ -25,8 +25,8 @@ from contamination.detection.forward.infilling import supports_branches
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.kernel import CheckedStatistics
 from contamination.training.config import TrainingConfig
-from contamination.training.engine import start_processes
-from contamination.training.resources import flops_per_token, utilization
+from contamination.training.engine import join_process_group
+from contamination.training.resources import flops_per_token, flops_utilization
 from perf.detection import (
     METHODS,
     padded_batches,
@@ -218,7 +218,7 @@ class Trained:
 
 def training(of: Trained, shapes: Shapes, write: Write, attempt: int) -> None:
     """Tokens a second, MFU and peak memory of the product's own step; the losses of two steps."""
-    world, fit, width = start_processes(), of.fits[attempt], shapes.width
+    world, fit, width = join_process_group(), of.fits[attempt], shapes.width
     config = TrainingConfig(
         learning_rate=1e-4, schedule="constant", dtype="bfloat16", batch_sequences=shapes.batch,
         micro_batch_sequences=min(fit.micro, shapes.batch), activation_checkpointing=fit.recomputes,
@@ -240,7 +240,7 @@ def training(of: Trained, shapes: Shapes, write: Write, attempt: int) -> None:
     write({
         "model": of.name, "engine": of.zero, "compiled": of.compiled,
         "micro-batch": config.micro_batch_sequences, "recomputes": fit.recomputes,
-        "tokens/s": speed, "MFU": utilization(speed, cost, PEAK_TFLOPS, 1),
+        "tokens/s": speed, "MFU": flops_utilization(speed, cost, PEAK_TFLOPS, 1),
         "peak GiB": held / 2**30, "losses": " ".join(f"{loss:.4f}" for loss in losses[:2]),
     })  # fmt: skip
 

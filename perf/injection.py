@@ -76,7 +76,7 @@ def time_ours(documents: list[Document], tokenizer: Tokenizer, tokens: int) -> f
         rng = np.random.default_rng(0)
         segments = [placement.Segment(0, c, 0, EXAMPLE, float(rng.random())) for c in range(COPIES)]
         boundary = placement.boundary_finder(stream, "word", tokenizer)
-        placed = placement.lay_out(
+        placed = placement.place_within_window(
             segments, (0, clean + COPIES * EXAMPLE), WIDTH, boundary, split=False
         )
         segment = np.full(EXAMPLE, 7, dtype=np.int32)

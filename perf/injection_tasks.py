@@ -33,15 +33,15 @@ import numpy as np
 import pandas as pd
 
 from contamination.core.hashing import file_digest
-from contamination.core.tasks import Runner, one_thread
+from contamination.core.tasks import TaskRunner, initialize_worker
 from contamination.data.readers.embedded import EmbeddedCorpus, EmbeddedRows
 from contamination.data.readers.files import FilesCorpus
 from contamination.data.readers.rows import Tally
 from contamination.injection import packing, placement
 from contamination.injection.config import TokenizerConfig
 from contamination.injection.token_stream import Tokenizer, TokenStream, train_tokenizer
-from contamination.injection.tokenization import TokenizationSettings, shard_files
-from contamination.injection.tokenize_by_file import DocumentOrder, Files, Lane
+from contamination.injection.tokenization import TokenizationSettings, shard_paths
+from contamination.injection.tokenize_by_file import DocumentOrder, FileTokenizationTask, Lane
 from contamination.injection.verification import Check
 
 TOKENS, WIDTH, COPIES = 1_200_000_000_000, 2048, 1_500
@@ -104,13 +104,13 @@ def clock_piece(way: Callable[[int], object], piece: int) -> float:
 
 def worker_pool(processes: int) -> ProcessPoolExecutor:
     """Processes of one thread."""
-    return ProcessPoolExecutor(processes, get_context("spawn"), initializer=one_thread)
+    return ProcessPoolExecutor(processes, get_context("spawn"), initializer=initialize_worker)
 
 
-def result_of_file(task: Files, number: int) -> dict[str, Any]:
+def result_of_file(task: FileTokenizationTask, number: int) -> dict[str, Any]:
     """What a file's task gives, its files hashed as a worker does."""
     task.work.folder.mkdir(parents=True, exist_ok=True)
-    (result,) = Runner(task.work.folder).run(f"file-{number}", replace(task, numbers=[number]))
+    (result,) = TaskRunner(task.work.folder).run(f"file-{number}", replace(task, numbers=[number]))
     return result
 
 
@@ -123,7 +123,7 @@ def examples_by_benchmark() -> dict[str, tuple[str, ...]]:
 
 def time_tokenisation(
     folder: Path, processes: int, characters: int
-) -> tuple[Files, dict[str, float]]:
+) -> tuple[FileTokenizationTask, dict[str, float]]:
     """The rates of both, in tokens/s of one process, and what ours made."""
     print(f"{processes} processes", flush=True)
     total = write_corpus(folder / "corpus", characters, files := 4 * processes)
@@ -146,7 +146,9 @@ def time_tokenisation(
                     make = partial(tokenise_by_datatrove, paths, tokenizer, out)
                 else:
                     work = TokenizationSettings(out / "files", tokenizer, wanted[name])
-                    task = Files(work, source, (0.0, 1.0), 10**15, 2_000_000, numbers)
+                    task = FileTokenizationTask(
+                        work, source, (0.0, 1.0), 10**15, 2_000_000, numbers
+                    )
                     make = partial(result_of_file, task)
                 times.append(sum(pools[name].map(partial(clock_piece, make), range(files))))
     for name, times in seconds.items():
@@ -159,7 +161,7 @@ def time_tokenisation(
     return made, rates
 
 
-def time_other_steps(folder: Path, task: Files) -> Iterator[tuple[str, float, str]]:
+def time_other_steps(folder: Path, task: FileTokenizationTask) -> Iterator[tuple[str, float, str]]:
     """The other rates of one process: what, how much a second, of what."""
     results = {number: result_of_file(task, number) for number in task.numbers}
     order = DocumentOrder(task.lanes, task.work.folder, folder / "of")
@@ -174,7 +176,7 @@ def time_other_steps(folder: Path, task: Files) -> Iterator[tuple[str, float, st
     segments = [placement.Segment(0, c, 0, len(ids[0]), float(rng.random())) for c in range(COPIES)]
     boundary = placement.boundary_finder(stream, "word", tokenizer)
     window = (0, clean + inserted)
-    placed = placement.lay_out(segments, window, WIDTH, boundary, split=False)
+    placed = placement.place_within_window(segments, window, WIDTH, boundary, split=False)
     path = folder / "part.arrow"
     write = partial(packing.write_sequences, path, stream, clean, placed, ids, WIDTH)
     yield "pack", (clean + inserted) / measure_seconds(write), "tokens"
@@ -203,7 +205,7 @@ def order_rate(folder: Path) -> float:
         ends, subset = np.cumsum(lengths), SUBSETS[number % len(SUBSETS)]
         columns = {"subset": subset, "start": ends - lengths, "kept": True,
                    "before": 4 * (ends - lengths)}  # fmt: skip
-        pd.DataFrame(columns).to_parquet(shard_files(folder, number)[2])
+        pd.DataFrame(columns).to_parquet(shard_paths(folder, number)[2])
         results[number] = {"tokens": int(ends[-1]), "matches": [], "skipped": {}, "stopped": "",
                            "characters": {subset: 4 * int(ends[-1])}}  # fmt: skip
     lanes = [Lane(n, name, 1.0, [n, n + len(SUBSETS)]) for n, name in enumerate(SUBSETS)]

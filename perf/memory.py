@@ -71,7 +71,7 @@ def sweep(cells: int) -> list[float]:
 
 def detection(texts: int, labels: bool = False) -> list[float]:
     """Run a detection in this process; return the MiB with the model, at the peak, and seconds."""
-    from contamination.core.cli import command
+    from contamination.core.cli import run_hydra_command
     from contamination.detection import __main__ as stage
     from contamination.detection.models.hf_model import HFModel
 
@@ -90,7 +90,7 @@ def detection(texts: int, labels: bool = False) -> list[float]:
         paths = [f"runs={folder}/runs", f"examples.path={file}", f"model.path={MODEL}"]
         sys.argv = ["detection", *paths, f"method=[{METHODS}]", "detection.device=cpu"]
         started = time.perf_counter()
-        status = command("detection", stage.main)
+        status = run_hydra_command("detection", stage.main)
     if status:
         raise RuntimeError(f"status {status}")
     return [sizes[0], resident_mib("VmHWM"), time.perf_counter() - started]

@@ -13,8 +13,13 @@ import numpy as np
 from scipy.stats import norm, t
 
 from contamination.analysis.statistics.seed_pooling import pooled_estimate
-from contamination.core.statistics.bootstrap import Resample, Scores, resample
-from contamination.core.statistics.estimates import Estimate, estimate, intervals, mean
+from contamination.core.statistics.bootstrap import Resample, Scores, draw_resample
+from contamination.core.statistics.estimates import (
+    Estimate,
+    confidence_intervals,
+    estimate_metrics,
+    mean_estimate,
+)
 from contamination.core.statistics.metrics import Metric, fpr_at_tpr, tpr_at_fpr
 
 DRAWS = 1000
@@ -108,7 +113,7 @@ SHAPES = (
 def simulate(shape: Shape, repetitions: int) -> dict[str, list[Estimate]]:
     """The estimates of every rate that the shape's sizes carry, benchmark by benchmark."""
     rng, wanted = np.random.default_rng(4), [m for m in RATES if not m.needs(*shape.sizes)]
-    plans = [resample(*shape.sizes, DRAWS, i) for i in range(PLANS)]
+    plans = [draw_resample(*shape.sizes, DRAWS, i) for i in range(PLANS)]
     estimates_by_metric: dict[str, list[Estimate]] = {metric.name: [] for metric in wanted}
     singles = repetitions * SINGLES // (2 if sum(shape.sizes) > MANY else 1)
     for i in range(singles):
@@ -120,7 +125,9 @@ def simulate(shape: Shape, repetitions: int) -> dict[str, list[Estimate]]:
 def _estimate_once(
     shape: Shape, rng: np.random.Generator, plan: Resample, wanted: Sequence[Metric]
 ) -> dict[str, Estimate]:
-    of_seeds = [estimate(*pair, plan, wanted) for pair in zip(*shape.scores(rng), strict=True)]
+    of_seeds = [
+        estimate_metrics(*pair, plan, wanted) for pair in zip(*shape.scores(rng), strict=True)
+    ]
     if shape.seeds == 1:
         return of_seeds[0]
     same = ["the same"] * shape.seeds
@@ -136,8 +143,8 @@ def coverage_of_means(single: Sequence[Estimate], truth: float, benchmarks: int)
     for _ in range(benchmarks):
         order = rng.permutation(len(single))[: len(single) // benchmarks * benchmarks]
         groups = order.reshape(-1, benchmarks)
-        means = [mean([single[i] for i in group]) for group in groups]
-        low, high = intervals(means, 0.95)
+        means = [mean_estimate([single[i] for i in group]) for group in groups]
+        low, high = confidence_intervals(means, 0.95)
         held += [(low <= truth) & (truth <= high)]
     return float(np.concatenate(held).mean())
 

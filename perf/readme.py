@@ -21,10 +21,10 @@ from pathlib import Path
 import pandas as pd
 
 from contamination.analysis.report_folder import CHARTS, KIND, LATEST, Report, open_report
-from contamination.analysis.tables.estimates import by_occurrences
+from contamination.analysis.tables.estimates import occurrences_table
 from contamination.core.cli import run_tool
 from contamination.core.errors import ArtifactError
-from contamination.core.files import write_text
+from contamination.core.files import write_text_atomically
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
 from contamination.core.table_files import write_csv
@@ -72,7 +72,7 @@ def read_rows(path: Path = STORED) -> pd.DataFrame:
 
 def render_table(rows: pd.DataFrame) -> str:
     """What stands between README's markers: the table as the report prints it."""
-    table = by_occurrences(rows, AUROC.name)
+    table = occurrences_table(rows, AUROC.name)
     return f"{table.title}, with 95% intervals:\n\n{table.markdown()}\n"
 
 
@@ -105,7 +105,7 @@ def differences(stored: pd.DataFrame, new: pd.DataFrame) -> Iterator[str]:
 def update_readme(report: Report) -> None:
     """Store the report's rows; rewrite README's table and the chart."""
     write_csv(STORED, table_rows(report))
-    write_text(README, with_table(README.read_text(), read_rows()))
+    write_text_atomically(README, with_table(README.read_text(), read_rows()))
     (chart,) = (report.artifact.path / CHARTS).glob(f"{AUROC.name}_by_occurrences-*.png")
     shutil.copyfile(chart, CHART)
 

@@ -40,23 +40,23 @@ from scipy.stats import norm
 from contamination.analysis.statistics.dose_response import (
     BenchmarkScores,
     dose_response,
-    interval,
     logistic,
+    slope_interval,
 )
-from contamination.analysis.statistics.dose_test import joint_test, stratum
-from contamination.analysis.statistics.trends import _series_tests, trend_columns
-from contamination.analysis.statistics.turning_points import as_text, turning_levels
-from contamination.analysis.summary import Direction, direction
+from contamination.analysis.statistics.dose_test import joint_test, make_stratum
+from contamination.analysis.statistics.trends import _series_test_columns, trend_columns
+from contamination.analysis.statistics.turning_points import format_levels, turning_levels
+from contamination.analysis.summary import Direction, classify_direction
 from contamination.core.statistics import bootstrap
 from contamination.core.statistics.bootstrap import (
     Resample,
     Scores,
     draw_named_counts,
     join_sides,
-    ranked_side,
+    rank_side,
 )
-from contamination.core.statistics.estimates import Estimate, estimate_ranked, mean
-from contamination.core.statistics.estimates import interval as interval_of
+from contamination.core.statistics.estimates import Estimate, estimate_ranked, mean_estimate
+from contamination.core.statistics.estimates import confidence_interval as interval_of
 from contamination.core.statistics.metrics import AUROC
 from contamination.injection.occurrences import Fixed, Ladder, Occurrences, Poisson, Share
 
@@ -150,40 +150,40 @@ def simulate_report(
     for numbers, n_nonmembers in zip(counts, nonmembers, strict=True):
         x, n = np.log2(numbers), len(numbers)
         scores = rng.normal(2**0.5 * norm.ppf(logistic(level + slope * x)))
-        drawn = bootstrap.resample(n, n_nonmembers, DRAWS, int(rng.integers(1 << 40)))
+        drawn = bootstrap.draw_resample(n, n_nonmembers, DRAWS, int(rng.integers(1 << 40)))
         samples.append(BenchmarkScores(x, scores, rng.normal(size=n_nonmembers), drawn))
         if n > 2 and np.ptp(numbers) > 0:
-            strata.append(stratum(np.arange(first, first + n), numbers, scores))
+            strata.append(make_stratum(np.arange(first, first + n), numbers, scores))
         first += n
     slopes = dose_response(samples, CONFIDENCE).curves.slope
-    low, high = interval(slopes, CONFIDENCE)
+    low, high = slope_interval(slopes, CONFIDENCE)
     tau, p_value = joint_test(strata) if strata else (np.nan, np.nan)
     row: dict[str, Any] = {"slope": slopes[0], "slope_low": low, "slope_high": high}
     row |= {"tau": tau, "p_value": p_value}
     aurocs = aurocs_of(samples, rng)
     values = values_of(aurocs)
-    row["turns"] = as_text(turning_levels({2**x: auroc for x, auroc in aurocs.items()}))
+    row["turns"] = format_levels(turning_levels({2**x: auroc for x, auroc in aurocs.items()}))
     truth = logistic(level + slope * values["log_occurrences"].to_numpy())
     missed = float(np.mean((values["ci_low"] > truth) | (values["ci_high"] < truth)))
-    return Report(slopes[0], low, high, direction(row, values, 1 - CONFIDENCE), missed)
+    return Report(slopes[0], low, high, classify_direction(row, values, 1 - CONFIDENCE), missed)
 
 
 def aurocs_of(samples: Sequence[BenchmarkScores], rng: Rng) -> dict[float, Estimate]:
     """The mean AUROC of each log2 number of copies that all benchmarks have, as in a report."""
     by_benchmark = [_aurocs(sample, int(rng.integers(1 << 40))) for sample in samples]
     shared = set.intersection(*(set(aurocs) for aurocs in by_benchmark))
-    return {x: mean([aurocs[x] for aurocs in by_benchmark]) for x in sorted(shared)}
+    return {x: mean_estimate([aurocs[x] for aurocs in by_benchmark]) for x in sorted(shared)}
 
 
 def _aurocs(sample: BenchmarkScores, seed: int) -> dict[float, Estimate]:
     """One benchmark's; all numbers of copies are compared with the same non-members."""
     rng, size = np.random.default_rng(seed), len(sample.nonmembers)
-    nonmembers = ranked_side(sample.nonmembers, bootstrap.draw_counts(size, LEVEL_DRAWS, seed))
+    nonmembers = rank_side(sample.nonmembers, bootstrap.draw_counts(size, LEVEL_DRAWS, seed))
     aurocs = {}
     for x in np.unique(sample.log_occurrences):
         scores = sample.members[sample.log_occurrences == x]
         drawn = bootstrap.draw_counts(len(scores), LEVEL_DRAWS, int(rng.integers(1 << 40)))
-        ranked = join_sides(ranked_side(scores, drawn), nonmembers)
+        ranked = join_sides(rank_side(scores, drawn), nonmembers)
         aurocs[float(x)] = estimate_ranked(ranked, [AUROC])[AUROC.name]
     return aurocs
 
@@ -303,13 +303,13 @@ def share_of_findings(
         hard = rng.normal(size=2 * size)
         for level, shift, (inserted, drawn) in zip(levels, shifts, of_benchmark, strict=True):
             scores = hard + NOISE * rng.normal(size=2 * size)
-            ranked = bootstrap.rank(scores[inserted] + shift, scores[size:], drawn)
+            ranked = bootstrap.rank_scores(scores[inserted] + shift, scores[size:], drawn)
             parts[level].append(estimate_ranked(ranked, [AUROC])[AUROC.name])
-    line = {level: mean(of_benchmarks) for level, of_benchmarks in parts.items()}
-    row = {**_series_tests(line), **trend_columns(line, CONFIDENCE)}
+    line = {level: mean_estimate(of_benchmarks) for level, of_benchmarks in parts.items()}
+    row = {**_series_test_columns(line), **trend_columns(line, CONFIDENCE)}
     excludes = row["slope_low"] > 0 or row["slope_high"] < 0
     values = values_of({float(np.log2(level)): auroc for level, auroc in line.items()})
-    stated = direction(row, values)
+    stated = classify_direction(row, values)
     words = ([Direction.RISES], [Direction.FALLS], TURNS)
     return row["p_value"] < 0.05, bool(excludes), *(stated in group for group in words)
 

@@ -38,7 +38,12 @@ from contamination.core.cli import discard_output, quiet_libraries
 from contamination.core.distributed import World
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.data import SequenceOrder, read_batch
-from contamination.training.engine import clips_itself, engine_config, start_engine, start_processes
+from contamination.training.engine import (
+    engine_config,
+    join_process_group,
+    loop_clips_gradients,
+    start_engine,
+)
 from contamination.training.loop import StepPart, optimizer_step
 from contamination.training.loss import token_losses
 from contamination.training.models import make_model
@@ -63,7 +68,7 @@ Step = Callable[[int], float]
 def main() -> None:
     """Measure, and print one line per model."""
     quiet_libraries()
-    world, batch = start_processes(), f"{CONFIG.batch_sequences} × {TOKENS}"
+    world, batch = join_process_group(), f"{CONFIG.batch_sequences} × {TOKENS}"
     threads = torch.get_num_threads()
     print(f"{world.device}, {threads} threads; batches of {batch} tokens, {STEPS} steps")
     print(f"{'model':20}{''.join(f'{column:>15}' for column in COLUMNS)}")
@@ -136,7 +141,7 @@ def our_step(model: Any, sequences: Dataset, config: TrainingConfig, settings: d
     """Return a function that runs one step of `python -m training`, in the corpus's order."""
     order = SequenceOrder(len(sequences), config.batch_sequences, None)
     engine = start_engine(model, config, engine_config(config, settings, world), 1000, world)
-    clip = clips_itself(config, settings)
+    clip = loop_clips_gradients(config, settings)
 
     def step(number: int) -> float:
         rows = order.rows_of_step(number % order.steps)

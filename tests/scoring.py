@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from contamination.detection.scores import example_for, score_tables
+from contamination.detection.scores import example_seen_by, score_tables
 
 
 def make_table(*given):
@@ -12,4 +12,4 @@ def make_table(*given):
 
 def score_text(method, text, passes):
     """One text's score."""
-    return method.score(example_for(method, text, passes))
+    return method.score(example_seen_by(method, text, passes))

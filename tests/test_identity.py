@@ -32,7 +32,7 @@ import contamination.training.run
 import contamination.training.unlearning
 from contamination.analysis.config import AnalysisStage, CellPaths, WandbReport
 from contamination.core.cli import CONF
-from contamination.core.config import convert, identity
+from contamination.core.config import convert_config, identity_data
 from contamination.core.tasks import TasksConfig
 from contamination.data.config import ExamplesConfig
 from contamination.data.texts import Text
@@ -166,7 +166,7 @@ def name(monkeypatch):
 
     source = SimpleNamespace(documents=None, skipped={}, fingerprint=lambda: "source")
     monkeypatch.setattr(contamination.injection.run, "check", lambda _: [])
-    monkeypatch.setattr(contamination.injection.run, "create", lambda *_: source)
+    monkeypatch.setattr(contamination.injection.run, "instantiate_node", lambda *_: source)
     monkeypatch.setattr(contamination.injection.run, "Tokenizer", opened)
     for module in (contamination.injection.export.run, contamination.injection.corpus_search):
         monkeypatch.setattr(module, "open_corpus", opened)
@@ -195,8 +195,8 @@ def name(monkeypatch):
         return SimpleNamespace(digest=digest, tokenizer_digest=digest, slug="slug", provides=GIVES)
 
     def open_model(_, node, runs):
-        served = identity(replace(node, path=None))  # what of a server names its model
-        which = "" if served == identity(ScoredModelConfig()) else f" {served}"
+        served = identity_data(replace(node, path=None))  # what of a server names its model
+        which = "" if served == identity_data(ScoredModelConfig()) else f" {served}"
         return open_path(None, f"{node.path}{which}", node.trust_remote_code)
 
     for module in (
@@ -226,7 +226,7 @@ def name(monkeypatch):
         monkeypatch.setattr(module, "examples_digest", lambda path: path)
     monkeypatch.setattr(
         contamination.detection.tasks.accuracy,
-        "ask_corpus",
+        "corpus_questions",
         lambda _: SimpleNamespace(questions="x"),
     )
     monkeypatch.setattr(contamination.detection.tasks.accuracy, "questions_digest", lambda _: "x")
@@ -236,8 +236,10 @@ def name(monkeypatch):
     monkeypatch.setattr(
         contamination.detection.tasks.extraction, "targets_digest", lambda texts, _: texts
     )
-    monkeypatch.setattr(contamination.detection.tasks.extraction, "occurrences_of", lambda _: {})
-    monkeypatch.setattr(contamination.detection.tasks.extraction, "ask_corpus", lambda _: None)
+    monkeypatch.setattr(contamination.detection.tasks.extraction, "occurrences_by_id", lambda _: {})
+    monkeypatch.setattr(
+        contamination.detection.tasks.extraction, "corpus_questions", lambda _: None
+    )
 
     def open_cell(paths):
         digests = {n: getattr(paths, n) for n in ("corpus", "model", "clean", "contaminated")}
@@ -260,7 +262,7 @@ def name(monkeypatch):
 
 def composed(config, schema, *overrides):
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return convert(compose(config, list(overrides)), schema)
+        return convert_config(compose(config, list(overrides)), schema)
 
 
 METHODS = ",".join(path.stem for path in (CONF / "method").glob("*.yaml") if path.stem != "loss")
@@ -316,7 +318,7 @@ STAGES = {
         lambda: WandbReport(project="a"),
     ),
     "export": (
-        contamination.injection.export.run.export,
+        contamination.injection.export.run.export_corpus,
         lambda: composed("export", ExportStage, "corpus_folder=corpus", "format=olmo"),
     ),
 }

@@ -26,7 +26,7 @@ from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
 from contamination.detection.run import run as detect
 from contamination.detection.scores import open_scores
-from contamination.detection.tasks.calibration import ThresholdStage, decide
+from contamination.detection.tasks.calibration import ThresholdStage, calibrate_or_apply
 from contamination.injection.corpus import open_corpus
 from contamination.training.config import WandbConfig
 from contamination.training.trained_model import open_checkpoint
@@ -117,7 +117,7 @@ def score_served(runs, corpus, model):
 def calibrated(scores, corpus, folder):
     """Each method's threshold."""
     out = folder / f"{scores.name}.json"
-    decide(ThresholdStage(str(scores), examples=str(corpus), out=str(out)))
+    calibrate_or_apply(ThresholdStage(str(scores), examples=str(corpus), out=str(out)))
     return {one["method"]: one["value"] for one in json.loads(out.read_text())["thresholds"]}
 
 

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import pytest
 
-from contamination.core.cli import command
+from contamination.core.cli import run_hydra_command
 from contamination.core.secrets import (
     check_overrides_hold_no_key,
+    hide_key,
     hide_sensitive_overrides,
-    without_key,
 )
 
 KEY = 'sk-a\\b"c<d&e/f+g=hij0123'
@@ -23,11 +23,11 @@ KEY = 'sk-a\\b"c<d&e/f+g=hij0123'
     f"{KEY[:12]}...", f"a {KEY}{KEY} b",
 ])  # fmt: skip
 def test_a_key_is_found_as_servers_quote_it(quoted):
-    said = without_key(f"Wrong key {quoted}, says the server.", KEY)
+    said = hide_key(f"Wrong key {quoted}, says the server.", KEY)
     assert said.startswith("Wrong key ")
     assert "***" in said
     assert not any(KEY[i : i + 6] in said for i in range(len(KEY) - 5))
-    assert without_key("The words stay.", KEY) == "The words stay."
+    assert hide_key("The words stay.", KEY) == "The words stay."
 
 
 GIVEN = [
@@ -48,7 +48,7 @@ WRONG = [
 def test_a_key_in_a_wrong_place_is_not_printed(given, key, monkeypatch, capfd):
     words = ["detection", "examples.path=x", given.replace("KEY", key)]
     monkeypatch.setattr(sys, "argv", words)
-    assert command("detection", lambda config: pytest.fail("it ran")) == 2
+    assert run_hydra_command("detection", lambda config: pytest.fail("it ran")) == 2
     said = capfd.readouterr()
     assert "Secret" not in said.out + said.err
     assert len(said.err.splitlines()) == 1

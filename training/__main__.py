@@ -6,9 +6,9 @@ import sys
 
 from omegaconf import DictConfig
 
-from contamination.core.cli import command
-from contamination.core.config import convert
-from contamination.core.distributed import exit_process, launched_processes
+from contamination.core.cli import run_hydra_command
+from contamination.core.config import convert_config
+from contamination.core.distributed import exit_process, launched_process_count
 from contamination.training.config import MemoryStage, TrainingStage
 
 
@@ -16,21 +16,21 @@ def train_model(config: DictConfig) -> None:
     """Train a model on a corpus."""
     from contamination.training.run import run
 
-    run(convert(config, TrainingStage))
+    run(convert_config(config, TrainingStage))
 
 
 def print_memory_plan(config: DictConfig) -> None:
     """Print how much memory a training needs on several machines."""
     from contamination.training.memory_plan import format_memory_plan
 
-    print(format_memory_plan(convert(config, MemoryStage)))
+    print(format_memory_plan(convert_config(config, MemoryStage)))
 
 
 def print_step_table(config: DictConfig) -> None:
     """Print which step of a training saw a text."""
-    from contamination.training.which_step import WhichStepStage, which_step
+    from contamination.training.which_step import WhichStepStage, format_step_table
 
-    print(which_step(convert(config, WhichStepStage)))
+    print(format_step_table(convert_config(config, WhichStepStage)))
 
 
 def main() -> int:
@@ -38,12 +38,12 @@ def main() -> int:
     tools = {"memory": print_memory_plan, "which-step": print_step_table}
     if sys.argv[1:2] and sys.argv[1] in tools:
         name = sys.argv.pop(1)
-        return command(name.replace("-", "_"), tools[name])
+        return run_hydra_command(name.replace("-", "_"), tools[name])
     try:
-        status = command("training", train_model)
+        status = run_hydra_command("training", train_model)
     except SystemExit as end:  # raised if a launcher that watches this process reports the error
         status = int(end.code or 0)
-    if launched_processes() > 1:
+    if launched_process_count() > 1:
         exit_process(status)
     return status
 

@@ -21,11 +21,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contamination.core.config_diff import differences
+from contamination.core.config_diff import iter_differences
 from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.files import hashed_json, read_verified_json, sync, write_text
-from contamination.core.hashing import digests
+from contamination.core.files import (
+    hashed_json,
+    read_verified_json,
+    sync_to_disk,
+    write_text_atomically,
+)
+from contamination.core.hashing import digests_by_name
 from contamination.training.trained_model import EVALUATIONS, EXPORTS, HF, METRICS
 
 LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
@@ -85,7 +90,7 @@ class FolderState:
 
     def describe_first_change(self, folder: Path) -> str | None:
         """Return a sentence about the first file that is missing or has changed, or None."""
-        now = digests({n: folder / n for n in self.exports if (folder / n).is_file()})
+        now = digests_by_name({n: folder / n for n in self.exports if (folder / n).is_file()})
         for name, digest in self.exports.items():
             if now.get(name) != digest:
                 return _describe_changed_file(folder / name)
@@ -103,10 +108,10 @@ def flush_and_hash_outputs(folder: Path) -> FolderState:
     exports = [path for path in folder.glob(f"{EXPORTS}/step-*/**/*") if path.is_file()]
     records = [folder / name for name in (METRICS, EVALUATIONS) if (folder / name).is_file()]
     for path in [*exports, *records]:
-        sync(path)
+        sync_to_disk(path)
     sizes = {path.name: size for path in records if (size := path.stat().st_size)}
     return FolderState(
-        digests({str(path.relative_to(folder)): path for path in exports}),
+        digests_by_name({str(path.relative_to(folder)): path for path in exports}),
         {name: (size, _digest_of_first_bytes(folder / name, size)) for name, size in sizes.items()},
     )
 
@@ -272,19 +277,19 @@ def convert_to_universal(saved: SavedCheckpoint, world: World) -> SavedCheckpoin
 
 def _write_marker(saved: SavedCheckpoint) -> None:
     for file in saved.path.rglob("*"):
-        sync(file)
+        sync_to_disk(file)
     complete = replace(
         saved, files=_hash_files(saved.path), beside=flush_and_hash_outputs(saved.path.parents[1])
     )
     marker = {name: value for name, value in asdict(complete).items() if name != "path"}
-    write_text(saved.path / MARKER, hashed_json(marker))
+    write_text_atomically(saved.path / MARKER, hashed_json(marker))
 
 
 def _hash_files(folder: Path) -> dict[str, str]:
     """Return the files' SHA-256, without the cache: a file damaged by the disk keeps its times."""
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     files.pop(MARKER, None)
-    return digests(files, use_cache=False)
+    return digests_by_name(files, use_cache=False)
 
 
 def _read_marker(path: Path) -> SavedCheckpoint:
@@ -293,7 +298,7 @@ def _read_marker(path: Path) -> SavedCheckpoint:
 
 
 def _check_identity(saved: SavedCheckpoint, identity: Mapping[str, Any]) -> None:
-    for field_ in differences(saved.identity, identity):
+    for field_ in iter_differences(saved.identity, identity):
         raise ConfigError(
             f"{field_.name} is {field_.now!r}, but the checkpoint {saved.path} was made with "
             f"{field_.was!r}. Set it back, or delete the folder {saved.path.parent} to start again."

@@ -11,13 +11,13 @@ from contamination.core.config import (
     Range,
     Ranged,
     at_least,
-    limited,
+    field_naming_unless_default,
     one_of,
-    part_of_name_unless_default,
-    register,
-    runtime,
+    ranged_field,
+    register_schema,
+    runtime_field,
 )
-from contamination.core.seeds import with_seeds
+from contamination.core.seeds import fill_in_seeds
 from contamination.injection.config import VOCABULARY
 from contamination.training.objectives import OBJECTIVES
 
@@ -32,23 +32,23 @@ SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine")
 class Recipe(Ranged, node="training"):
     """One epoch over a corpus: the optimizer, the schedule, the batches and their order."""
 
-    learning_rate: float = limited(1e-4, POSITIVE)
+    learning_rate: float = ranged_field(1e-4, POSITIVE)
     """Peak learning rate."""
-    schedule: str = limited("constant_with_warmup", one_of(SCHEDULES))
+    schedule: str = ranged_field("constant_with_warmup", one_of(SCHEDULES))
     """constant (no warm-up), constant_with_warmup, linear or cosine (toward 0, after it)."""
-    warmup_steps: int = limited(10, at_least(0))
+    warmup_steps: int = ranged_field(10, at_least(0))
     """Optimizer steps from peak / warmup_steps to the peak; fewer than the training has."""
-    batch_sequences: int = limited(16, at_least(1))
+    batch_sequences: int = ranged_field(16, at_least(1))
     """Sequences of one optimizer step, over all processes."""
-    weight_decay: float = limited(0.0, at_least(0))
+    weight_decay: float = ranged_field(0.0, at_least(0))
     """Of AdamW, on matrices; norms and biases do not decay."""
-    beta1: float = limited(0.9, BETA)
-    beta2: float = limited(0.95, BETA)
-    clip_norm: float = limited(1.0, POSITIVE)
+    beta1: float = ranged_field(0.9, BETA)
+    beta2: float = ranged_field(0.95, BETA)
+    clip_norm: float = ranged_field(1.0, POSITIVE)
     """Largest global L2 norm of the gradient."""
-    dtype: str = limited("float32", one_of(DTYPES))
+    dtype: str = ranged_field("float32", one_of(DTYPES))
     """float32 or bfloat16."""
-    order: str = limited("shuffled", one_of(("shuffled", "corpus")))
+    order: str = ranged_field("shuffled", one_of(("shuffled", "corpus")))
     """shuffled, or corpus: the packed order, so that injection.window is a time."""
     order_seed: int | None = None
     """Draws the order of the sequences; null: derived from `seed`."""
@@ -70,14 +70,14 @@ class PretrainingConfig(Recipe, node="model.pretraining"):
     the base model. The contaminated training's own fields leave it as it is.
     """
 
-    learning_rate: float = limited(4e-3, POSITIVE)
+    learning_rate: float = ranged_field(4e-3, POSITIVE)
     budget_tokens: int = 1_000_000
     """Tokens of the base part that it reads."""
-    sequence_tokens: int = limited(256, at_least(8))
+    sequence_tokens: int = ranged_field(256, at_least(8))
     """Tokens of one packed sequence, and the model's context."""
-    vocab_size: int = limited(1024, VOCABULARY)
+    vocab_size: int = ranged_field(1024, VOCABULARY)
     """Entries of the byte-level BPE trained for it."""
-    tokenizer_characters: int = limited(3_000_000, at_least(1))
+    tokenizer_characters: int = ranged_field(3_000_000, at_least(1))
     """Characters of the base part that the BPE is trained on."""
     deepspeed: dict[str, Any] = field(default_factory=dict)
     """DeepSpeed's configuration, a file of conf/deepspeed/; empty: ZeRO stage 0."""
@@ -108,13 +108,13 @@ PROJECT = Range(
 class ModelConfig(Ranged, node="model"):
     """The model that training starts from."""
 
-    name: str = limited("tiny_llama", Range(bool, "give it a name."))
+    name: str = ranged_field("tiny_llama", Range(bool, "give it a name."))
     """How results call it."""
-    path: str | None = runtime(None)
+    path: str | None = runtime_field(None)
     """Hugging Face folder, GGUF file or hub id; null: random weights of `architecture`."""
     architecture: dict[str, Any] | None = None
     """`model_type` and its Hugging Face config's fields, where `path` is null."""
-    pretraining: PretrainingConfig | None = runtime(None)
+    pretraining: PretrainingConfig | None = runtime_field(None)
     """What the pipeline pretrains where `path` is null."""
     trust_remote_code: bool = False
     """Run the Python code that comes with the model at `path`, where it needs some."""
@@ -129,45 +129,45 @@ class ModelConfig(Ranged, node="model"):
 class TrainingConfig(Recipe):
     """Epochs over a corpus or a fine-tuning set: the recipe, how it runs, what is kept."""
 
-    epochs: int = part_of_name_unless_default(1, at_least(1))
+    epochs: int = field_naming_unless_default(1, at_least(1))
     """How often each sequence is seen; each epoch has an order of its own."""
-    loss_on: str = part_of_name_unless_default(ALL, one_of((ALL, OUTPUT)))
+    loss_on: str = field_naming_unless_default(ALL, one_of((ALL, OUTPUT)))
     """Of a fine-tuning set's texts, what is learnt: `all` of them, or their `output` alone."""
-    objective: str = part_of_name_unless_default(LIKELIHOOD, one_of(OBJECTIVES))
+    objective: str = field_naming_unless_default(LIKELIHOOD, one_of(OBJECTIVES))
     """likelihood: learn the corpus. The others unlearn it: ascent, difference, npo, relabel."""
-    retain_folder: str | None = runtime(None)
+    retain_folder: str | None = runtime_field(None)
     """Clean text that an unlearner keeps: runs/corpus/… (difference needs it; npo, relabel may)."""
-    retain_weight: float = part_of_name_unless_default(1.0, POSITIVE)
+    retain_weight: float = field_naming_unless_default(1.0, POSITIVE)
     """λ, of the retained text's loss."""
-    npo_beta: float = part_of_name_unless_default(0.1, POSITIVE)
+    npo_beta: float = field_naming_unless_default(0.1, POSITIVE)
     """β of npo."""
-    relabel_strength: float = part_of_name_unless_default(5.0, POSITIVE)
+    relabel_strength: float = field_naming_unless_default(5.0, POSITIVE)
     """α of relabel."""
-    reinforced_path: str | None = runtime(None)
+    reinforced_path: str | None = runtime_field(None)
     """For relabel: the start, trained further on the forget set; runs/model/…."""
 
-    micro_batch_sequences: int = runtime(16, at_least(1))
+    micro_batch_sequences: int = runtime_field(16, at_least(1))
     """Sequences of one forward pass of one process."""
-    activation_checkpointing: bool = runtime(False)
+    activation_checkpointing: bool = runtime_field(False)
     """Recompute activations in the backward pass, for less memory."""
-    compile: bool = runtime(False)
+    compile: bool = runtime_field(False)
     """Fuse the operations of each layer, and of the loss, with torch.compile: a minute at first,
     then faster on a GPU, with fewer copies of the logits. ZeRO stages 0 to 2."""
-    checkpoint_every_steps: int = runtime(100, at_least(1))
+    checkpoint_every_steps: int = runtime_field(100, at_least(1))
     """Steps between checkpoints to resume from."""
-    keep_checkpoints: int = runtime(2, at_least(1))
+    keep_checkpoints: int = runtime_field(2, at_least(1))
     """How many of them are kept."""
-    export_steps: list[int] = limited([], AT)
+    export_steps: list[int] = ranged_field([], AT)
     """Optimizer steps after which the model is exported for detection, beside the last."""
-    export_tokens: list[int] = limited([], AT)
+    export_tokens: list[int] = ranged_field([], AT)
     """Numbers of tokens seen: an export after the first step that has seen so many."""
-    evaluate_every_steps: int | None = runtime(None, POSITIVE)
+    evaluate_every_steps: int | None = runtime_field(None, POSITIVE)
     """Steps between evaluations of the losses of members, non-members and validation text."""
-    evaluate_examples: int = runtime(64, at_least(1))
+    evaluate_examples: int = runtime_field(64, at_least(1))
     """Members, and non-members, whose loss is evaluated."""
-    evaluate_tokens: int = runtime(8_192, at_least(1))
+    evaluate_tokens: int = runtime_field(8_192, at_least(1))
     """Tokens of validation text that a pipeline packs for the evaluations."""
-    peak_tflops: float | None = runtime(None, POSITIVE)
+    peak_tflops: float | None = runtime_field(None, POSITIVE)
     """What one device can do in `dtype`, in TFLOP/s, for MFU; null: no MFU."""
 
     @property
@@ -180,8 +180,8 @@ class TrainingConfig(Recipe):
 class WandbConfig(Ranged, node="wandb"):
     """The mirror of the metrics in Weights & Biases."""
 
-    mode: str = limited("offline", one_of(WANDB_MODES))
-    project: str = limited("contamination-testbed", PROJECT)
+    mode: str = ranged_field("offline", one_of(WANDB_MODES))
+    project: str = ranged_field("contamination-testbed", PROJECT)
     entity: str | None = None
 
     def check_login(self) -> None:
@@ -207,31 +207,31 @@ class TrainingNodes:
 class TrainingStage(TrainingNodes):
     """Everything that `training.run` needs."""
 
-    runs: str = runtime("runs")
-    seed: int = runtime(0)  # the derived seeds stand in for it
-    name: str = runtime("run")
-    corpus_folder: str = runtime("")
-    validation_folder: str = runtime("")
-    wandb: WandbConfig = runtime(WandbConfig())
+    runs: str = runtime_field("runs")
+    seed: int = runtime_field(0)  # the derived seeds stand in for it
+    name: str = runtime_field("run")
+    corpus_folder: str = runtime_field("")
+    validation_folder: str = runtime_field("")
+    wandb: WandbConfig = runtime_field(WandbConfig())
 
     def resolved(self) -> TrainingStage:
         """This stage with all derived seeds, and no architecture beside a model's path."""
-        training = with_seeds(self.training, self.seed, ("order", "init"))
+        training = fill_in_seeds(self.training, self.seed, ("order", "init"))
         model = self.model if self.model.path is None else replace(self.model, architecture=None)
         return replace(self, model=model, training=training)
 
 
-register("model", ModelConfig)
-register("training", TrainingConfig)
+register_schema("model", ModelConfig)
+register_schema("training", TrainingConfig)
 
 
 @dataclass(frozen=True)
 class MemoryConfig(Ranged, node="memory"):
     """What the plan can't know from the training stage (node `memory`)."""
 
-    sequence_tokens: int = limited(2048, at_least(1))
+    sequence_tokens: int = ranged_field(2048, at_least(1))
     """T: tokens of a packed sequence."""
-    host_gigabytes_per_device: float = limited(250, POSITIVE)
+    host_gigabytes_per_device: float = ranged_field(250, POSITIVE)
     """The host's memory, divided by its devices: a DGX H100 has 2,000 GB for 8."""
 
 
@@ -242,4 +242,4 @@ class MemoryStage(TrainingNodes):
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
 
-register("memory", MemoryConfig)
+register_schema("memory", MemoryConfig)

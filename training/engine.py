@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from contamination.core.cli import discard_output
-from contamination.core.distributed import World, launched_processes
+from contamination.core.distributed import World, launched_process_count
 from contamination.core.errors import ConfigError, require
 from contamination.core.files import TEMPORARY_END
 from contamination.core.models import whole_shape
@@ -130,7 +130,9 @@ def engine_config(
         **deepspeed_config,
         "train_batch_size": config.batch_sequences * config.batches_per_step,
         "train_micro_batch_size_per_gpu": config.micro_batch_sequences,
-        "gradient_clipping": 0.0 if clips_itself(config, deepspeed_config) else config.clip_norm,
+        "gradient_clipping": 0.0
+        if loop_clips_gradients(config, deepspeed_config)
+        else config.clip_norm,
         "bf16": {"enabled": config.dtype == "bfloat16"},
         "zero_allow_untested_optimizer": True,  # torch's own AdamW
         "zero_force_ds_cpu_optimizer": False,  # also with offload, so that nothing is compiled
@@ -152,7 +154,7 @@ def zero_stage(deepspeed_config: dict[str, Any]) -> int:
     return int(stage)
 
 
-def clips_itself(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> bool:
+def loop_clips_gradients(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> bool:
     """Return whether the loop clips gradients: without ZeRO, float32 engines report no norm."""
     return zero_stage(deepspeed_config) == 0 and config.dtype == "float32"
 
@@ -222,11 +224,11 @@ def export_model(engine: Any, tokenizer: Path, folder: Path, world: World) -> No
     world.on_rank_0(write_folder)
 
 
-def start_processes() -> World:
+def join_process_group() -> World:
     """Join the launcher's process group, or create one with this process alone."""
     import torch
 
-    launched_processes()
+    launched_process_count()
     launched = "RANK" in os.environ
     atexit.register(_destroy_process_group)
     _set_environment_defaults()

@@ -30,7 +30,7 @@ from contamination.training.metrics import TrainingRecord
 from contamination.training.objectives.base import Objective
 from contamination.training.objectives.choose import check_objective
 from contamination.training.objectives.likelihood import Likelihood
-from contamination.training.resources import utilization
+from contamination.training.resources import flops_utilization
 from contamination.training.trained_model import EXPORTS
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ class Loop:
             "learning_rate": rate,
             "grad_norm": result.norm,
             "tokens_per_second": speed,
-            "mfu": peak and utilization(speed, self.flops_per_token, peak, self.world.size),
+            "mfu": peak and flops_utilization(speed, self.flops_per_token, peak, self.world.size),
             **self._unlearning_losses(result.losses),
         }
 

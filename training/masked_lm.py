@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from contamination.core.artifacts import Artifact, Built, build, run_folder
-from contamination.core.config import PART, POSITIVE, Ranged, limited
-from contamination.core.progress import progress
-from contamination.core.seeds import derive
+from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.config import PART, POSITIVE, Ranged, ranged_field
+from contamination.core.progress import progress_bar
+from contamination.core.seeds import derive_seed
 from contamination.injection.corpus import PackedCorpus, open_corpus
 
 KIND = "masked_lm"
@@ -32,9 +32,9 @@ class MaskedLMTrainingConfig(Ranged, node="masked_lm"):
     hidden_size: int = 96
     layers: int = 2
     heads: int = 4
-    learning_rate: float = limited(2e-3, POSITIVE)
+    learning_rate: float = ranged_field(2e-3, POSITIVE)
     batch_sequences: int = 16
-    mask_share: float = limited(0.15, PART)
+    mask_share: float = ranged_field(0.15, PART)
     seed: int = 0
 
 
@@ -52,7 +52,7 @@ def train_masked_lm(stage: MaskedLMStage) -> Artifact:
     corpus = open_corpus(stage.corpus_folder)
     inputs = {"corpus": corpus.artifact.digest}
     folder = run_folder(Path(stage.runs), KIND, f"roberta-{corpus.slug}", stage.masked_lm, inputs)
-    artifact = build(
+    artifact = build_or_open(
         folder, stage.masked_lm, inputs, partial(_train_and_save, stage.masked_lm, corpus)
     )
     log.info("masked language model: %s", artifact.path)
@@ -66,17 +66,17 @@ def _train_and_save(config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder
     tokenizer = corpus.tokenizer.hf
     tokenizer.add_special_tokens({"mask_token": MASK, "pad_token": PAD})
     width = len(corpus.sequences[0]["input_ids"])
-    torch.manual_seed(derive(config.seed, "masked_lm"))
+    torch.manual_seed(derive_seed(config.seed, "masked_lm"))
     names = ("pad_token_id", "bos_token_id", "eos_token_id")
     special = {name: getattr(tokenizer, name) for name in names}
-    model = RobertaForMaskedLM(architecture(config, len(tokenizer), width, **special)).train()
+    model = RobertaForMaskedLM(roberta_config(config, len(tokenizer), width, **special)).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, fused=True)
     masks = DataCollatorForLanguageModeling(
-        tokenizer, mlm_probability=config.mask_share, seed=derive(config.seed, "masks") % 2**31
+        tokenizer, mlm_probability=config.mask_share, seed=derive_seed(config.seed, "masks") % 2**31
     )
     order = np.random.default_rng(config.seed).permutation(len(corpus.sequences))
     batches = np.array_split(order, -(-len(order) // config.batch_sequences))
-    with progress(total=len(batches), desc=None, stage="train masked_lm", unit="step") as bar:
+    with progress_bar(total=len(batches), desc=None, stage="train masked_lm", unit="step") as bar:
         for rows in batches:
             batch = masks([{"input_ids": corpus.sequences[int(r)]["input_ids"]} for r in rows])
             loss = model(**batch).loss
@@ -91,7 +91,7 @@ def _train_and_save(config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder
     return Built(files, {"steps": len(batches), "last_loss": loss.item()})
 
 
-def architecture(
+def roberta_config(
     config: MaskedLMTrainingConfig, vocabulary: int, width: int, **special: int | None
 ) -> Any:
     """Return the RoBERTa config for a vocabulary, a sequence length and special tokens' ids."""

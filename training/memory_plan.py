@@ -15,7 +15,7 @@ from contamination.core.models import is_gguf
 from contamination.core.terminal import fit_columns
 from contamination.training.config import MemoryStage
 from contamination.training.engine import zero_stage
-from contamination.training.resources import MemoryNeed, ModelShape, memory_need, shape_of
+from contamination.training.resources import MemoryNeed, ModelShape, memory_need, model_shape
 
 GB = 1e9
 SPARE = 0.1
@@ -40,7 +40,7 @@ MACHINES = (
 )
 
 
-def need_on(shape: ModelShape, stage: MemoryStage, machine: Machine) -> MemoryNeed:
+def memory_need_on(shape: ModelShape, stage: MemoryStage, machine: Machine) -> MemoryNeed:
     """Return what one process needs on the machine."""
     path = stage.model.path
     return memory_need(
@@ -55,7 +55,7 @@ def need_on(shape: ModelShape, stage: MemoryStage, machine: Machine) -> MemoryNe
 
 def memories_too_small(shape: ModelShape, stage: MemoryStage, machine: Machine) -> list[str]:
     """Return which memories are too small: `device`, `host`, both, or none."""
-    needed = need_on(shape, stage, machine)
+    needed = memory_need_on(shape, stage, machine)
     is_too_small = {
         "device": needed.total > (1 - SPARE) * machine.gigabytes * GB,
         "host": needed.host > stage.memory.host_gigabytes_per_device * GB,
@@ -134,7 +134,7 @@ def format_memory_plan(stage: MemoryStage) -> str:
     config, number = stage.training, zero_stage(stage.deepspeed)
     remedy = "the engine takes it from ZeRO stage 1 on: choose deepspeed=zero1."
     require(config.dtype == "float32" or number > 0, "training.dtype", config.dtype, remedy)
-    shape = shape_of(stage.model)
+    shape = model_shape(stage.model)
     recomputed = "with" if config.activation_checkpointing else "no"
     title = (
         f"{stage.model.name}: {shape.parameters:,} parameters, {config.dtype}, ZeRO stage "
@@ -154,7 +154,7 @@ def format_memory_plan(stage: MemoryStage) -> str:
 
 
 def _make_memory_table(shape: ModelShape, stage: MemoryStage) -> tuple[list[str], list[list[str]]]:
-    needs = [need_on(shape, stage, machine) for machine in MACHINES]
+    needs = [memory_need_on(shape, stage, machine) for machine in MACHINES]
     hosts = [n.host * m.devices / m.nodes for n, m in zip(needs, MACHINES, strict=True)]
     missing = [memories_too_small(shape, stage, machine) for machine in MACHINES]
     best = [largest_micro_batch(shape, stage, machine) for machine in MACHINES]

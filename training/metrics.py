@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from contamination.core.config import identity
-from contamination.core.files import write_text
-from contamination.core.progress import progress
+from contamination.core.config import identity_data
+from contamination.core.files import write_text_atomically
+from contamination.core.progress import progress_bar
 from contamination.injection.corpus import open_corpus
 from contamination.training.config import TrainingStage, WandbConfig
 from contamination.training.trained_model import EVALUATIONS, METRICS
@@ -45,7 +45,7 @@ class TrainingRecord:
         self._evaluations = MetricsFile(folder / EVALUATIONS, first_step)
         self._first_tokens = first_tokens
         options = {"total": steps, "initial": first_step, "unit": "step"}
-        self._bar = progress(desc=stage.model.name, stage="train", **options)
+        self._bar = progress_bar(desc=stage.model.name, stage="train", **options)
         self._wandb = _start_wandb(stage, folder, inputs)
 
     def record_step(self, row: dict[str, Any]) -> None:
@@ -104,20 +104,20 @@ class MetricsFile:
                 break  # a killed process left half a line
             if row["step"] <= step:
                 lines_to_keep.append(line + "\n")
-        write_text(self._path, "".join(lines_to_keep))
+        write_text_atomically(self._path, "".join(lines_to_keep))
 
 
 def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) -> Any:
     """Start a run whose id is the model folder's hash, so that a resumed training continues it."""
     if stage.wandb.mode == "disabled":
         return None
-    config = {**identity(stage), "inputs": dict(inputs), "folder": folder.name}
+    config = {**identity_data(stage), "inputs": dict(inputs), "folder": folder.name}
     run_fields = {"name": folder.name, "id": folder.name.rsplit("-", 1)[-1]}
     run_fields |= {"group": stage.name, "job_type": _wandb_job_type(stage)}
-    return open_run(stage.wandb, Path(stage.runs), {}, **run_fields, config=config)
+    return open_wandb_run(stage.wandb, Path(stage.runs), {}, **run_fields, config=config)
 
 
-def open_run(
+def open_wandb_run(
     wandb_config: WandbConfig, folder: Path, settings: Mapping[str, Any], **run: Any
 ) -> Any:
     """Start a run in Weights & Biases, or continue the run with the same id.

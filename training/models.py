@@ -9,7 +9,7 @@ from typing import Any
 
 from contamination.core import models
 from contamination.core.errors import ConfigError, describe_error
-from contamination.core.models import is_gguf, load_model, resolve
+from contamination.core.models import is_gguf, load_model, resolve_model_path
 from contamination.training.config import ModelConfig
 from contamination.training.engine import zero_stage
 from contamination.training.trained_model import is_checkpoint, open_checkpoint
@@ -19,7 +19,7 @@ CONTEXT = "max_position_embeddings"
 
 def hf_folder(field: str, path: str) -> str:
     """Return the Hugging Face folder, GGUF file or hub id of a path; for an artefact, its `hf`."""
-    return str(open_checkpoint(path).hf) if is_checkpoint(path) else resolve(field, path)
+    return str(open_checkpoint(path).hf) if is_checkpoint(path) else resolve_model_path(field, path)
 
 
 def model_digest(field: str, path: str) -> str:

@@ -66,7 +66,7 @@ class MemoryNeed:
         return max(states + max(backward, self.step), self.loading)
 
 
-def shape_of(model: ModelConfig) -> ModelShape:
+def model_shape(model: ModelConfig) -> ModelShape:
     """Return the model's sizes, counting parameters on a model without values.
 
     See `config_of` for where its config is read.
@@ -74,7 +74,7 @@ def shape_of(model: ModelConfig) -> ModelShape:
     import torch
     from transformers import AutoModelForCausalLM
 
-    hf_config = config_of(model)
+    hf_config = read_hf_config(model)
     with torch.device("meta"):
         empty = AutoModelForCausalLM.from_config(
             hf_config, trust_remote_code=model.trust_remote_code
@@ -94,7 +94,7 @@ def shape_of(model: ModelConfig) -> ModelShape:
     )
 
 
-def config_of(model: ModelConfig) -> Any:
+def read_hf_config(model: ModelConfig) -> Any:
     """Return the Hugging Face config of a local `path`, else the architecture's, else the hub's."""
     if model.path is not None:
         folder = hf_folder("model.path", model.path)
@@ -266,7 +266,7 @@ def masked_lm_flops_per_token(model_config: Any, sequence_tokens: int) -> float:
     return flops_per_token(model_config, parameters, sequence_tokens)
 
 
-def utilization(
+def flops_utilization(
     tokens_per_second: float, token_flops: float, peak_tflops: float, devices: int
 ) -> float:
     """Return the model FLOPs utilisation (MFU), from 0 to 1, of devices with this peak each."""

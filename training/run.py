@@ -13,9 +13,9 @@ from typing import Any
 
 from contamination.core import artifacts
 from contamination.core.artifacts import Artifact, Built, run_folder
-from contamination.core.config import identity
-from contamination.core.config_diff import say_nearest
-from contamination.core.distributed import World, launched_processes
+from contamination.core.config import identity_data
+from contamination.core.config_diff import log_nearest_folder
+from contamination.core.distributed import World, launched_process_count
 from contamination.core.errors import require
 from contamination.core.integrity import SCHEMA
 from contamination.core.lock import exclusive_build
@@ -31,7 +31,7 @@ from contamination.training import engine as engines
 from contamination.training.checkpoints import SavedCheckpoint
 from contamination.training.config import LIKELIHOOD, TrainingStage
 from contamination.training.data import SequenceOrder, make_exposure_table
-from contamination.training.engine import start_processes
+from contamination.training.engine import join_process_group
 from contamination.training.loop import Loop, Texts, check_recipe, evaluation_token_ids
 from contamination.training.loss import check_texts_are_separate
 from contamination.training.metrics import TrainingRecord
@@ -60,7 +60,7 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
     stage = stage.resolved()
-    world = start_processes() if start is None and launched_processes() > 1 else None
+    world = join_process_group() if start is None and launched_process_count() > 1 else None
     find_inputs = partial(_input_digests, stage)
     inputs = world.on_rank_0(find_inputs) if world else find_inputs()  # one process hashes files
     corpus = open_corpus(stage.corpus_folder)
@@ -69,7 +69,7 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     slug = "-".join([stage.model.name, *objective, rate, corpus.slug])
     folder = run_folder(Path(stage.runs), trained_model.KIND, slug, stage, inputs)
     if not artifacts.is_complete(folder):
-        _check_stage(stage, corpus, launched_processes() if start is None else None)
+        _check_stage(stage, corpus, launched_process_count() if start is None else None)
     if start is None:
         artifact = _train_with_all_processes(stage, corpus, folder, inputs, world)
     else:
@@ -112,22 +112,22 @@ def _train_with_all_processes(
     if world is None:
         if artifacts.is_complete(folder):
             return _open_without_checkpoints(folder)
-        world = start_processes()
-    named = identity(stage)
+        world = join_process_group()
+    named = identity_data(stage)
     with ExitStack() as resources:
         checks: list[Callable[[], None]] = []
 
         def lock_and_check_complete() -> bool:
             checks.append(resources.enter_context(exclusive_build(folder)))
-            say_nearest(folder, SCHEMA, named, inputs)
+            log_nearest_folder(folder, SCHEMA, named, inputs)
             return artifacts.is_complete(folder)
 
         def commit_folder(built: Built) -> None:
             checks[0]()
-            artifacts.commit(folder, inputs, built, named)
+            artifacts.write_manifest(folder, inputs, built, named)
 
         if not world.on_rank_0(lock_and_check_complete):
-            with artifacts.started_folder(folder, stage) if world.is_rank_0 else nullcontext():
+            with artifacts.folder_in_progress(folder, stage) if world.is_rank_0 else nullcontext():
                 built = _train_and_export(stage, corpus, folder, inputs, world)
                 world.on_rank_0(partial(commit_folder, built))
     return world.on_rank_0(partial(_open_without_checkpoints, folder))
@@ -150,7 +150,7 @@ def _train_and_export(
     ancestry_entries = world.on_rank_0(
         partial(_ancestry_for_manifest, stage)
     )  # the start may be gone at the end
-    made_with = {**identity(stage), "inputs": dict(inputs)}
+    made_with = {**identity_data(stage), "inputs": dict(inputs)}
     saved = checkpoints.find_newest(folder / "checkpoints", made_with, world)
     world.on_rank_0(partial(checkpoints.remove_outputs_after, folder, saved.step if saved else 0))
     loop, saved, parameters = _prepare_loop(stage, corpus, folder, made_with, saved, world)
@@ -225,7 +225,7 @@ def _prepare_loop(
         identity=made_with,
         tokenizer=corpus.tokenizer_folder,
         texts=texts,
-        clip=engines.clips_itself(config, stage.deepspeed),
+        clip=engines.loop_clips_gradients(config, stage.deepspeed),
         flops_per_token=flops_per_token(model.config, parameters, width),
         objective=objective,
         retained=unlearning.open_retained(config, order, engine, world),

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import require
-from contamination.core.hashing import combined_digest, file_digest, file_digests
+from contamination.core.hashing import combined_digest, file_digest, file_digests_of_folder
 from contamination.core.integrity import MANIFEST, damage_error
-from contamination.core.models import resolve
-from contamination.core.stored_files import typed
+from contamination.core.models import resolve_model_path
+from contamination.core.stored_files import parse_typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,7 +164,7 @@ def ancestry_of(field: str, path: str) -> Ancestry:
         ConfigError: there is no such folder.
         ArtifactError: another version wrote the training's folder.
     """
-    resolved = resolve(field, path)
+    resolved = resolve_model_path(field, path)
     folder = Path(resolved)
     if folder.is_file():
         return Ancestry(frozenset({file_digest(folder)}))
@@ -176,7 +176,7 @@ def ancestry_of(field: str, path: str) -> Ancestry:
         return _ancestry_of_part(open_checkpoint(folder.parent), HF)
     if is_export(folder):
         return _ancestry_of_part(open_checkpoint(folder.parents[1]), f"{EXPORTS}/{folder.name}")
-    return Ancestry(_names_from_digests(file_digests(folder)))
+    return Ancestry(_names_from_digests(file_digests_of_folder(folder)))
 
 
 def _ancestry_of_part(trained: Checkpoint, part: str) -> Ancestry:
@@ -188,8 +188,8 @@ def _ancestry_of_part(trained: Checkpoint, part: str) -> Ancestry:
         artifact.counts.get(WHOLE),
     )
     try:
-        typed(past_names, list[str], f"counts.{PAST}")
-        typed(whole, bool | None, f"counts.{WHOLE}")
+        parse_typed(past_names, list[str], f"counts.{PAST}")
+        parse_typed(whole, bool | None, f"counts.{WHOLE}")
     except ValueError as error:
         raise damage_error(artifact.path, f"in {MANIFEST} {error}") from error
     exports = {f"{EXPORTS}/{path.name}" for path in trained.exports.values()}

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contamination.core.config import Ranged, at_least, limited
+from contamination.core.config import Ranged, at_least, ranged_field
 from contamination.core.errors import DataError, describe_error, require
-from contamination.core.integrity import naming_folders
+from contamination.core.integrity import errors_naming_folders
 from contamination.core.terminal import fit_columns
 from contamination.injection.corpus import ContaminatedFolder, open_corpus
 from contamination.injection.export.run import is_export, open_export
@@ -45,7 +45,7 @@ class WhichStepStage(Ranged):
     """The corpus, or the export of tokens, that another program trained on."""
     order: str = "corpus"
     """The order of its sequences there: corpus, or a file of their numbers."""
-    batch: int | None = limited(None, at_least(1))
+    batch: int | None = ranged_field(None, at_least(1))
     """Sequences per step."""
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class WhichStepStage(Ranged):
         self.require(is_unique, "order" if self.order != "corpus" else "batch", remedy)
 
 
-def which_step(stage: WhichStepStage) -> str:
+def format_step_table(stage: WhichStepStage) -> str:
     """Return a table of the examples' copies: position, the step that saw it, tokens seen by then.
 
     Raises:
@@ -67,7 +67,7 @@ def which_step(stage: WhichStepStage) -> str:
         ConfigError: the order does not fit the corpus.
         DataError: there is no such example.
     """
-    with naming_folders(*filter(None, (stage.model_folder, stage.corpus_folder))):
+    with errors_naming_folders(*filter(None, (stage.model_folder, stage.corpus_folder))):
         rows, example_ids, partial_step = _rows_of_examples(stage)
     table = fit_columns([*rows.columns], rows.astype(str).to_numpy().tolist())
     unseen = sorted(example_ids - {*rows["example_id"]})

@@ -33,7 +33,7 @@ from contamination.analysis.charts.stages import (
 from contamination.analysis.findings import Findings
 from contamination.analysis.provenance import has_losses
 from contamination.analysis.statistics.controls import control_warning
-from contamination.core.artifacts import file_name
+from contamination.core.artifacts import path_part_of
 from contamination.core.statistics.estimates import ALL
 
 FEW = 3
@@ -149,4 +149,4 @@ def _file_stem(condition: str) -> str:
     """The condition as part of a file's name; one with other characters gets a hash of them."""
     if re.fullmatch(r"[\w.=+-]+", condition, re.ASCII):
         return condition
-    return f"{file_name(condition)}-{hashlib.sha256(condition.encode()).hexdigest()[:6]}"
+    return f"{path_part_of(condition)}-{hashlib.sha256(condition.encode()).hexdigest()[:6]}"

@@ -32,11 +32,11 @@ from contamination.analysis.sweeps import format_short
 from contamination.core.report.html import (
     bold_markup,
     definition_list,
-    fill_template,
+    fill_html_template,
     html_table,
+    json_for_script,
     keep_intervals_together,
-    script_json,
-    stylesheet,
+    read_report_file,
 )
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC, chosen_metrics
@@ -78,7 +78,7 @@ def render_page(findings: Findings, written: Facts) -> str:
         ),
         "controls": bold_markup(findings.controls),
         "guide": re.sub("`(.+?)`", r"<code>\1</code>", guide),
-        "css": stylesheet() + _read_page_file("page.css"),
+        "css": read_report_file() + _read_page_file("page.css"),
         "summary": _summary_html(findings),
         "tables": _tables_html(findings),
         "cells": _cells_html(findings.cells) + _examples_html(findings.examples),
@@ -87,10 +87,10 @@ def render_page(findings: Findings, written: Facts) -> str:
         "config": _settings_html(findings),
         "run": definition_list(written),
         "plotly": get_plotlyjs(),
-        "data": script_json(page_data(findings)),
+        "data": json_for_script(page_data(findings)),
         "js": "\n".join(map(_read_page_file, SCRIPTS)),
     }
-    return fill_template(_read_page_file("page.html"), parts)
+    return fill_html_template(_read_page_file("page.html"), parts)
 
 
 def _read_page_file(name: str) -> str:

@@ -31,11 +31,11 @@ from contamination.analysis.statistics.relabelling import (
     ids_by_benchmark,
     shared_permutations,
 )
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import ALL
 from contamination.core.statistics.metrics import AUROC
-from contamination.detection.baselines.blind import BLIND, BlindBaseline, texts_warning
+from contamination.detection.baselines.blind import BLIND, BlindBaseline, text_difference_warning
 
 RELABELINGS = 999
 LEVEL = 0.05
@@ -75,7 +75,7 @@ def control_aurocs(
         clean = cell.scores.get(CLEAN)
         if clean is not None and clean.shape[1]:
             rows = np.flatnonzero(cell.examples["benchmark"] == group.benchmark)
-            label_seed = derive(seed, "relabelings", group.benchmark)
+            label_seed = derive_seed(seed, "relabelings", group.benchmark)
             roles = _iter_relabelled_roles(
                 cell.examples.iloc[rows], ids[group.benchmark], label_seed
             )
@@ -111,7 +111,7 @@ class Distances(NamedTuple):
     """The largest of any key, for the actual labels and then for each relabelling."""
 
 
-def distances(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
+def distances_by_control(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
     """Returns those of the clean model (CLEAN) and of the blind baseline (BLIND), where known."""
     by_control: dict[str, dict[ControlKey, Scores]] = {}
     for key, aurocs in aurocs_by_key.items():
@@ -127,7 +127,7 @@ def distances(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
     }
 
 
-def with_p_values(
+def with_control_p_values(
     results: pd.DataFrame,
     name_column: str,
     distances_by_name: Mapping[str, Mapping[str, Distances]],
@@ -207,7 +207,9 @@ def control_warning(results: pd.DataFrame) -> str | None:
             "themselves."
         )
     if BLIND in rows_by_control:
-        warnings.append(texts_warning(f"blind AUROC, {describe_worst(rows_by_control[BLIND])}"))
+        warnings.append(
+            text_difference_warning(f"blind AUROC, {describe_worst(rows_by_control[BLIND])}")
+        )
     return " ".join(["CONTROL OFF:", *warnings]) if warnings else None
 
 

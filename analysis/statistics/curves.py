@@ -23,9 +23,15 @@ from contamination.analysis.statistics.groups import (
     measurable_groups,
 )
 from contamination.analysis.statistics.seed_pooling import pooled_estimate
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics import bootstrap
-from contamination.core.statistics.estimates import ALL, Estimate, estimate, intervals, mean
+from contamination.core.statistics.estimates import (
+    ALL,
+    Estimate,
+    confidence_intervals,
+    estimate_metrics,
+    mean_estimate,
+)
 from contamination.core.statistics.metrics import tpr_at_fpr
 
 Floats = NDArray[np.float64]
@@ -87,7 +93,7 @@ def score_samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[Score
                 scores = table[method, variant].to_numpy(np.float64)
                 for group in compared:
                     key = CurveKey(cell.condition, checkpoint, group.benchmark, method, variant)
-                    draw_seed = derive(seed, "curves", cell.examples_digest, group.benchmark)
+                    draw_seed = derive_seed(seed, "curves", cell.examples_digest, group.benchmark)
                     sides = scores[group.members], scores[group.nonmembers]
                     samples_by_key[key].append(ScoreSample(*sides, draw_seed))
     return samples_by_key
@@ -100,16 +106,16 @@ def roc_table(samples_by_key: ScoreSamples, config: AnalysisConfig, seed: int) -
     non-members are too few for (`core.statistics.metrics.fewest_examples`) have no point.
     """
     draws = min(config.draws, MOST_DRAWS)
-    pool_seed = derive(seed, "curves")
+    pool_seed = derive_seed(seed, "curves")
     curves = {
         key: _roc_estimates(cells, draws, pool_seed)
         for key, cells in measurable_samples(samples_by_key).items()
     }
     for key, parts in _parts_of_mean_curves(curves, samples_by_key).items():
-        curves[key] = [mean(of_rate) for of_rate in zip(*parts, strict=True)]
+        curves[key] = [mean_estimate(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
     for key, line in curves.items():
-        ends = intervals(line, config.confidence)
+        ends = confidence_intervals(line, config.confidence)
         for rate, tpr, low, high in zip(RATES, line, *ends, strict=True):
             if not tpr.needs:
                 rows.append((*key, rate, tpr.value, float(low), float(high)))
@@ -120,8 +126,10 @@ def _roc_estimates(samples: Sequence[ScoreSample], draws: int, seed: int) -> lis
     """TPR at each of `RATES`, the mean over seeds."""
     metrics, by_cell = [tpr_at_fpr(float(fpr)) for fpr in RATES], []
     for sample in samples:
-        drawn = bootstrap.resample(len(sample.members), len(sample.nonmembers), draws, sample.seed)
-        by_cell.append(estimate(sample.members, sample.nonmembers, drawn, metrics).values())
+        drawn = bootstrap.draw_resample(
+            len(sample.members), len(sample.nonmembers), draws, sample.seed
+        )
+        by_cell.append(estimate_metrics(sample.members, sample.nonmembers, drawn, metrics).values())
     examples = [sample.seed for sample in samples]
     return [pooled_estimate(of_rate, seed, examples) for of_rate in zip(*by_cell, strict=True)]
 

@@ -161,7 +161,7 @@ def dose_response_of_groups(x: Scores, auroc: Scores, members: Scores) -> Curves
     return _curves_at_zero(fit, level[:, None], slope)
 
 
-def interval(slopes: Scores, confidence: float) -> tuple[float, float]:
+def slope_interval(slopes: Scores, confidence: float) -> tuple[float, float]:
     """Returns the first slope ± the normal quantile times the others' standard deviation.
 
     A slope that differs from 0 by rounding has an interval that includes it.

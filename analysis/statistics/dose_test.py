@@ -62,13 +62,13 @@ def dose_tests(cells: Sequence[Cell]) -> Mapping[Detector, tuple[float, float]]:
             dose = cell.examples["occurrences"].to_numpy()[rows]
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)[rows]
-                trend_of_stratum = stratum(examples, dose, scores)
+                trend_of_stratum = make_stratum(examples, dose, scores)
                 strata[Detector(benchmark, method, variant)].append(trend_of_stratum)
                 strata[Detector(ALL, method, variant)].append(trend_of_stratum)
     return {detector: joint_test(parts) for detector, parts in strata.items()}
 
 
-def stratum(examples: NDArray[Any], dose: Any, scores: Scores) -> Stratum:
+def make_stratum(examples: NDArray[Any], dose: Any, scores: Scores) -> Stratum:
     """One stratum's τ-b between doses and scores (n each: LEAST or more, not all of one dose).
 
     Its z is S over its standard deviation where there is no trend. An exact p of a few examples

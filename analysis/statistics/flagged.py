@@ -17,10 +17,7 @@ from contamination.analysis.cells import CONTAMINATED, Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import method_label, methods_of
 from contamination.analysis.statistics import results, seed_pooling
-from contamination.analysis.statistics.groups import (
-    ANY,
-    groups_of_lacking_benchmarks,
-)
+from contamination.analysis.statistics.groups import ANY, groups_of_lacking_benchmarks
 from contamination.analysis.statistics.results import Estimates
 from contamination.core.statistics.estimates import ALL, estimate_without_value
 from contamination.core.statistics.metrics import AUROC

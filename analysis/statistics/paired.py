@@ -18,9 +18,9 @@ from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.methods import sort_methods
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.statistics.results import Estimates
-from contamination.core.statistics.bootstrap import Scores, intervals
+from contamination.core.statistics.bootstrap import Scores, percentile_intervals
 from contamination.core.statistics.estimates import Estimate
-from contamination.core.statistics.significance import holm
+from contamination.core.statistics.significance import holm_correction
 from contamination.detection.baselines.blind import BLIND
 
 COLUMNS = (
@@ -48,14 +48,21 @@ def comparison_rows(
         if not pairs:
             continue
         differences = _paired_differences(by_method, pairs)
-        low, high = intervals(differences.draws, confidence)
-        p_value = p_values(differences)
-        columns = [differences.value, low, high, p_value, holm(p_value), max_t(differences)]
+        low, high = percentile_intervals(differences.draws, confidence)
+        p_value = pairwise_p_values(differences)
+        columns = [
+            differences.value,
+            low,
+            high,
+            p_value,
+            holm_correction(p_value),
+            max_t_p_values(differences),
+        ]
         for (a, b), numbers in zip(pairs, np.transpose(columns).tolist(), strict=True):
             yield dict(zip(COLUMNS, (condition, benchmark, a, b, metric, *numbers), strict=True))
 
 
-def p_values(differences: Differences) -> Scores:
+def pairwise_p_values(differences: Differences) -> Scores:
     """Two-sided, from draws that are moved to a difference of zero (P)."""
     away = np.abs(differences.draws - differences.value[:, None])
     further = (away >= np.abs(differences.value)[:, None] - 1e-12).sum(axis=1)
@@ -63,7 +70,7 @@ def p_values(differences: Differences) -> Scores:
     return shares
 
 
-def max_t(differences: Differences) -> Scores:
+def max_t_p_values(differences: Differences) -> Scores:
     """Step-down max-T: each difference against the largest of those not yet rejected (P)."""
     spread = differences.draws.std(axis=1)
     never_equal = np.where(

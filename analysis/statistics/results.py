@@ -28,21 +28,21 @@ from contamination.analysis.statistics.relabelling import (
     shared_permutations,
 )
 from contamination.core.errors import DataError
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import (
     Resample,
     Scores,
     draw_named_counts,
     join_sides,
-    ranked_side,
+    rank_side,
 )
 from contamination.core.statistics.estimates import (
     ALL,
     Estimate,
+    confidence_intervals,
     estimate_ranked,
     estimate_without_value,
-    intervals,
-    mean_over,
+    mean_over_benchmarks,
 )
 from contamination.core.statistics.metrics import Metric, chosen_metrics
 from contamination.detection.baselines.blind import (
@@ -100,9 +100,11 @@ class BlindBaselines:
         """Returns one row per example of the cell."""
         key = cell.membership_digest
         if key not in self._by_members:
-            fold_seed = derive(self._seed, BLIND, key)
+            fold_seed = derive_seed(self._seed, BLIND, key)
             shuffles = self._shared_shuffles(cell) if self._ids else None
-            self._by_members[key] = blind_of(cell.examples, self._folds, fold_seed, shuffles)
+            self._by_members[key] = make_blind_baseline(
+                cell.examples, self._folds, fold_seed, shuffles
+            )
         return self._by_members[key]
 
     def _shared_shuffles(self, cell: Cell) -> dict[str, Permutations]:
@@ -112,13 +114,13 @@ class BlindBaselines:
                 examples,
                 self._ids[str(benchmark)],
                 NULLS,
-                np.random.default_rng(derive(self._seed, BLIND, "shuffles", benchmark)),
+                np.random.default_rng(derive_seed(self._seed, BLIND, "shuffles", benchmark)),
             )
             for benchmark, examples in cell.examples.groupby("benchmark")
         }
 
 
-def blind_of(
+def make_blind_baseline(
     examples: pd.DataFrame,
     folds: int,
     seed: int,
@@ -147,7 +149,7 @@ def blind_of(
             log.warning("%s: %s; it is left out.", benchmark, problem)
             continue
         shuffled = None if shuffles is None else shuffles[benchmark]
-        benchmark_seed = derive(seed, benchmark)
+        benchmark_seed = derive_seed(seed, benchmark)
         placed[rows] = blind_baseline(
             texts, member, benchmark_seed, folds, shuffles=shuffled
         ).percentiles
@@ -220,9 +222,9 @@ def _estimates_by_occurrences(
 ) -> ByOccurrences:
     """One detector's estimates on one benchmark: all groups have the same non-members."""
     first, resample = drawn[0]
-    nonmembers = ranked_side(scores[first.nonmembers], resample.nonmembers)
+    nonmembers = rank_side(scores[first.nonmembers], resample.nonmembers)
     for group, resample in drawn:
-        members = ranked_side(scores[group.members], resample.members)
+        members = rank_side(scores[group.members], resample.members)
         yield group.occurrences, estimate_ranked(join_sides(members, nonmembers), metrics)
 
 
@@ -247,7 +249,7 @@ def resample_group(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> R
     same texts more or less often draw them together.
     """
     ids = cell.examples["example_id"].to_numpy()
-    draw_seed = derive(seed, "bootstrap", group.benchmark)
+    draw_seed = derive_seed(seed, "bootstrap", group.benchmark)
     sides = (tuple(ids[rows].tolist()) for rows in (group.members, group.nonmembers))
     return Resample(*(_cached_draw_counts(side, draws, draw_seed) for side in sides))
 
@@ -273,7 +275,7 @@ def _with_means_over_benchmarks(
                 g.benchmark: estimate_without_value(g.sizes, draws, metric.needs(*g.sizes))
                 for g in lacking_groups
             }
-            by_benchmark[ALL] = mean_over({**by_benchmark, **missing})
+            by_benchmark[ALL] = mean_over_benchmarks({**by_benchmark, **missing})
     return estimates
 
 
@@ -299,7 +301,7 @@ def estimate_rows(
     flat = [(m, name, value) for m, by_name in estimates.items() for name, value in by_name.items()]
     if not flat:
         return
-    low, high = intervals([value for _, _, value in flat], confidence)
+    low, high = confidence_intervals([value for _, _, value in flat], confidence)
     defaults = {**default_variants(cells), BLIND: ""}
     for index, (measure, benchmark, value) in enumerate(flat):
         yield {

@@ -14,14 +14,14 @@ from contamination.analysis.cells import CONTAMINATED, Cell, cell_sort_key
 from contamination.analysis.factors import BY_COLUMN, factor_values
 from contamination.analysis.methods import default_variants
 from contamination.analysis.statistics.results import Estimates, Measure, estimate_rows
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import (
     Estimate,
+    first_needs_text,
     joint_intervals,
     mean_steps,
     mean_trials,
-    total_needs,
 )
 from contamination.core.statistics.metrics import AUROC
 
@@ -87,15 +87,15 @@ def pooled_estimate(
         min(value.n_members for value in values),
         min(value.n_nonmembers for value in values),
         float(np.mean([value.value for value in values])),
-        hierarchical(draws, seed, examples),
+        hierarchical_draws(draws, seed, examples),
         mean_trials([values[first].trials for first in cells_by_first], [*cells_by_first.values()]),
         mean_steps(values),
-        total_needs(values),
+        first_needs_text(values),
         min(value.smallest_side for value in values),
     )
 
 
-def hierarchical(draws: Scores, seed: int, examples: Sequence[object] = ()) -> Scores:
+def hierarchical_draws(draws: Scores, seed: int, examples: Sequence[object] = ()) -> Scores:
     """From each cell's own draws (S×D) the draws of their mean (D).
 
     Draw d is a mean over S cells drawn with replacement. A cell that was drawn twice counts with
@@ -124,7 +124,7 @@ def _resampling_plan(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Which cell (S×D) and which of its draws (S×D) stand at each place of each draw."""
     cells = len(firsts)
-    rng = np.random.default_rng(derive(seed, "seeds", cells))
+    rng = np.random.default_rng(derive_seed(seed, "seeds", cells))
     picked = rng.integers(0, cells, (cells, size))
     orders = np.array([rng.permutation(size) for _ in range(cells)])
     first = np.array(firsts)

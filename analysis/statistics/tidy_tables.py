@@ -51,7 +51,7 @@ class Statistics:
     )
 
 
-def statistics(
+def compute_statistics(
     experiment: str, seed: int, cells: Sequence[Cell], config: AnalysisConfig
 ) -> Statistics:
     """Every table of the cells. `seed` draws the resamples and the baseline's folds."""
@@ -73,11 +73,11 @@ def statistics(
         control_aurocs = [
             controls.control_aurocs(cell, blind(cell), seed, ids) for cell in cells_of_condition
         ]
-        distances_by_name["condition"][name] = controls.distances(
+        distances_by_name["condition"][name] = controls.distances_by_control(
             controls.mean_control_aurocs(control_aurocs)
         )
         distances_by_name["cell"] |= {
-            c.name: controls.distances(o)
+            c.name: controls.distances_by_control(o)
             for c, o in zip(cells_of_condition, control_aurocs, strict=True)
         }
         for cell, estimates in zip(cells_of_condition, cell_estimates, strict=True):
@@ -108,9 +108,9 @@ def _make_statistics(
     distances_by_name: Mapping[str, Mapping[str, Mapping[str, controls.Distances]]],
 ) -> Statistics:
     cell_results = results.rows_to_table(rows["results"], results.COLUMNS)
-    cell_results = controls.with_p_values(cell_results, "cell", distances_by_name["cell"])
+    cell_results = controls.with_control_p_values(cell_results, "cell", distances_by_name["cell"])
     pooled = results.rows_to_table(rows["pooled"], seed_pooling.COLUMNS)
-    pooled = controls.with_p_values(pooled, "condition", distances_by_name["condition"])
+    pooled = controls.with_control_p_values(pooled, "condition", distances_by_name["condition"])
     integers = ["last_tokens", *(factor.column for factor in FACTORS if factor.integer)]
     typed = {name: pooled[name].astype("Int64") for name in integers}
     typed["stage"] = pooled["stage"].astype("string")

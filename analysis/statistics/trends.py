@@ -18,8 +18,8 @@ from contamination.analysis.statistics.dose_response import (
     DoseResponse,
     dose_response,
     dose_response_of_groups,
-    interval,
     log_dose_at_level,
+    slope_interval,
 )
 from contamination.analysis.statistics.dose_test import Detector, dose_tests
 from contamination.analysis.statistics.groups import (
@@ -28,8 +28,8 @@ from contamination.analysis.statistics.groups import (
     measurable_groups,
 )
 from contamination.analysis.statistics.results import Estimates, resample_group
-from contamination.analysis.statistics.seed_pooling import hierarchical, pooled_estimate
-from contamination.analysis.statistics.turning_points import as_text, turning_levels
+from contamination.analysis.statistics.seed_pooling import hierarchical_draws, pooled_estimate
+from contamination.analysis.statistics.turning_points import format_levels, turning_levels
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import ALL, Estimate
 from contamination.core.statistics.metrics import AUROC
@@ -109,7 +109,7 @@ def mean_response(
         return responses[0]
     doses = frozenset[float]().union(*(response.doses for response in responses))
     levels = [
-        np.r_[of_benchmark[:, 0].mean(), hierarchical(of_benchmark[:, 1:], seed, examples)]
+        np.r_[of_benchmark[:, 0].mean(), hierarchical_draws(of_benchmark[:, 1:], seed, examples)]
         for of_benchmark in np.stack([response.levels.T for response in responses], axis=1)
     ]
     slope = pooled_estimate([response.slope for response in responses], seed, examples)
@@ -175,7 +175,7 @@ def series_trend_rows(
                         "condition": series[0].cell.condition,
                         "over": factor.column,
                         **detector._asdict(),
-                        **_series_tests(line),
+                        **_series_test_columns(line),
                         **trend_columns(line, confidence),
                     }
 
@@ -212,7 +212,7 @@ def _slope_columns(
     curves: Curves, ends: tuple[float, float], auroc: Scores, confidence: float
 ) -> dict[str, Any]:
     """Returns the columns of an estimated slope; `auroc` explains why the level is not reached."""
-    low, high = interval(curves.slope, confidence)
+    low, high = slope_interval(curves.slope, confidence)
     return {
         **{"slope": float(curves.slope[0]), "slope_low": low, "slope_high": high},
         **_crossing_columns(log_dose_at_level(curves, *ends, LEVEL), auroc, confidence),
@@ -225,7 +225,7 @@ def _movement_columns(line: Line) -> dict[str, Any]:
         return {"turns": ""}
     steps = np.diff(_values_with_draws(line)[1:], axis=1)
     one_way = (steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)
-    return {"monotone": float(one_way.mean()), "turns": as_text(turning_levels(line))}
+    return {"monotone": float(one_way.mean()), "turns": format_levels(turning_levels(line))}
 
 
 def _why_no_slope(line: Line) -> str:
@@ -311,7 +311,7 @@ def _factor_value(condition: Condition, factor: Factor) -> float:
     return float(value)
 
 
-def _series_tests(line: Line) -> dict[str, float]:
+def _series_test_columns(line: Line) -> dict[str, float]:
     """τ over conditions, and how often the slope's draws lie on the other side of none at all."""
     from scipy.stats import kendalltau
 

@@ -58,7 +58,7 @@ def turning_points(evidence: Scores) -> list[int]:
     return [*points, start + 1 + int(strength.argmax())]
 
 
-def as_text(levels: Sequence[float]) -> str:
+def format_levels(levels: Sequence[float]) -> str:
     """The levels as a cell of a table."""
     return " ".join(str(float(level)) for level in levels)
 

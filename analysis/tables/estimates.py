@@ -16,11 +16,7 @@ from contamination.analysis.statistics.controls import (
     control_rows_with_p_value,
     mean_control_rows,
 )
-from contamination.analysis.statistics.groups import (
-    ANY,
-    occurrences_sort_key,
-    sorted_benchmarks,
-)
+from contamination.analysis.statistics.groups import ANY, occurrences_sort_key, sorted_benchmarks
 from contamination.analysis.sweeps import Sweep, format_short
 from contamination.analysis.tables.paper_comparisons import paper_method_tables
 from contamination.core.report.tables import (
@@ -31,7 +27,7 @@ from contamination.core.report.tables import (
     format_interval,
 )
 from contamination.core.statistics.estimates import ALL
-from contamination.core.statistics.metrics import AUROC, title
+from contamination.core.statistics.metrics import AUROC, metric_title
 from contamination.detection.baselines.blind import BLIND
 
 
@@ -41,14 +37,14 @@ def cell_tables(results: pd.DataFrame) -> list[Table]:
         return []
     metrics = list(results["metric"].unique())
     return [
-        *(by_occurrences(results, metric) for metric in metrics),
+        *(occurrences_table(results, metric) for metric in metrics),
         *(benchmark_table(results, metric) for metric in metrics),
         controls_table(results),
         *paper_method_tables(results),
     ]
 
 
-def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
+def occurrences_table(results: pd.DataFrame, metric: str) -> Table:
     """Method × occurrences on the contaminated model; the controls are in the last columns."""
     means = results[(results["metric"] == metric) & (results["benchmark"] == ALL)]
     numbers = sorted(means["occurrences"].unique(), key=occurrences_sort_key)
@@ -65,7 +61,7 @@ def by_occurrences(results: pd.DataFrame, metric: str) -> Table:
 
     return Table(
         f"{metric}_by_occurrences",
-        f"{title(metric)} by occurrences (contaminated model, mean over benchmarks)",
+        f"{metric_title(metric)} by occurrences (contaminated model, mean over benchmarks)",
         ["method", *numbers, "clean model, any"],
         _method_lines(means, row_cells),
         means,
@@ -87,7 +83,7 @@ def benchmark_table(results: pd.DataFrame, metric: str) -> Table:
 
     return Table(
         f"{metric}_by_benchmark",
-        f"{title(metric)} by benchmark (contaminated model, any number of occurrences)",
+        f"{metric_title(metric)} by benchmark (contaminated model, any number of occurrences)",
         ["method", *benchmarks],
         _method_lines(over_all_members, row_cells),
         over_all_members,

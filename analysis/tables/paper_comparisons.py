@@ -18,7 +18,7 @@ from contamination.analysis.methods import method_label, methods_of
 from contamination.analysis.statistics.groups import ANY
 from contamination.core.report.tables import ESTIMATE_COLUMNS, NO_VALUE, Table, format_estimate
 from contamination.core.statistics.estimates import ALL
-from contamination.core.statistics.metrics import AUROC, title, tpr_at_fpr
+from contamination.core.statistics.metrics import AUROC, metric_title, tpr_at_fpr
 
 SHI = "Shi et al. 2024, LLaMA-7B"
 """How the paper's rows are labelled."""
@@ -116,8 +116,8 @@ def _paper_method_table(results: pd.DataFrame, paper: PaperTable) -> Table | Non
     lines += theirs.values()
     return Table(
         f"paper_table{paper.number}",
-        f"{title(paper.metric)} by method and benchmark, in the layout of Shi et al. 2024, table "
-        f"{paper.number}, whose own figures are of another model",
+        f"{metric_title(paper.metric)} by method and benchmark, in the layout of Shi et al. 2024, "
+        f"table {paper.number}, whose own figures are of another model",
         ["method", "source", *("average" if name == ALL else name for name in columns)],
         lines,
         _with_paper_rows(rows, paper, columns),

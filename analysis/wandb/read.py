@@ -24,9 +24,9 @@ from contamination.analysis.statistics.trends import OCCURRENCES
 from contamination.analysis.tables.estimates import cell_tables
 from contamination.analysis.tables.paper_comparisons import paper_learning_rate_table
 from contamination.analysis.wandb.keys import parse_result_rows
-from contamination.core.artifacts import Artifact, Built, build, run_folder
+from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
 from contamination.core.errors import DataError, require
-from contamination.core.files import write_text
+from contamination.core.files import write_text_atomically
 from contamination.core.report.tables import write_tables
 
 
@@ -76,7 +76,7 @@ def offline_runs(folder: Path) -> Iterable[CellRun]:
     remedy = "there is no such folder. Give one of offline runs, such as runs/wandb."
     require(folder.is_dir(), "local", str(folder), remedy)
     for path in sorted(folder.glob("offline-run-*/run-*.wandb")):
-        (record,) = _inspect(path, "--summary")
+        (record,) = _inspect_record(path, "--summary")
         cell = record.get("config", {}).get("cell")
         if cell is not None:
             yield CellRun(
@@ -85,11 +85,11 @@ def offline_runs(folder: Path) -> Iterable[CellRun]:
 
 
 def _offline_history(path: Path) -> Iterable[Mapping[str, Any]]:
-    records = _inspect(path)
+    records = _inspect_record(path)
     return [record["history"]["item"] for record in records if record["type"] == "history"]
 
 
-def _inspect(path: Path, *more: str) -> list[dict[str, Any]]:
+def _inspect_record(path: Path, *more: str) -> list[dict[str, Any]]:
     """What `wandb leet inspect --json` prints of a record: an object a line, or one in all."""
     line = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", *more, str(path)]
     done = subprocess.run(line, capture_output=True, text=True)
@@ -131,7 +131,7 @@ def write_wandb_report(stage: WandbReport) -> Artifact:
     digest = hashlib.sha256(results.to_csv(index=False).encode()).hexdigest()
     name = f"wandb-{stage.experiment or stage.project or 'local'}"
     folder = run_folder(Path(stage.runs), KIND, name, stage, {"results": digest})
-    return build(
+    return build_or_open(
         folder,
         stage,
         {"results": digest},
@@ -151,6 +151,6 @@ def _write_report_folder(folder: Path, name: str, results: pd.DataFrame) -> Buil
     for cell, tables_of_cell in tables.items():
         text.append(f"## {cell or 'Over all cells'}")
         text += [f"### {table.title}\n\n{table.markdown()}" for table in tables_of_cell]
-    write_text(folder / REPORT, "\n\n".join(text) + "\n")
+    write_text_atomically(folder / REPORT, "\n\n".join(text) + "\n")
     content = [RESULTS, REPORT, *(str(path.relative_to(folder)) for path in written)]
     return Built(content, {"cells": len(parts), "estimates": len(results)})

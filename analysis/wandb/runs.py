@@ -33,7 +33,7 @@ from contamination.analysis.wandb.keys import (
     summary_values,
 )
 from contamination.core.report.tables import Table, write_tables
-from contamination.training.metrics import TRAIN, open_run
+from contamination.training.metrics import TRAIN, open_wandb_run
 from contamination.training.trained_model import Checkpoint, open_checkpoint
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ def _open_cell_run(
 ) -> Iterator[Any]:
     words = {name: getattr(trained, name) for name in ("id", "name", "group", "job_type")}
     settings = {"console": "off", "x_disable_stats": True}
-    run = open_run(stage.wandb, Path(stage.runs), settings, **words, config=dict(config))
+    run = open_wandb_run(stage.wandb, Path(stage.runs), settings, **words, config=dict(config))
     try:
         yield run
     finally:

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.audit import BenchmarkFindings, audit_texts
-from contamination.core.config import convert
+from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError
 from contamination.data.examples import RowLayout
 from contamination.data.texts import Texts
@@ -125,6 +125,6 @@ def audit_benchmark(
 def _tokenizer_and_context(model: Any, tokenizer: Any) -> tuple[Any, int | None]:
     with ExitStack() as stack:
         node = make_model_node(model, tokenizer, "model", stack, stored=False)
-        config: ScoredModelConfig = convert(OmegaConf.create(node), ScoredModelConfig)
+        config: ScoredModelConfig = convert_config(OmegaConf.create(node), ScoredModelConfig)
         handle = open_model("model", config, "runs")
         return handle.tokenizer(), handle.context

@@ -25,7 +25,7 @@ from contamination.audits.benchmark.report import (
     question_table,
     report,
 )
-from contamination.core.config import Range, limited, runtime
+from contamination.core.config import Range, ranged_field, runtime_field
 from contamination.core.errors import ConfigError, require
 from contamination.core.report.document import html_document, markdown_document
 from contamination.core.table_files import write_parquet
@@ -148,23 +148,23 @@ class Benchmark(Audit):
     kind: ClassVar[str] = "benchmark"
     needed: ClassVar[Sequence[str]] = ("questions",)
 
-    questions: Any = runtime(None)
+    questions: Any = runtime_field(None)
     """The questions: a file of rows, or a folder or hub id of them."""
-    fresh: Any = runtime(None)
+    fresh: Any = runtime_field(None)
     """Questions of the same making that the model cannot have seen."""
-    versions: Any = runtime(None)
+    versions: Any = runtime_field(None)
     """Other versions of the questions, made in the same way; `cluster` is the question's id."""
     order: bool = False
     """Whether the rows are in the published order, and that order is a random one."""
-    template: str | None = runtime(None)
+    template: str | None = runtime_field(None)
     """As `examples.template`: how a row becomes a text."""
     columns: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
     """As `examples.columns`: the columns of text, id, benchmark, cluster or another field."""
-    separator: str = runtime(" ")
+    separator: str = runtime_field(" ")
     """As `examples.separator`: what stands between a prompt and an output."""
-    models: dict[str, Any] | None = runtime(None)
+    models: dict[str, Any] | None = runtime_field(None)
     """Several models by name: paths, or mappings of `model`'s fields; null: `model` alone."""
-    alpha: float = limited(0.05, LEVEL)
+    alpha: float = ranged_field(0.05, LEVEL)
     """The level of the tests: the most false alarms, as a share."""
 
     def prepare(self, stage: AuditStage) -> PreparedAudit:

@@ -17,9 +17,9 @@ from contamination.audits.benchmark.set_test import (
     set_test,
     without_cluster_means,
 )
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import Estimate, interval
+from contamination.core.statistics.estimates import Estimate, confidence_interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.core.statistics.significance import clustered_p_values
 from contamination.data.texts import Texts
@@ -75,7 +75,7 @@ class Comparison:
         """d′ and its 95% interval: those of the AUROC A, as √2 Φ⁻¹(A) (Green and Swets 1966)."""
         auroc = self.estimate(AUROC.name)
         assert auroc is not None
-        low, high = interval(auroc, CONFIDENCE)
+        low, high = confidence_interval(auroc, CONFIDENCE)
         return tuple(d_prime(v, self.questions, self.others) for v in (auroc.value, low, high))  # type: ignore[return-value]
 
 
@@ -126,7 +126,7 @@ def compare(
     score = without_cluster_means(combined_scores(by_method), is_question, cluster)
     return Comparison(
         benchmark, model, *sizes, "",
-        test=set_test(score, is_question, cluster, derive(seed, benchmark), alpha),
+        test=set_test(score, is_question, cluster, derive_seed(seed, benchmark), alpha),
         blind_p=None if blind is None else blind_p_value(blind, is_question),
         estimates=_estimates(texts, ranked, score, blind),
         ranking=_ranking(texts, score, is_question, cluster),
@@ -151,7 +151,7 @@ def blind_of(texts: Texts, seed: int) -> BlindBaseline | None:
     if blind_obstacle(strings, is_question, None if within else group):
         return None
     return blind_baseline(
-        strings, is_question, derive(seed, "blind"), group=group, within_groups=within
+        strings, is_question, derive_seed(seed, "blind"), group=group, within_groups=within
     )
 
 
@@ -223,11 +223,13 @@ def by_benchmark(texts: Texts) -> Mapping[str, Texts]:
 
 def holm_by_model(comparisons: Sequence[Comparison]) -> dict[tuple[str, str], float]:
     """Returns each test's p-value, corrected for the benchmarks of its model (Holm 1979)."""
-    from contamination.core.statistics.significance import holm
+    from contamination.core.statistics.significance import holm_correction
 
     adjusted: dict[tuple[str, str], float] = {}
     for model in dict.fromkeys(c.model for c in comparisons):
         tested = [c for c in comparisons if c.model == model and c.test is not None]
-        values: Any = holm(np.array([c.test.p_value for c in tested if c.test is not None]))
+        values: Any = holm_correction(
+            np.array([c.test.p_value for c in tested if c.test is not None])
+        )
         adjusted |= {(model, c.benchmark): float(v) for c, v in zip(tested, values, strict=True)}
     return adjusted

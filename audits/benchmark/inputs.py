@@ -16,7 +16,7 @@ import numpy as np
 
 from contamination.core.errors import DataError
 from contamination.data.config import ExamplesConfig
-from contamination.data.examples import check_texts, make_text
+from contamination.data.examples import check_ids_and_benchmarks, make_text
 from contamination.data.texts import Text, Texts
 from contamination.detection.examples import open_examples
 
@@ -145,7 +145,7 @@ def _labelled(side: str, texts: Iterable[Text], label: bool) -> Iterator[Text]:
 
 
 def _joined(*sides: Iterable[Text]) -> Texts:
-    return check_texts("audit", Texts.of(text for side in sides for text in side))
+    return check_ids_and_benchmarks("audit", Texts.of(text for side in sides for text in side))
 
 
 def _column(texts: Texts, name: str) -> list[Any]:

@@ -9,12 +9,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.audits.benchmark import inputs
-from contamination.audits.benchmark.comparison import (
-    COMBINED,
-    LEAKED,
-    UNDETERMINED,
-    Comparison,
-)
+from contamination.audits.benchmark.comparison import COMBINED, LEAKED, UNDETERMINED, Comparison
 from contamination.core.report.charts import (
     INK,
     MEMBER,
@@ -25,7 +20,7 @@ from contamination.core.report.charts import (
 )
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import NO_VALUE, Table, format_interval
-from contamination.core.statistics.estimates import Estimate, interval
+from contamination.core.statistics.estimates import Estimate, confidence_interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND
 from contamination.detection.baselines.matching import MATCHED
@@ -126,7 +121,7 @@ def _warnings(findings: BenchmarkFindings) -> Iterator[str]:
         matched = comparison.estimate(MATCHED.name)
         if findings.verdict(comparison) != LEAKED or matched is None or matched.needs:
             continue
-        low, high = interval(matched, CONFIDENCE)
+        low, high = confidence_interval(matched, CONFIDENCE)
         if low <= 0.5:
             about = _about(comparison, findings.comparisons)
             yield (
@@ -157,7 +152,7 @@ def _auroc_text(comparison: Comparison) -> str:
 def _estimate_text(estimate: Estimate | None) -> str:
     if estimate is None or estimate.needs:
         return NO_VALUE
-    return format_interval(estimate.value, *interval(estimate, CONFIDENCE))
+    return format_interval(estimate.value, *confidence_interval(estimate, CONFIDENCE))
 
 
 def benchmark_table(findings: BenchmarkFindings) -> Table:
@@ -267,7 +262,7 @@ def method_table(findings: BenchmarkFindings) -> Table:
 def _columns(metric: str, estimate: Estimate | None) -> dict[str, float | None]:
     if estimate is None or estimate.needs:
         return {metric: None, f"{metric}_low": None, f"{metric}_high": None}
-    low, high = interval(estimate, CONFIDENCE)
+    low, high = confidence_interval(estimate, CONFIDENCE)
     return {metric: estimate.value, f"{metric}_low": float(low), f"{metric}_high": float(high)}
 
 

@@ -31,10 +31,10 @@ from contamination.audits.books.snippets import (
     make_token_splitter,
 )
 from contamination.core.artifacts import Artifact
-from contamination.core.config import at_least, limited, one_of, runtime
+from contamination.core.config import at_least, one_of, ranged_field, runtime_field
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.seeds import derive
-from contamination.core.statistics.estimates import interval
+from contamination.core.seeds import derive_seed
+from contamination.core.statistics.estimates import confidence_interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.data.texts import Texts
 from contamination.detection.baselines.blind import FOLDS, blind_baseline
@@ -66,10 +66,10 @@ def blind_auroc_and_interval(
     book_index = np.repeat(np.arange(len(books)), per_book)
     is_member = book_index < len(positives)
     folds = FOLDS if len(books) >= 4 * FOLDS else MIN_FOLDS
-    baseline = blind_baseline(texts, is_member, derive(seed, "blind"), folds, book_index)
+    baseline = blind_baseline(texts, is_member, derive_seed(seed, "blind"), folds, book_index)
     sides = np.flatnonzero(is_member), np.flatnonzero(~is_member)
     auroc = baseline.estimates(*sides, [AUROC], DRAWS)[AUROC.name]
-    return auroc.value, *interval(auroc, CONFIDENCE)
+    return auroc.value, *confidence_interval(auroc, CONFIDENCE)
 
 
 def _evenly_spaced_indices(length: int, number: int) -> list[int]:
@@ -90,23 +90,23 @@ class Books(Audit):
     kind: ClassVar[str] = "books"
     needed: ClassVar[Sequence[str]] = tuple(ROLES)
 
-    positives: str | None = runtime(None)
+    positives: str | None = runtime_field(None)
     """A folder of books that the model was trained on, or one file of books."""
-    negatives: str | None = runtime(None)
+    negatives: str | None = runtime_field(None)
     """The same of books that the model can't have seen."""
-    suspects: str | None = runtime(None)
+    suspects: str | None = runtime_field(None)
     """The same of the books in question."""
-    unit: str = limited(WORDS, one_of((WORDS, TOKENS)))
+    unit: str = ranged_field(WORDS, one_of((WORDS, TOKENS)))
     """What `length` counts: words, or tokens of the model's tokenizer."""
-    length: int = limited(512, at_least(2))
+    length: int = ranged_field(512, at_least(2))
     """Units of a snippet."""
-    snippets: int = limited(100, at_least(MIN_SNIPPETS))
+    snippets: int = ranged_field(100, at_least(MIN_SNIPPETS))
     """Snippets per book, drawn at random."""
-    max_page_bytes: int = runtime(LIMITS.max_page_bytes, at_least(1))
+    max_page_bytes: int = runtime_field(LIMITS.max_page_bytes, at_least(1))
     """Largest size of a file within an EPUB, unpacked; a larger one is an error."""
-    max_book_bytes: int = runtime(LIMITS.max_book_bytes, at_least(1))
+    max_book_bytes: int = runtime_field(LIMITS.max_book_bytes, at_least(1))
     """Largest size of a book: all pages of an EPUB, a text file, or a line of JSONL."""
-    null_model: str = limited(RANKS, one_of(NULL_MODELS))
+    null_model: str = ranged_field(RANKS, one_of(NULL_MODELS))
     """How p-values are computed: see `rates`."""
 
     def prepare(self, stage: AuditStage) -> PreparedAudit:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.parsers.expat import ExpatError, ParserCreate
 
-from contamination.data.html_text import START, TEXT, tokens
+from contamination.data.html_text import START, TEXT, iter_html_tokens
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _page_text(page: str) -> str:
     """
     parts: list[str] = []
     hidden_depth = 0
-    for kind, value in tokens(page):
+    for kind, value in iter_html_tokens(page):
         if kind == TEXT:
             if not hidden_depth:
                 parts.append(SPACE.sub(" ", value))

@@ -18,7 +18,7 @@ from contamination.audits.books.snippets import BookSnippets, SnippetPlan
 from contamination.core.report import charts
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import NO_VALUE, Table, format_interval
-from contamination.detection.baselines.blind import describe_blind_baseline
+from contamination.detection.baselines.blind import blind_auroc_warning
 
 ALPHA = 0.05
 ROUNDING = 1 + 1e-9
@@ -158,7 +158,7 @@ def _decision_rule_sentence(result: BooksResult) -> str:
 
 
 def _warnings(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
-    if blind_warning := describe_blind_baseline(*books.blind):
+    if blind_warning := blind_auroc_warning(*books.blind):
         yield blind_warning
     if not result.separated:
         yield (

@@ -24,7 +24,7 @@ from contamination.audits.books.selection import (
     ValidationScores,
     compute_held_out_rates,
 )
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
 from contamination.detection.evaluation import MethodKey
 
@@ -127,7 +127,7 @@ def audit_books(
     positive_scores, negative_scores = (
         [book.scores for book in books] for books in (positives, negatives)
     )
-    seed_of_folds = derive(seed, "validation")
+    seed_of_folds = derive_seed(seed, "validation")
     validation = ValidationScores(candidates, positive_scores, negative_scores, seed_of_folds)
     held_out, rule = compute_held_out_rates(validation), validation.choose_rule()
     positive_rates = _make_rates(held_out.positives, positives)
@@ -143,7 +143,7 @@ def audit_books(
     for book, p, q in zip(suspects, p_values, q_values(p_values), strict=True):
         observed, share = float(held_out.rates_by_fold(book.scores).mean()), None
         if separated:
-            seed_of_interval = derive(seed, "interval", book.title)
+            seed_of_interval = derive_seed(seed, "interval", book.title)
             share = correct_rate(
                 observed, book.independent, positive_rates, negative_rates, seed_of_interval
             )

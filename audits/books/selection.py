@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.core.seeds import derive
-from contamination.core.statistics.bootstrap import Scores, resample
+from contamination.core.seeds import derive_seed
+from contamination.core.statistics.bootstrap import Scores, draw_resample
 from contamination.core.statistics.estimates import Estimate, joint_intervals
 from contamination.core.statistics.metrics import AUROC, auroc_value
 from contamination.detection.evaluation import CONFIDENCE, DRAWS, MethodKey
@@ -118,7 +118,7 @@ class ValidationScores:
         self._thresholds: dict[tuple[int, frozenset[int]], float] = {}
 
     def _draw_folds(self, label_name: str, book_count: int) -> Folds:
-        order = np.random.default_rng(derive(self.seed, "folds", label_name)).permutation(
+        order = np.random.default_rng(derive_seed(self.seed, "folds", label_name)).permutation(
             book_count
         )
         return np.asarray(order % self.folds, np.intp)
@@ -190,7 +190,9 @@ class ValidationScores:
         sizes_p, sizes_n = (
             np.array([book.shape[1] for book in books], float) for books in (positives, negatives)
         )
-        drawn = resample(len(positives), len(negatives), DRAWS, derive(self.seed, "AUROC"))
+        drawn = draw_resample(
+            len(positives), len(negatives), DRAWS, derive_seed(self.seed, "AUROC")
+        )
         weights_p, weights_n = drawn.members * sizes_p, drawn.nonmembers * sizes_n
         draws = np.einsum("dp,pn,dn->d", weights_p, book_aurocs, weights_n, optimize=True)
         draws /= weights_p.sum(axis=1) * weights_n.sum(axis=1)

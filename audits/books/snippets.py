@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from contamination.audits.books.reading import ROLES, Book
 from contamination.core.errors import DataError
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.data.examples import make_text
 from contamination.data.text import word_spans
 from contamination.data.texts import Text
@@ -90,7 +90,7 @@ def draw_snippets(book: Book, plan: SnippetPlan) -> BookSnippets:
             f"audit.{book.role}: {book.title!r} ({book.file}) has {len(spans):,} {plan.unit}, "
             f"fewer than a snippet's {length:,}. Remove it, or give a smaller audit.length."
         )
-    rng = np.random.default_rng(derive(plan.seed, "snippets", book.role_and_title))
+    rng = np.random.default_rng(derive_seed(plan.seed, "snippets", book.role_and_title))
     starts = _draw_starts(len(spans), length, plan.number, rng)
     snippet_spans = [(spans[start][0], spans[start + length - 1][1]) for start in starts]
     label = ROLES[book.role]

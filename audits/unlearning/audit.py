@@ -41,7 +41,7 @@ from contamination.audits.unlearning.quantities import (
 )
 from contamination.audits.unlearning.report import UnlearningFigures, build_report
 from contamination.audits.unlearning.text_similarity import Embedding, Judge
-from contamination.core.config import PART, POSITIVE, Range, at_least, limited, runtime
+from contamination.core.config import PART, POSITIVE, Range, at_least, ranged_field, runtime_field
 from contamination.core.errors import DataError, near_names, require
 from contamination.core.table_files import write_parquet
 from contamination.data.examples import examples_digest, lines_digest
@@ -281,31 +281,31 @@ class Unlearning(Audit):
     kind: ClassVar[str] = "unlearning"
     needed: ClassVar[Sequence[str]] = ("original", "unlearned", "texts")
 
-    original: Any = runtime(None)
+    original: Any = runtime_field(None)
     """The model before unlearning: a path, or a mapping of `ScoredModelConfig`'s fields."""
-    unlearned: Any = runtime(None)
+    unlearned: Any = runtime_field(None)
     """The model after it; several as a list, or as a mapping of names to models."""
-    clean: Any = runtime(None)
+    clean: Any = runtime_field(None)
     """A twin of the original that was never trained on the texts."""
-    texts: Any = runtime(None)
+    texts: Any = runtime_field(None)
     """A corpus folder, or rows of `text` and perhaps `label`, `id`, `benchmark`."""
-    validation: str | None = runtime(None)
+    validation: str | None = runtime_field(None)
     """Text that no model was trained on, whose loss is measured; null: the non-members."""
-    chunk_words: int = limited(512, at_least(1))
+    chunk_words: int = ranged_field(512, at_least(1))
     screen: str = "min_k"
     """The method whose scores the ratio screen compares."""
-    ratio: float = limited(1.15, WIDTH)
-    completions: int = limited(20, at_least(0))
-    completed_chunks: int = limited(200, at_least(1))
-    prompt_words: int = limited(200, at_least(1))
-    prompt_share: float = limited(0.5, PART)
-    completion_tokens: int = limited(512, at_least(1))
-    temperature: float = limited(1.0, POSITIVE)
-    questions: str | None = runtime(CORPUS)
+    ratio: float = ranged_field(1.15, WIDTH)
+    completions: int = ranged_field(20, at_least(0))
+    completed_chunks: int = ranged_field(200, at_least(1))
+    prompt_words: int = ranged_field(200, at_least(1))
+    prompt_share: float = ranged_field(0.5, PART)
+    completion_tokens: int = ranged_field(512, at_least(1))
+    temperature: float = ranged_field(1.0, POSITIVE)
+    questions: str | None = runtime_field(CORPUS)
     """Those of the `corpus`, if `texts` is one; or a file of questions and answers; null: none."""
-    embedding: str | None = runtime(None)
+    embedding: str | None = runtime_field(None)
     """A sentence encoder."""
-    judge: dict[str, Any] | None = runtime(None)
+    judge: dict[str, Any] | None = runtime_field(None)
     """A chat model behind a server: `url` and other fields of `ScoredModelConfig`."""
 
     def prepare(self, stage: AuditStage) -> PreparedAudit:

@@ -10,18 +10,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contamination.audits.unlearning.estimates import AuditUnits
-from contamination.audits.unlearning.forget_ratio import (
-    ForgetRatio,
-    ScreenResult,
-    forget_ratio,
-)
+from contamination.audits.unlearning.forget_ratio import ForgetRatio, ScreenResult, forget_ratio
 from contamination.audits.unlearning.inputs import AuditedModels
 from contamination.audits.unlearning.quantities import Quantity
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import Estimate, interval
+from contamination.core.statistics.estimates import Estimate, confidence_interval
 from contamination.core.statistics.samples import Mask, estimate_difference
-from contamination.core.statistics.significance import holm
+from contamination.core.statistics.significance import holm_correction
 from contamination.detection.evaluation import CONFIDENCE
 
 Indices = NDArray[np.int64]
@@ -50,7 +46,7 @@ def swap_p_value(scores: Scores, other_scores: Scores, text_ids: Sequence[str], 
     """
     _, text_index = np.unique(np.asarray(text_ids, str), return_inverse=True)
     rng, steps = (
-        np.random.default_rng(derive(seed, "swaps")),
+        np.random.default_rng(derive_seed(seed, "swaps")),
         _distribution_steps(scores, other_scores),
     )
     observed, swaps_as_far = ks_distance(scores, other_scores), 0
@@ -97,7 +93,7 @@ def estimate_columns(column: str, estimate: Estimate | None) -> dict[str, float]
         return empty
     if estimate.trials is None and estimate.n_members + estimate.n_nonmembers < 2:
         return empty | {column: estimate.value}
-    low, high = interval(estimate, CONFIDENCE)
+    low, high = confidence_interval(estimate, CONFIDENCE)
     return {column: estimate.value, f"{column}_low": low, f"{column}_high": high}
 
 
@@ -124,7 +120,7 @@ def membership_table(models: AuditedModels, scores: Sequence[Quantity], seed: in
     table = pd.DataFrame(rows)
     if clean is not None:
         tested = table["p"].notna()
-        table.loc[tested, "p_holm"] = holm(table.loc[tested, "p"].to_numpy())
+        table.loc[tested, "p_holm"] = holm_correction(table.loc[tested, "p"].to_numpy())
     return table
 
 

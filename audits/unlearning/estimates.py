@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import Estimate, mean
+from contamination.core.statistics.estimates import Estimate, mean_estimate
 from contamination.core.statistics.samples import LabelledUnits, Mask, UnitSample
 from contamination.detection.evaluation import DRAWS
 
@@ -99,8 +99,8 @@ class AuditUnits:
 
     def _draw_sample(self, mask: Mask, draw_name: str) -> UnitSample:
         text_ids = self.table["text_id"].to_numpy(str)
-        return UnitSample.draw(mask, text_ids, DRAWS, derive(self._seed, "audit", draw_name))
+        return UnitSample.draw(mask, text_ids, DRAWS, derive_seed(self._seed, "audit", draw_name))
 
 
 def _mean_over_benchmarks(estimates: Sequence[Estimate]) -> Estimate:
-    return estimates[0] if len(estimates) == 1 else mean(estimates)
+    return estimates[0] if len(estimates) == 1 else mean_estimate(estimates)

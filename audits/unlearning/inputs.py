@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from contamination.core.errors import ConfigError, DataError, UserError, near_names
-from contamination.core.seeds import derive, unit_hash
+from contamination.core.seeds import derive_seed, unit_hash
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
 from contamination.data.text import NON_BLANK_RUN
@@ -243,7 +243,7 @@ def choose_chunk_indices(table: pd.DataFrame, limit: int, seed: int) -> Sequence
 
     A chunk's draw depends on the seed and its name alone.
     """
-    chunk_seed = derive(seed, "completed")
+    chunk_seed = derive_seed(seed, "completed")
     hashes = table["chunk"].map(lambda name: unit_hash(f"{chunk_seed} {name}"))
     labels = table["member"].astype(str).where(table["member"].notna(), "")
     rank = hashes.groupby(labels).rank(method="first")  # 1, 2, … within a label

@@ -36,9 +36,9 @@ from contamination.data.texts import Texts
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks import accuracy, extraction
-from contamination.detection.tasks.accuracy import prompt_tokens
+from contamination.detection.tasks.accuracy import shared_prompt_length
 from contamination.detection.tasks.extraction import QUESTION, Target, greedy_continuations
-from contamination.detection.tasks.questions import QuestionSet, ask_questions
+from contamination.detection.tasks.questions import QuestionSet, make_questions
 from contamination.injection.corpus import open_corpus
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ def read_corpus_questions(path: str) -> QuestionSet | None:
     folder = Path(path).expanduser()
     if not is_complete(folder):
         return None
-    asked = ask_questions(open_corpus(folder), {})
+    asked = make_questions(open_corpus(folder), {})
     return asked if asked.questions else None
 
 
@@ -275,7 +275,7 @@ def _answer_targets(loaded: LoadedModel, questions: QuestionFile) -> list[Target
                 f"{FIELD}: {text.example_id!r} has {len(ids)} tokens with its answer, more than "
                 f"the context of {loaded.source.path}, {context}. Shorten it, or leave it out."
             )
-        prompt = max(1, prompt_tokens(ids_of_question, [ids]))
+        prompt = max(1, shared_prompt_length(ids_of_question, [ids]))
         targets.append(Target(text, None, QUESTION, ids[:prompt], ids[prompt:]))
     return targets
 

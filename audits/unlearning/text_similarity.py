@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from contamination.audits.unlearning.inputs import parse_model_node
-from contamination.core.artifacts import file_name
+from contamination.core.artifacts import path_part_of
 from contamination.core.errors import ConfigError, ServerError
-from contamination.core.models import load, load_tokenizer, model_digest
-from contamination.core.progress import progress
+from contamination.core.models import load_pretrained, load_tokenizer, model_digest
+from contamination.core.progress import progress_bar
 from contamination.core.statistics.bootstrap import Scores
 from contamination.detection.models.served.answer_store import AnswerStore
 from contamination.detection.models.served.client import Client
@@ -56,7 +56,7 @@ class Embedding:
         return np.array([float(self._vectors[a] @ self._vectors[b]) for a, b in pairs], np.float64)
 
     def _compute_missing_vectors(self, texts: Sequence[str]) -> None:
-        bar = progress(desc="embeddings", total=len(texts), unit="text")
+        bar = progress_bar(desc="embeddings", total=len(texts), unit="text")
         with bar:
             for start in range(0, len(texts), BATCH_TEXTS):
                 batch = texts[start : start + BATCH_TEXTS]
@@ -89,10 +89,10 @@ class Embedding:
         return int(min(filter(None, [MAX_ENCODER_TOKENS, tokenizer.model_max_length, positions])))
 
     def _load_encoder(self) -> tuple[Any, Any, Any]:
-        from contamination.detection.models.causal_lm import chosen_device  # it imports torch
+        from contamination.detection.models.causal_lm import resolve_device  # it imports torch
 
         if self._model is None:
-            self._model = *load_encoder(self.path), chosen_device(self.device)
+            self._model = *load_encoder(self.path), resolve_device(self.device)
             self._model[0].to(self._model[2])
         return self._model  # type: ignore[no-any-return]
 
@@ -107,7 +107,7 @@ def load_encoder(path: str) -> tuple[Any, Any]:
     from transformers import AutoModel
 
     options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
-    model, loaded = load(AutoModel, EMBEDDING_FIELD, path, **options)
+    model, loaded = load_pretrained(AutoModel, EMBEDDING_FIELD, path, **options)
     missing = [name for name in loaded["missing_keys"] if "pooler" not in name]  # unused here
     if missing:
         raise ConfigError(
@@ -210,7 +210,7 @@ class Judge:
         self.name = find_model(self._client, self._client.server.name).id
         identity = f"{self._client.url}\n{self.name}\n{QUESTION}"
         self.digest = hashlib.sha256(identity.encode()).hexdigest()
-        self._answers = AnswerStore(runs / KIND / f"{file_name(self.name)}-{self.digest[:12]}")
+        self._answers = AnswerStore(runs / KIND / f"{path_part_of(self.name)}-{self.digest[:12]}")
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """1 for pairs that are alike, 0 for others; NaN and a warning if there is no rating.
@@ -226,7 +226,7 @@ class Judge:
             if key not in self._answers
         }
         unanswered_keys, requests = list(unanswered), self._client.server.requests
-        bar = progress(desc=KIND, total=len(unanswered), unit="pair")
+        bar = progress_bar(desc=KIND, total=len(unanswered), unit="pair")
         with bar:
             for index, answer in in_parallel(self._ask_judge, list(unanswered.values()), requests):
                 self._answers[unanswered_keys[index]] = answer

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from contamination.core.report.charts import InlineChart
-from contamination.core.report.html import render_template, stylesheet
+from contamination.core.report.html import read_report_file, render_template
 from contamination.core.report.tables import Table, escape_markdown
 
 LIMITS_TITLE, FACTS_TITLE = "What this can't prove", "What it is based on"
@@ -66,9 +66,9 @@ def html_document(content: ReportContent) -> str:
     """The content as one HTML page, which needs no other file and no network."""
     values = {
         "title": content.title,
-        "css": Markup(stylesheet() + stylesheet("document.css")),
+        "css": Markup(read_report_file() + read_report_file("document.css")),
         "document": content,
         "limits_title": LIMITS_TITLE,
         "facts_title": FACTS_TITLE,
     }
-    return render_template(stylesheet("document.html"), values)
+    return render_template(read_report_file("document.html"), values)

@@ -39,7 +39,7 @@ def _jinja_environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
-        loader=FunctionLoader(stylesheet),
+        loader=FunctionLoader(read_report_file),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
@@ -50,18 +50,18 @@ def _jinja_environment() -> Environment:
     return environment
 
 
-def fill_template(template: str, parts: Mapping[str, str]) -> str:
+def fill_html_template(template: str, parts: Mapping[str, str]) -> str:
     """The template with each `{{name}}` replaced by the part of that name, which is HTML."""
     return render_template(template, {name: Markup(part) for name, part in parts.items()})
 
 
-def script_json(value: object) -> str:
+def json_for_script(value: object) -> str:
     """JSON that no HTML parser reads as markup: `<!--<script>` in it would hide the page's end."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)  # U+2028 and U+2029 too
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
 
-def stylesheet(name: str = "page.css") -> str:
+def read_report_file(name: str = "page.css") -> str:
     """The text of a file of this folder; by default the style sheet that all reports share."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 

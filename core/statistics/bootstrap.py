@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 
 Scores = NDArray[np.float64]
 Counts = NDArray[np.float32]
@@ -81,17 +81,17 @@ def draw_named_counts(names: Sequence[str], n_draws: int, seed: int) -> Counts:
         How often each example is drawn (D × n).
     """
     starts = range(0, n_draws, DRAWS_AT_ONCE)
-    parts = [_first_arrival_counts(names, derive(seed, start)) for start in starts]
+    parts = [_first_arrival_counts(names, derive_seed(seed, start)) for start in starts]
     return np.concatenate(parts)[:n_draws]
 
 
 def _first_arrival_counts(names: Sequence[str], seed: int) -> Counts:
     """How many of each draw's first n arrivals are at each of n names (DRAWS_AT_ONCE × n)."""
     n, window = len(names), 0
-    draw, name, time = _draw_arrivals(names, derive(seed, window))
+    draw, name, time = _draw_arrivals(names, derive_seed(seed, window))
     while np.bincount(draw, minlength=DRAWS_AT_ONCE).min() < n:
         window += 1
-        later = _draw_arrivals(names, derive(seed, window))
+        later = _draw_arrivals(names, derive_seed(seed, window))
         draw, name = np.r_[draw, later[0]], np.r_[name, later[1]]
         time = np.r_[time, window + later[2]]
     order = np.lexsort((time, draw)) if window else np.argsort(draw + time)
@@ -108,7 +108,7 @@ def _draw_arrivals(
     """The draw, the name's position and the time in [0, 1) of each arrival in one window."""
     draws, times = [], []
     for name in names:
-        rng = np.random.Generator(np.random.Philox(key=derive(seed, name)))
+        rng = np.random.Generator(np.random.Philox(key=derive_seed(seed, name)))
         arrived = rng.poisson(WINDOW, DRAWS_AT_ONCE)
         draws.append(np.repeat(np.arange(DRAWS_AT_ONCE), arrived))
         times.append(rng.random(len(draws[-1])))
@@ -116,11 +116,11 @@ def _draw_arrivals(
     return np.concatenate(draws), positions, np.concatenate(times)
 
 
-def resample(n_members: int, n_nonmembers: int, n_draws: int, seed: int) -> Resample:
+def draw_resample(n_members: int, n_nonmembers: int, n_draws: int, seed: int) -> Resample:
     """Draw members and non-members separately, each to its own size."""
     return Resample(
-        draw_counts(n_members, n_draws, derive(seed, "members")),
-        draw_counts(n_nonmembers, n_draws, derive(seed, "nonmembers")),
+        draw_counts(n_members, n_draws, derive_seed(seed, "members")),
+        draw_counts(n_nonmembers, n_draws, derive_seed(seed, "nonmembers")),
     )
 
 
@@ -132,7 +132,7 @@ class RankedSide:
     sums: Counts
 
 
-def ranked_side(scores: Scores, drawn: Counts) -> RankedSide:
+def rank_side(scores: Scores, drawn: Counts) -> RankedSide:
     """Sorts one side's scores and accumulates the draws' counts in that order, from zero."""
     order = np.argsort(-scores)
     sums = np.zeros((len(drawn), len(order) + 1), np.float32)
@@ -140,11 +140,9 @@ def ranked_side(scores: Scores, drawn: Counts) -> RankedSide:
     return RankedSide(scores[order], sums)
 
 
-def rank(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
+def rank_scores(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
     """Sorts one method's scores and accumulates the draws' counts in that order."""
-    return join_sides(
-        ranked_side(members, drawn.members), ranked_side(nonmembers, drawn.nonmembers)
-    )
+    return join_sides(rank_side(members, drawn.members), rank_side(nonmembers, drawn.nonmembers))
 
 
 def join_sides(members: RankedSide, nonmembers: RankedSide) -> Ranked:
@@ -152,7 +150,7 @@ def join_sides(members: RankedSide, nonmembers: RankedSide) -> Ranked:
     return Ranked(members.scores, nonmembers.scores, members.sums, nonmembers.sums)
 
 
-def intervals(draws: Scores, confidence: float) -> tuple[Scores, Scores]:
+def percentile_intervals(draws: Scores, confidence: float) -> tuple[Scores, Scores]:
     """Returns the percentile interval of each row of `draws` (R×D): R lower and R upper ends.
 
     Where every draw agrees (a perfect detector) it has no width.

@@ -44,11 +44,11 @@ class Estimate:
         return min(self.n_members, self.n_nonmembers) if self.smallest is None else self.smallest
 
 
-def estimate(
+def estimate_metrics(
     members: Scores, nonmembers: Scores, drawn: Resample, wanted: Sequence[Metric]
 ) -> dict[str, Estimate]:
     """Returns every wanted metric, by name, of one method's scores."""
-    return estimate_ranked(bootstrap.rank(members, nonmembers, drawn), wanted)
+    return estimate_ranked(bootstrap.rank_scores(members, nonmembers, drawn), wanted)
 
 
 def estimate_ranked(ranked: Ranked, wanted: Sequence[Metric]) -> dict[str, Estimate]:
@@ -71,7 +71,7 @@ def estimate_without_value(sizes: tuple[int, int], n_draws: int, needs: str) -> 
     return Estimate(*sizes, np.nan, np.full(n_draws, np.nan), needs=needs)
 
 
-def mean(estimates: Sequence[Estimate]) -> Estimate:
+def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
     """The mean over groups that were resampled independently; their sizes are added up.
 
     Where one of them lacks examples for the metric, so does their mean.
@@ -83,18 +83,18 @@ def mean(estimates: Sequence[Estimate]) -> Estimate:
         np.mean([e.draws for e in estimates], axis=0),
         mean_trials([e.trials for e in estimates]),
         mean_steps(estimates),
-        total_needs(estimates),
+        first_needs_text(estimates),
         min(e.smallest_side for e in estimates),
     )
 
 
-def mean_over(estimate_by_benchmark: Mapping[str, Estimate]) -> Estimate:
+def mean_over_benchmarks(estimate_by_benchmark: Mapping[str, Estimate]) -> Estimate:
     """The mean over benchmarks; its `needs` names those with too few examples."""
-    needs = needs_over({name: e.needs for name, e in estimate_by_benchmark.items()})
-    return replace(mean(list(estimate_by_benchmark.values())), needs=needs)
+    needs = needs_by_benchmark_text({name: e.needs for name, e in estimate_by_benchmark.items()})
+    return replace(mean_estimate(list(estimate_by_benchmark.values())), needs=needs)
 
 
-def needs_over(needs_by_benchmark: Mapping[str, str]) -> str:
+def needs_by_benchmark_text(needs_by_benchmark: Mapping[str, str]) -> str:
     """Returns what each benchmark lacks, such as "non-members in imdb"; empty if nothing."""
     where: dict[str, list[str]] = {}
     for name, needs in needs_by_benchmark.items():
@@ -108,7 +108,7 @@ def needs_over(needs_by_benchmark: Mapping[str, str]) -> str:
     )
 
 
-def total_needs(estimates: Sequence[Estimate]) -> str:
+def first_needs_text(estimates: Sequence[Estimate]) -> str:
     """Returns what is missing for the metric in any single estimate."""
     return next((e.needs for e in estimates if e.needs), "")
 
@@ -138,13 +138,13 @@ def mean_steps(estimates: Sequence[Estimate]) -> Steps | None:
     return float(lowest), float(highest)
 
 
-def interval(estimate: Estimate, confidence: float) -> tuple[float, float]:
+def confidence_interval(estimate: Estimate, confidence: float) -> tuple[float, float]:
     """`intervals` of a single estimate."""
-    low, high = intervals([estimate], confidence)
+    low, high = confidence_intervals([estimate], confidence)
     return float(low[0]), float(high[0])
 
 
-def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
+def confidence_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:
     """Returns lower and upper ends (NaN where `needs` is not empty).
 
     - AUROC: Wilson's interval (1927) for a rate of n tosses, n such that the tosses' variance is
@@ -157,7 +157,7 @@ def intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores,
     - Where the trials aren't known: the percentiles.
     """
     draws = np.stack([e.draws for e in estimates])
-    low, high = bootstrap.intervals(draws, confidence)
+    low, high = bootstrap.percentile_intervals(draws, confidence)
     with_trials = [i for i, e in enumerate(estimates) if e.trials is not None and not e.needs]
     rates = [i for i in with_trials if estimates[i].steps is not None]
     if areas := [i for i in with_trials if estimates[i].steps is None]:
@@ -184,7 +184,7 @@ def standardised_differences(estimates: Sequence[Estimate], confidence: float) -
             (Bonferroni).
     """
     pairs = max(1.0, len(estimates) * (len(estimates) - 1) / 2)
-    low, high = intervals(estimates, 1 - (1 - confidence) / pairs)
+    low, high = confidence_intervals(estimates, 1 - (1 - confidence) / pairs)
     value = np.array([e.value for e in estimates])
     below, above = value - low, high - value
     variance = np.array([_variance_of_draws(e) for e in estimates])
@@ -217,7 +217,9 @@ def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[S
     joint = jointly_valid_confidence(estimates, confidence)
     fewest = min(e.smallest_side for e in estimates)
     needs_student = joint > confidence and fewest > 1
-    return intervals(estimates, _student_confidence(joint, fewest) if needs_student else joint)
+    return confidence_intervals(
+        estimates, _student_confidence(joint, fewest) if needs_student else joint
+    )
 
 
 def jointly_valid_confidence(estimates: Sequence[Estimate], confidence: float) -> float:

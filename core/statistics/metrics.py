@@ -310,7 +310,7 @@ def chosen_metrics(fpr: Sequence[float], tpr: Sequence[float]) -> list[Metric]:
     return [*ALWAYS, *map(tpr_at_fpr, fpr), *map(fpr_at_tpr, tpr)]
 
 
-def title(name: str) -> str:
+def metric_title(name: str) -> str:
     """The title of the metric with this name; the name itself where none has it."""
     family, _, rate = name.rpartition("_")
     candidates = [BY_RATE[family](float(rate))] if family in BY_RATE else ALWAYS

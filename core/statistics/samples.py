@@ -14,10 +14,20 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.core.seeds import derive
-from contamination.core.statistics.bootstrap import Counts, Resample, Scores, draw_counts, rank
-from contamination.core.statistics.bootstrap import resample as resample_examples
-from contamination.core.statistics.estimates import Estimate, estimate, estimate_without_value
+from contamination.core.seeds import derive_seed
+from contamination.core.statistics.bootstrap import (
+    Counts,
+    Resample,
+    Scores,
+    draw_counts,
+    rank_scores,
+)
+from contamination.core.statistics.bootstrap import draw_resample as resample_examples
+from contamination.core.statistics.estimates import (
+    Estimate,
+    estimate_metrics,
+    estimate_without_value,
+)
 from contamination.core.statistics.metrics import AUROC, Metric
 
 Clusters = NDArray[np.intp]
@@ -89,7 +99,9 @@ class LabelledUnits:
         """Returns the AUROC of members against non-members."""
         members, nonmembers = self.members, self.nonmembers
         member_values, nonmember_values = values[members.rows], values[nonmembers.rows]
-        ranked = rank(member_values, nonmember_values, Resample(members.drawn, nonmembers.drawn))
+        ranked = rank_scores(
+            member_values, nonmember_values, Resample(members.drawn, nonmembers.drawn)
+        )
         drawn_pairs = members.drawn.sum(axis=1, dtype=np.float64) * nonmembers.drawn.sum(
             axis=1, dtype=np.float64
         )
@@ -189,9 +201,9 @@ class LabelledSample:
             return self.drawn_singly
         members, nonmembers = self.clusters
         return Resample(
-            draw_cluster_counts(members, self.draws, derive(self.seed, "clusters of members")),
+            draw_cluster_counts(members, self.draws, derive_seed(self.seed, "clusters of members")),
             draw_cluster_counts(
-                nonmembers, self.draws, derive(self.seed, "clusters of nonmembers")
+                nonmembers, self.draws, derive_seed(self.seed, "clusters of nonmembers")
             ),
         )
 
@@ -204,10 +216,10 @@ class LabelledSample:
         self, members: Scores, nonmembers: Scores, wanted: Sequence[Metric]
     ) -> dict[str, Estimate]:
         """Returns every wanted metric, by name, of one method's scores."""
-        estimates = estimate(members, nonmembers, self.drawn, wanted)
+        estimates = estimate_metrics(members, nonmembers, self.drawn, wanted)
         if self.clusters is None:
             return estimates
-        by_examples = estimate(members, nonmembers, self.drawn_singly, wanted)
+        by_examples = estimate_metrics(members, nonmembers, self.drawn_singly, wanted)
         return {
             m.name: self.widen(
                 replace(

@@ -26,7 +26,7 @@ def relabelled_differences(members: Scores, nonmembers: Scores, n_draws: int, se
     return differences
 
 
-def p_value(difference: float, relabelings: Scores) -> float:
+def relabelling_p_value(difference: float, relabelings: Scores) -> float:
     """Two-sided: the share of relabelings as far from zero, (1 + count) / (1 + draws): never 0."""
     further = int((np.abs(relabelings) >= abs(difference) - 1e-12).sum())
     return (1 + further) / (1 + len(relabelings))
@@ -103,7 +103,7 @@ def _counts_reaching_in_own_cluster(
     return counts[len(null_scores) :]
 
 
-def holm(p_value: Scores) -> Scores:
+def holm_correction(p_value: Scores) -> Scores:
     """Holm's step-down correction of a family of p-values (Holm 1979)."""
     order = np.argsort(p_value, kind="stable")
     steps = p_value[order] * np.arange(len(p_value), 0, -1)

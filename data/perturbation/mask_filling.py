@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from contamination.core.errors import ConfigError
-from contamination.core.progress import progress
+from contamination.core.progress import progress_bar
 from contamination.data.perturbation.masking import Blank, Vocabulary, Window, draw_token
 
 SPARE = 8  # logits beyond the candidates, to see whether the last of them is a close call
@@ -37,7 +37,7 @@ class MaskFiller:
     ) -> list[str]:
         """Return a word for each blank, none of them the word that it replaces."""
         word_by_blank: dict[int, str] = {}
-        with progress(total=len(windows), desc="rewording", unit="window") as bar:
+        with progress_bar(total=len(windows), desc="rewording", unit="window") as bar:
             for batch in self._iter_batches_longest_first(windows, batch_tokens):
                 answers = self._answers_halving_batches(batch, blanks)
                 for window, answer in zip(batch, answers, strict=True):

@@ -7,10 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contamination.core.config import DEVICE, FRACTION, Ranged, at_least, limited, runtime
+from contamination.core.config import (
+    DEVICE,
+    FRACTION,
+    Ranged,
+    at_least,
+    ranged_field,
+    runtime_field,
+)
 from contamination.core.errors import ConfigError, require
-from contamination.core.models import LOADING, check_loaded_weights, load, load_tokenizer, resolve
-from contamination.core.seeds import derive
+from contamination.core.models import (
+    LOADING,
+    check_loaded_weights,
+    load_pretrained,
+    load_tokenizer,
+    resolve_model_path,
+)
+from contamination.core.seeds import derive_seed
 from contamination.data.perturbation.masking import (
     Blank,
     TokensAround,
@@ -40,7 +53,7 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
     _require_model(tokenizer.is_fast, path, "its tokenizer is not a fast one")
     _require_model(tokenizer.mask_token_id is not None, path, "its tokenizer has no mask token")
     options = {"dtype": torch.float32, "use_safetensors": True, **LOADING}
-    model, loaded = load(AutoModelForMaskedLM, FIELD, path, **options)
+    model, loaded = load_pretrained(AutoModelForMaskedLM, FIELD, path, **options)
     check_loaded_weights(
         FIELD, path, model, {**loaded, "unexpected_keys": _unexpected_layer_weights(model, loaded)}
     )
@@ -115,30 +128,31 @@ class MaskedLM(Ranged, node="masked_lm"):
     path: str
     """A Hugging Face folder or hub id of a masked language model with a fast tokenizer."""
 
-    share: float = limited(0.3, FRACTION)
+    share: float = ranged_field(0.3, FRACTION)
     """The share of the words to replace, above 0 and at most 1."""
 
-    candidates: int = limited(20, at_least(1))
+    candidates: int = ranged_field(20, at_least(1))
     """How many of the most likely words are drawn from."""
 
-    window_tokens: int = limited(512, at_least(16))
+    window_tokens: int = ranged_field(512, at_least(16))
     """Tokens that the model sees at once; at most what it can."""
 
-    batch_tokens: int = runtime(4096, at_least(1))
+    batch_tokens: int = runtime_field(4096, at_least(1))
     """Tokens in a batch, padding included."""
 
-    device: str = runtime("auto", DEVICE)
+    device: str = runtime_field("auto", DEVICE)
     """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:<n>`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        resolve(FIELD, self.path)  # a missing folder is an error before any work
+        resolve_model_path(FIELD, self.path)  # a missing folder is an error before any work
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Return each text with some of its words replaced."""
         pairs = zip(texts, keys, strict=True)
         blanks_by_text = [
-            choose_blanks(text, self.share, derive(seed, "masked_lm", key)) for text, key in pairs
+            choose_blanks(text, self.share, derive_seed(seed, "masked_lm", key))
+            for text, key in pairs
         ]
         if not any(blanks_by_text):
             return list(texts)

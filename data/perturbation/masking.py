@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contamination.core.errors import require
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.data.perturbation.base import share_of_at_least_one
 
 # A word between white space, without the punctuation around it: (don't), -> don't
@@ -49,7 +49,7 @@ def choose_blanks(text: str, share: float, seed: int) -> list[Blank]:
     rng = np.random.default_rng(seed)
     chosen = rng.choice(len(words), size=share_of_at_least_one(share, len(words)), replace=False)
     spans = [words[i].span() for i in sorted(chosen.tolist())]
-    return [Blank(a, b, text[a:b], derive(seed, a)) for a, b in spans]
+    return [Blank(a, b, text[a:b], derive_seed(seed, a)) for a, b in spans]
 
 
 def fill_blanks(text: str, blanks: Sequence[Blank], words: Sequence[str]) -> str:

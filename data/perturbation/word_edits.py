@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from contamination.core.config import FRACTION, Ranged, limited
-from contamination.core.seeds import derive
+from contamination.core.config import FRACTION, Ranged, ranged_field
+from contamination.core.seeds import derive_seed
 from contamination.data.perturbation.base import share_of_at_least_one
 
 WORD_OR_GAP = re.compile(r"\S+|\s+")
@@ -24,13 +24,13 @@ class Swap(Ranged, node="swap"):
     equal words.
     """
 
-    share: float = limited(0.3, FRACTION)
+    share: float = ranged_field(0.3, FRACTION)
     """Swaps per word of the text, above 0 and at most 1; the paper's default."""
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Return each text with some of its words swapped."""
         pairs = zip(texts, keys, strict=True)
-        return [self._swap_words(text, derive(seed, "swap", key)) for text, key in pairs]
+        return [self._swap_words(text, derive_seed(seed, "swap", key)) for text, key in pairs]
 
     def _swap_words(self, text: str, seed: int) -> str:
         pieces = WORD_OR_GAP.findall(text)
@@ -55,13 +55,13 @@ class Delete(Ranged, node="delete"):
     text is equally reworded. A text of fewer than two words is not changed.
     """
 
-    share: float = limited(0.1, FRACTION)
+    share: float = ranged_field(0.1, FRACTION)
     """The share of the words to delete, above 0 and at most 1; EDA's default probability."""
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Return each text without some of its words."""
         pairs = zip(texts, keys, strict=True)
-        return [self._delete_words(text, derive(seed, "delete", key)) for text, key in pairs]
+        return [self._delete_words(text, derive_seed(seed, "delete", key)) for text, key in pairs]
 
     def _delete_words(self, text: str, seed: int) -> str:
         core = text.strip()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from contamination.core.errors import ConfigError, near_names, require
-from contamination.core.hashing import combined_digest, digests
+from contamination.core.hashing import combined_digest, digests_by_name
 from contamination.core.seeds import unit_hash
 from contamination.data.readers import Document
 from contamination.data.readers.mixture import check_weights, interleave_by_weight
@@ -75,7 +75,7 @@ class EmbeddedCorpus:
 
     def fingerprint(self) -> str:
         """Return SHA-256 of the names and bytes of the files that are read."""
-        return combined_digest(digests(self._path_by_file))
+        return combined_digest(digests_by_name(self._path_by_file))
 
     @property
     def _path_by_file(self) -> dict[str, Path]:

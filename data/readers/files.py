@@ -14,9 +14,9 @@ from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
-from contamination.core.config import Ranged, limited, one_of
+from contamination.core.config import Ranged, one_of, ranged_field
 from contamination.core.errors import ConfigError, near_names, require
-from contamination.core.hashing import combined_digest, digests
+from contamination.core.hashing import combined_digest, digests_by_name
 from contamination.data.readers import Document
 from contamination.data.readers.mixture import check_weights, interleave_by_weight
 from contamination.data.readers.rows import READERS, ReadOptions, Row, Shard, Tally, read_file
@@ -26,7 +26,7 @@ ENCODING_ERRORS = ("strict", "replace", "ignore")
 MISSING = object()
 
 
-def lookup(row: Any, path: str) -> Any:
+def value_at_path_or_missing(row: Any, path: str) -> Any:
     """Return the value at a field path (`meta.source`), or MISSING; JSON in a text is parsed."""
     if isinstance(row, Mapping) and path in row:
         return row[path]
@@ -40,7 +40,7 @@ def lookup(row: Any, path: str) -> Any:
 
 def value_at(row: Row, path: str, tally: Tally) -> Any:
     """Return the value at a field path; None if it is null or missing, which the tally counts."""
-    value = lookup(row.value, path)
+    value = value_at_path_or_missing(row.value, path)
     if value is MISSING:
         field_names = ", ".join(row.value) or "none"
         tally.reject("missing field", row.where, f"no {path!r}; its fields are {field_names}")
@@ -72,7 +72,7 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
     """Subset → its share of characters (any unit); others are left out. Null: the rows' order."""
     on_error: str = "stop"
     """What to do at input that can't be used: stop, or skip (leave it out and count it)."""
-    encoding_errors: str = limited("strict", one_of(ENCODING_ERRORS))
+    encoding_errors: str = ranged_field("strict", one_of(ENCODING_ERRORS))
     """Invalid UTF-8: strict (bad input, see on_error), replace or ignore the bytes."""
     _tallies: list[Tally] = field(default_factory=list, init=False, repr=False, compare=False)
 
@@ -211,7 +211,7 @@ class FilesCorpus(StreamedCorpus):
 
     def fingerprint(self) -> str:
         """Return SHA-256 of the files' names and bytes."""
-        return combined_digest(digests({shard.name: shard.path for shard in self.shards}))
+        return combined_digest(digests_by_name({shard.name: shard.path for shard in self.shards}))
 
     def max_text_bytes(self) -> int | None:
         """Return an upper bound of its texts' bytes; None if the files are compressed."""

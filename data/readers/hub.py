@@ -99,7 +99,7 @@ def stream_split(
         )
 
 
-def fetch_rows(path: str, config: str | None, split: str, revision: str | None) -> None:
+def download_split(path: str, config: str | None, split: str, revision: str | None) -> None:
     """Download one split into the cache of `datasets`, from which it is read without a network.
 
     Raises:
@@ -112,7 +112,7 @@ def fetch_rows(path: str, config: str | None, split: str, revision: str | None) 
         datasets.load_dataset(path, config, split=split, revision=revision)
 
 
-def rows_are_kept(path: str) -> bool:
+def is_data_set_cached(path: str) -> bool:
     """Return whether a part of the data set is in the cache of `datasets`."""
     import datasets
 

@@ -47,13 +47,13 @@ def interleave_by_weight(
             yield document
             continue
         if not total[subset]:
-            raise no_documents(subset)
+            raise no_documents_error(subset)
         del live[subset]
         if len(live) == n_subsets - 1 and live:  # for the first subset only
-            warn_of_end(subset, total[subset])
+            warn_of_used_up_subset(subset, total[subset])
 
 
-def no_documents(subset: str) -> DataError:
+def no_documents_error(subset: str) -> DataError:
     """Return the error for a weighted subset without documents."""
     return DataError(
         f"corpus.weights names the subset {subset!r}, which has no documents: fix the name, or "
@@ -61,7 +61,7 @@ def no_documents(subset: str) -> DataError:
     )
 
 
-def warn_of_end(subset: str, characters: int) -> None:
+def warn_of_used_up_subset(subset: str, characters: int) -> None:
     """Warn that all documents of a subset are in the mixture."""
     log.warning(
         "corpus: the subset %s is used up after %s characters; the others continue, so the shares "

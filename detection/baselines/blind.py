@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import Estimate, estimate_without_value
 from contamination.core.statistics.metrics import AUROC, Metric
@@ -69,14 +69,14 @@ class BlindBaseline:
         }
 
 
-def describe_blind_baseline(value: float, low: float, high: float) -> str | None:
+def blind_auroc_warning(value: float, low: float, high: float) -> str | None:
     """Returns a warning for results on texts with this blind AUROC and interval, or None."""
     if low <= 0.5 <= high:
         return None
-    return texts_warning(f"blind AUROC {value:.2f} [{low:.2f}, {high:.2f}]")
+    return text_difference_warning(f"blind AUROC {value:.2f} [{low:.2f}, {high:.2f}]")
 
 
-def texts_warning(measured: str) -> str:
+def text_difference_warning(measured: str) -> str:
     """Returns a warning that results may measure the texts; `measured` is the blind result."""
     return (
         f"The texts alone tell members from non-members ({measured}): "
@@ -151,7 +151,7 @@ def blind_baseline(
         within_groups: whether labels are shuffled among the texts of each group (the versions of
             one question) and not among groups.
     """
-    rng = np.random.default_rng(derive(seed, "nulls"))
+    rng = np.random.default_rng(derive_seed(seed, "nulls"))
     if group is None:
         group = number_equal_texts(texts)
         if shuffles is None or group.max() + 1 < len(group):
@@ -183,7 +183,7 @@ def blind_baseline(
     )
 
 
-class Baseline(Protocol):
+class BlindBaselineFunction(Protocol):
     """A function that computes a blind baseline, as `blind_baseline` does."""
 
     def __call__(
@@ -197,7 +197,7 @@ class Baseline(Protocol):
         """See `blind_baseline`."""
 
 
-def cached_baseline() -> Baseline:
+def cached_blind_baseline() -> BlindBaselineFunction:
     """Returns a `blind_baseline` with a cache, because the baseline is the same for all models."""
 
     @cache
@@ -274,7 +274,7 @@ def shuffle_label_sources_within_groups(group: Rows, rng: np.random.Generator) -
 
 
 def _random_order(number: int, seed: int, purpose: object) -> Rows:
-    return np.random.default_rng(derive(seed, purpose)).permutation(number)
+    return np.random.default_rng(derive_seed(seed, purpose)).permutation(number)
 
 
 def _cross_fitted_percentiles(

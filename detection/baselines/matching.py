@@ -25,13 +25,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.core.statistics.bootstrap import (
-    Counts,
-    Resample,
-    Scores,
-    join_sides,
-    ranked_side,
-)
+from contamination.core.statistics.bootstrap import Counts, Resample, Scores, join_sides, rank_side
 from contamination.core.statistics.estimates import Estimate, estimate_without_value
 from contamination.core.statistics.metrics import AUROC, Metric
 from contamination.detection.baselines.blind import BlindBaseline, estimate_around_null
@@ -77,7 +71,7 @@ def matched_auroc(
     return Estimate(*sizes, float(aurocs[0]), aurocs[1:], trials)
 
 
-def matched_by(
+def matched_auroc_given_blind(
     blind: BlindBaseline | None,
     member: NDArray[np.bool_],
     members: Scores,
@@ -98,7 +92,7 @@ def matched_by(
     return matched_auroc(members, nonmembers, (covariates[member], covariates[~member]), resamples)
 
 
-def leftover(style: StyleRegression, sizes: tuple[int, int], draws: int) -> Estimate:
+def leftover_style_auroc(style: StyleRegression, sizes: tuple[int, int], draws: int) -> Estimate:
     """Returns the matched AUROC of a score of style alone: 0.5 if matching removes all style.
 
     The score is the prediction for one half of the texts by a regression on the labels of the other
@@ -207,7 +201,7 @@ def _weighted_aurocs(
 ) -> Scores:
     """Returns A for each row of the weights of members and of non-members."""
     sides = (members, member_weights), (nonmembers, nonmember_weights)
-    ranked = join_sides(*(ranked_side(s, np.asarray(w, np.float32)) for s, w in sides))
+    ranked = join_sides(*(rank_side(s, np.asarray(w, np.float32)) for s, w in sides))
     pairs = ranked.hits[:, -1].astype(np.float64) * ranked.alarms[:, -1]
     pairs_won = AUROC.draws(ranked) * len(members) * len(nonmembers)
     aurocs = np.where(pairs > 0, pairs_won / np.maximum(pairs, 1e-9), 0.5)

@@ -20,8 +20,8 @@ from typing import Any
 import zstandard
 
 from contamination.core.errors import DataError
-from contamination.core.progress import progress
-from contamination.core.seeds import derive
+from contamination.core.progress import progress_bar
+from contamination.core.seeds import derive_seed
 from contamination.data.readers.rows import Tally
 from contamination.detection.building.dates import MEMBER, NONMEMBER, CutOffs, DatedDocument
 from contamination.detection.building.sources import Source
@@ -84,7 +84,7 @@ class CandidateScan:
         tally = Tally(self.source.on_error, "source.on_error")
         smallest = SmallestKeys(self.max_per_group)
         counts_by_side, counts_by_month = Counter[str](), Counter[str]()
-        bar = progress(
+        bar = progress_bar(
             desc=f"reading {source_file.name}", total=source_file.path.stat().st_size, unit="B",
             unit_scale=True, position=piece % self.processes,
         )  # fmt: skip
@@ -96,7 +96,7 @@ class CandidateScan:
                     month = (document.created or document.changed or datetime.min).isoformat()[:7]
                     counts_by_month[f"{side} {month}"] += 1
                     group = f"{side} {month}" if self.by_month and side == NONMEMBER else side
-                    smallest.add(group, derive(self.seed, "order", document.id), document)
+                    smallest.add(group, derive_seed(self.seed, "order", document.id), document)
         with zstandard.open(self.files(piece)[0], "wt", encoding="utf-8", newline="\n") as stream:
             for group, key, document in smallest:
                 row = {"group": group, "key": key, **vars(document)}

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import yaml
 
-from contamination.core.artifacts import Artifact, Built, build, run_folder
-from contamination.core.hashing import digests
-from contamination.core.progress import progress
-from contamination.core.seeds import derive
-from contamination.core.statistics.estimates import interval
+from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.hashing import digests_by_name
+from contamination.core.progress import progress_bar
+from contamination.core.seeds import derive_seed
+from contamination.core.statistics.estimates import confidence_interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.core.statistics.samples import Clusters, number_clusters
 from contamination.detection.baselines.blind import (
     BLIND,
     REPEATS,
+    blind_auroc_warning,
     blind_baseline,
     blind_obstacle,
-    describe_blind_baseline,
 )
 from contamination.detection.evaluation import CONFIDENCE, DRAWS, SEED
 
@@ -48,12 +48,14 @@ def blind_auroc_row(
     if obstacle := blind_obstacle(texts, member, clusters):
         return {"needs": obstacle}
     repeats = 1 if len(texts) >= SINGLE_DRAW_TEXTS else REPEATS
-    baseline = blind_baseline(texts, member, derive(SEED, BLIND), group=clusters, repeats=repeats)
+    baseline = blind_baseline(
+        texts, member, derive_seed(SEED, BLIND), group=clusters, repeats=repeats
+    )
     sides = np.flatnonzero(member), np.flatnonzero(~member)
     estimate = baseline.estimates(*sides, [AUROC], DRAWS)[AUROC.name]
-    low, high = interval(estimate, CONFIDENCE)
+    low, high = confidence_interval(estimate, CONFIDENCE)
     auroc, low_4, high_4 = (round(float(number), 4) for number in (estimate.value, low, high))
-    note = describe_blind_baseline(estimate.value, low, high)
+    note = blind_auroc_warning(estimate.value, low, high)
     return {"auroc": auroc, "low": low_4, "high": high_4, "warning": note}
 
 
@@ -66,8 +68,8 @@ def write_benchmark(
     for name, rows in rows_by_set.items():
         lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         files[name].write_text("".join(lines), encoding="utf-8", newline="\n")
-    hashes = digests(files)
-    bar = progress(desc="blind rows", total=len(rows_by_set), unit="set")
+    hashes = digests_by_name(files)
+    bar = progress_bar(desc="blind rows", total=len(rows_by_set), unit="set")
     with bar:
         set_lines = []
         for name, rows in rows_by_set.items():
@@ -188,7 +190,7 @@ def build_benchmark(
         notes.mkdir(exist_ok=True)
         return make(folder, notes)
 
-    artifact = build(folder, stage, inputs, with_notes, named=named)
+    artifact = build_or_open(folder, stage, inputs, with_notes, named=named)
     shutil.rmtree(notes, ignore_errors=True)
     return artifact
 

@@ -8,8 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from contamination.core.errors import DataError
-from contamination.core.progress import progress
-from contamination.data.near_duplicates import Item, Keys, across
+from contamination.core.progress import progress_bar
+from contamination.data.near_duplicates import (
+    ComparedItem,
+    NearDuplicateKeys,
+    duplicates_on_other_side,
+)
 from contamination.data.perturbation.base import Rewording
 from contamination.data.text import first_words, has_words, separate_words
 from contamination.detection.building.candidates import KeyedDocument
@@ -88,7 +92,7 @@ def select_documents(
     selected_by_group: dict[str, list[SelectedDocument]] = {}
     counts = CandidateCounts()
     label_by_text: dict[str, bool] = {}
-    bar = progress(desc="texts", total=max_per_group * len(groups), unit="text")
+    bar = progress_bar(desc="texts", total=max_per_group * len(groups), unit="text")
     with bar:
         for group, candidates in groups.items():
             selected, member = selected_by_group.setdefault(group, []), group == MEMBER
@@ -124,10 +128,17 @@ def near_duplicates_across_labels(
     """
     documents = [document for group in selected.values() for document in group]
     members = [document.member for document in documents]
-    items = [Item([separate_words(document.longest)], [document.longest]) for document in documents]
-    keys = Keys(items)
-    near = across(items, members, keys)
-    with_templates = across(items, members, Keys()) if keys.has_templates else near
+    items = [
+        ComparedItem([separate_words(document.longest)], [document.longest])
+        for document in documents
+    ]
+    keys = NearDuplicateKeys(items)
+    near = duplicates_on_other_side(items, members, keys)
+    with_templates = (
+        duplicates_on_other_side(items, members, NearDuplicateKeys())
+        if keys.has_templates
+        else near
+    )
     only_templates = [documents[i] for i in with_templates if i not in near]
     return [documents[i] for i in near], only_templates
 

@@ -16,13 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contamination.core.artifacts import Artifact, Built
-from contamination.core.config import SHARE, Ranged, at_least, create, limited, runtime
+from contamination.core.config import (
+    SHARE,
+    Ranged,
+    at_least,
+    instantiate_node,
+    ranged_field,
+    runtime_field,
+)
 from contamination.core.errors import DataError, require
-from contamination.core.progress import progress
-from contamination.core.tasks import Runner
+from contamination.core.progress import progress_bar
+from contamination.core.tasks import TaskRunner
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import FIELDS, lines_digest, row_id
-from contamination.data.ngrams import Index, Numbers, Words, words_of
+from contamination.data.ngrams import NgramIndex, WordNumbers, Words, words_of
 from contamination.data.readers import ByFile, Corpus
 from contamination.data.readers.rows import Tally
 from contamination.data.rows import fold_name, raw_rows
@@ -37,11 +44,11 @@ from contamination.injection.token_stream import Ids
 class SelectConfig(Ranged, node="select"):
     """The rule by which candidates are kept (node `select`)."""
 
-    ngram: int = limited(13, at_least(1))
+    ngram: int = ranged_field(13, at_least(1))
     """Words of an n-gram; MIMIR uses 7 and 13."""
-    max_share: float = limited(0.2, SHARE)
+    max_share: float = ranged_field(0.2, SHARE)
     """The largest share of a text's n-grams that may be in the corpus; MIMIR uses 0.2 and 0.8."""
-    processes: int = runtime(1, at_least(1))
+    processes: int = runtime_field(1, at_least(1))
     """Processes that read the corpus's files in parallel."""
 
 
@@ -49,7 +56,7 @@ class SelectConfig(Ranged, node="select"):
 class SelectStage:
     """The configuration of one run."""
 
-    runs: str = runtime("runs")
+    runs: str = runtime_field("runs")
     examples: ExamplesConfig = field(default_factory=ExamplesConfig)
     corpus_folder: str | None = None
     """A corpus of the testbed: its packed sequences, including copies of members."""
@@ -88,7 +95,7 @@ def _open_corpus_and_digest(stage: SelectStage) -> tuple[SearchableCorpus, str]:
     if stage.corpus_folder is not None:
         corpus = open_corpus(stage.corpus_folder)
         return PackedTexts(corpus), corpus.artifact.digest
-    source = create("corpus", stage.corpus or {})
+    source = instantiate_node("corpus", stage.corpus or {})
     return DocumentTexts(source), source.fingerprint()
 
 
@@ -115,7 +122,7 @@ def _select_and_write(
 ) -> Built:
     config = stage.select
     search = NgramSearch([text.text for text in candidates], config.ngram, corpus, notes_folder)
-    read_counts = Runner(notes_folder, num_proc=config.processes).run("overlap", search)
+    read_counts = TaskRunner(notes_folder, num_proc=config.processes).run("overlap", search)
     shares = search.shares_in_corpus()
     members = np.array([text.label is True for text in candidates])
     selected = (shares <= config.max_share) & ~members
@@ -319,12 +326,12 @@ class NgramSearch:
 
     @cached_property
     def _numbered_texts(self) -> list[Words]:
-        numbers = Numbers(self._vocabulary)
+        numbers = WordNumbers(self._vocabulary)
         return [numbers.of(text) for text in self.texts]
 
     @cached_property
-    def _index(self) -> Index:
-        return Index(self._numbered_texts, self.ngram)
+    def _index(self) -> NgramIndex:
+        return NgramIndex(self._numbered_texts, self.ngram)
 
     def __len__(self) -> int:
         """Returns the number of the corpus's pieces."""
@@ -340,9 +347,9 @@ class NgramSearch:
 
     def make(self, piece: int) -> dict[str, Any]:
         """Reads a piece; returns the numbers of its texts and characters."""
-        numbers, present = Numbers(self._vocabulary), np.zeros(len(self._index.grams), bool)
+        numbers, present = WordNumbers(self._vocabulary), np.zeros(len(self._index.grams), bool)
         texts = characters = 0
-        with progress(desc="overlap", unit="character", unit_scale=True) as bar:
+        with progress_bar(desc="overlap", unit="character", unit_scale=True) as bar:
             for chunk, size in iter_chunks(self.corpus.texts(piece, self.ngram)):
                 present[self._index.places(numbers.of(chunk))[1]] = True
                 texts, characters = texts + size, characters + len(chunk)

@@ -15,22 +15,22 @@ from typing import Any, cast
 
 from omegaconf import MISSING
 
-from contamination.core.artifacts import Artifact, Built, as_data
+from contamination.core.artifacts import Artifact, Built, to_plain_data
 from contamination.core.config import (
     PART,
     Range,
     Ranged,
     at_least,
-    create,
-    limited,
+    instantiate_node,
     one_of,
-    runtime,
+    ranged_field,
+    runtime_field,
 )
 from contamination.core.errors import DataError, require
-from contamination.core.hashing import digests
+from contamination.core.hashing import digests_by_name
 from contamination.core.models import model_digest
-from contamination.core.seeds import derive
-from contamination.core.tasks import Runner
+from contamination.core.seeds import derive_seed
+from contamination.core.tasks import TaskRunner
 from contamination.data.perturbation.base import Rewording
 from contamination.data.perturbation.word_edits import Exact
 from contamination.detection.building import datasheet, labelled_sets
@@ -54,19 +54,19 @@ class BuildConfig(Ranged, node="build"):
     """Members were created before this date (UTC)."""
     nonmembers_from: str = MISSING
     """Non-members were created from this date on (UTC)."""
-    number: int = limited(1000, at_least(10))
+    number: int = ranged_field(1000, at_least(10))
     """The number of members of each set, and of non-members."""
-    lengths: list[int] = limited([32, 64, 128, 256], LENGTHS)
+    lengths: list[int] = ranged_field([32, 64, 128, 256], LENGTHS)
     """In words. All sets have the same documents, which have at least the longest length."""
-    candidates: int = limited(4, at_least(1))
+    candidates: int = ranged_field(4, at_least(1))
     """Candidates per requested document, since many are too short."""
-    near_duplicates: str = limited("report", one_of(("report", "drop")))
+    near_duplicates: str = ranged_field("report", one_of(("report", "drop")))
     """Texts that share 13 words in a row with one of the other label: report them, or drop both."""
-    slices: str = limited("none", one_of(("none", "month")))
+    slices: str = ranged_field("none", one_of(("none", "month")))
     """`month`: one set per month in which non-members were created, for a moving cut-off."""
-    least_bleu: float = limited(0.75, PART)
+    least_bleu: float = ranged_field(0.75, PART)
     """The lower bound of a reworded text's BLEU."""
-    processes: int = runtime(1, at_least(1))
+    processes: int = runtime_field(1, at_least(1))
     """Processes that read files in parallel."""
 
 
@@ -74,7 +74,7 @@ class BuildConfig(Ranged, node="build"):
 class BuildStage:
     """The configuration of one run."""
 
-    runs: str = runtime("runs")
+    runs: str = runtime_field("runs")
     seed: int = 0
     source: dict[str, Any] = field(default_factory=dict)
     rewording: dict[str, Any] = field(default_factory=dict)
@@ -89,10 +89,12 @@ def run(stage: BuildStage) -> Artifact:
         DataError: the input can't be used, or has no members or no non-members.
     """
     cut_offs = CutOffs.from_dates(stage.build.members_before, stage.build.nonmembers_from)
-    source = create("source", stage.source)
+    source = instantiate_node("source", stage.source)
     remedy = "give a Source; see conf/source."
     require(isinstance(source, Source), "source._target_", stage.source["_target_"], remedy)
-    hashes = digests({file.name: file.path for file in source.files} | dict(source.other_inputs))
+    hashes = digests_by_name(
+        {file.name: file.path for file in source.files} | dict(source.other_inputs)
+    )
     _create_rewording(stage)  # raises errors before any work
     if path := stage.rewording.get("path"):
         hashes["rewording"] = model_digest("rewording.path", path)
@@ -131,7 +133,7 @@ def _build_and_write(
     scan = CandidateScan(
         source, cut_offs, stage.seed, candidates, by_month, notes_folder, config.processes
     )
-    file_results = Runner(notes_folder, num_proc=config.processes).run("read", scan)
+    file_results = TaskRunner(notes_folder, num_proc=config.processes).run("read", scan)
     _check_files_unchanged(source, hashes)
     candidates_by_group = scan.merge_candidates()
     _check_both_labels(candidates_by_group, sum_counts(file_results, "sides"))
@@ -160,7 +162,7 @@ def _build_and_write(
         "read": {
             "documents": sum_counts(file_results, "sides"),
             "left_out": sum_counts(file_results, "skipped"),
-            **as_data(counts),
+            **to_plain_data(counts),
             "taken": {group: len(group_documents) for group, group_documents in documents.items()},
         },
         "overlap": labelled_sets.count_overlaps(documents, dropped, counts, longest),
@@ -172,7 +174,9 @@ def _build_and_write(
 
 
 def _settings_of_result(stage: BuildStage) -> dict[str, Any]:
-    settings = {name: value for name, value in as_data(stage.build).items() if name != "processes"}
+    settings = {
+        name: value for name, value in to_plain_data(stage.build).items() if name != "processes"
+    }
     return {"seed": stage.seed, **settings, **_nodes_in_folder_name(stage)}
 
 
@@ -188,14 +192,14 @@ def _nodes_in_folder_name(stage: BuildStage) -> dict[str, dict[str, Any]]:
 
 def _check_files_unchanged(source: Source, hashes: Mapping[str, str]) -> None:
     """Raises a DataError if a file was changed since it was hashed for the folder's name."""
-    for name, digest in digests({file.name: file.path for file in source.files}).items():
+    for name, digest in digests_by_name({file.name: file.path for file in source.files}).items():
         if digest != hashes[name]:
             raise DataError(f"source.paths: {name} was changed while it was read: start again.")
 
 
 def _create_rewording(stage: BuildStage) -> Rewording | None:
     """Returns the configured rewording; None if texts stay as they are."""
-    rewording = create("rewording", stage.rewording) if stage.rewording else Exact()
+    rewording = instantiate_node("rewording", stage.rewording) if stage.rewording else Exact()
     if isinstance(rewording, Exact):
         return None
     import_optional("sacrebleu", "a rewording")
@@ -207,7 +211,7 @@ def _reword_sets(stage: BuildStage, sets: Sequence[LabelledSet]) -> list[Labelle
     if rewording is None:
         return []
     setting = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(rewording).__name__).lower()
-    seed = derive(stage.seed, "rewording")
+    seed = derive_seed(stage.seed, "rewording")
     least_bleu = stage.build.least_bleu
     return [reword_set(originals, setting, rewording, least_bleu, seed) for originals in sets]
 

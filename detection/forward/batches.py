@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.progress import progress as progress_bar
+from contamination.core.progress import progress_bar
 from contamination.detection.models.base import LanguageModel, ProgressCallback
 from contamination.detection.passes import Copies, TokenStats
 

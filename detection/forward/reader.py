@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from contamination.core.errors import DataError
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.data.texts import Text
 from contamination.detection.config import DetectionConfig
 from contamination.detection.models.base import LanguageModel, ModelHandle, ProgressCallback, Prompt
@@ -206,7 +206,7 @@ def run_continuations(
     from contamination.detection.forward.batches import run_batches  # it imports torch
 
     prompts = [
-        Prompt(ids, max_tokens, derive(seed, number))
+        Prompt(ids, max_tokens, derive_seed(seed, number))
         for ids, max_tokens, seed in zip(sequences, tokens, seeds, strict=True)
         for number in range(n)
     ]

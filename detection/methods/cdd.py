@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.core.config import PART, POSITIVE, SHARE, at_least, limited
+from contamination.core.config import PART, POSITIVE, SHARE, at_least, ranged_field
 from contamination.data.text import split_at_share
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import Example, Ids, Pass
@@ -28,19 +28,19 @@ class Cdd(Method):
     numbers: ClassVar[tuple[str, ...]] = ()
     generates: ClassVar[bool] = True
 
-    alpha: float = limited(0.05, SHARE)
+    alpha: float = ranged_field(0.05, SHARE)
     """α: the distances that count, as a share of the longest length; the paper's default."""
 
-    n: int = limited(50, at_least(1))
+    n: int = ranged_field(50, at_least(1))
     """Continuations per text, 1 or more; the paper's default."""
 
-    temperature: float = limited(0.8, POSITIVE)
+    temperature: float = ranged_field(0.8, POSITIVE)
     """The sampling temperature; the paper's default."""
 
-    share: float = limited(0.5, PART)
+    share: float = ranged_field(0.5, PART)
     """The share of the words used as the prompt; the paper's tasks have prompts of their own."""
 
-    tokens: int = limited(100, at_least(1))
+    tokens: int = ranged_field(100, at_least(1))
     """The maximum number of tokens per continuation, as in the authors' code."""
 
     @property

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from contamination.core.config import FRACTION, at_least, limited
+from contamination.core.config import FRACTION, at_least, ranged_field
 from contamination.detection.methods._shared import mean_of_lowest
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example
@@ -24,10 +24,10 @@ class GapK(Method):
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "top_logprob", "std")
 
-    k: float = limited(0.2, FRACTION)
+    k: float = ranged_field(0.2, FRACTION)
     """The fraction of the averages, above 0 and at most 1; the paper's default."""
 
-    window: int = limited(3, at_least(1))
+    window: int = ranged_field(3, at_least(1))
     """The number of neighbouring tokens per average, 1 or more; the paper's default."""
 
     def score(self, example: Example) -> float:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from contamination.core.config import FRACTION, Range, limited
+from contamination.core.config import FRACTION, Range, ranged_field
 from contamination.detection.methods._shared import mean_of_lowest, standardised_logprobs
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Floats, Pass
@@ -35,10 +35,10 @@ class Infilling(Method):
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean", "std", "top_logprob")
 
-    m: int | str = limited("auto", FUTURE)
+    m: int | str = ranged_field("auto", FUTURE)
     """The number of following tokens, 0 or more, or `all`; `auto` is 1 up to 32 tokens, else 5."""
 
-    k: float = limited(0.2, FRACTION)
+    k: float = ranged_field(0.2, FRACTION)
     """The fraction of the tokens, above 0 and at most 1; the paper's default."""
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contamination.core.config import FRACTION, limited
+from contamination.core.config import FRACTION, ranged_field
 from contamination.detection.methods._shared import mean_of_highest
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example
@@ -18,7 +18,7 @@ class MaxK(Method):
     least one, in nats.
     """
 
-    k: float = limited(0.2, FRACTION)
+    k: float = ranged_field(0.2, FRACTION)
     """The fraction of the tokens, above 0 and at most 1."""
 
     def score(self, example: Example) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from contamination.core.config import FRACTION, limited
+from contamination.core.config import FRACTION, ranged_field
 from contamination.detection.methods._shared import mean_of_lowest, standardised_logprobs
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example
@@ -22,7 +22,7 @@ class MinKPlusPlus(Method):
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean", "std")
 
-    k: float = limited(0.2, FRACTION)
+    k: float = ranged_field(0.2, FRACTION)
     """The fraction of the tokens, above 0 and at most 1; the paper's default."""
 
     def score(self, example: Example) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from contamination.core.config import FRACTION, at_least, limited, one_of
+from contamination.core.config import FRACTION, at_least, one_of, ranged_field
 from contamination.detection.methods._shared import AUGMENTATIONS, augmented_pass, mean_logprob
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Pass
@@ -21,13 +21,13 @@ class Neighbor(Method):
     language model (`data.perturbation.MaskedLM`).
     """
 
-    augmentation: str = limited("masked_lm", one_of(AUGMENTATIONS))
+    augmentation: str = ranged_field("masked_lm", one_of(AUGMENTATIONS))
     """masked_lm (the paper's), swap, delete, lowercase, or given (the benchmark's own)."""
 
-    n: int = limited(25, at_least(1))
+    n: int = ranged_field(25, at_least(1))
     """Neighbours per text, 1 or more, as in the papers' comparisons."""
 
-    share: float = limited(0.3, FRACTION)
+    share: float = ranged_field(0.3, FRACTION)
     """The share of the words to replace, above 0 and at most 1."""
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from contamination.core.config import FRACTION, at_least, limited, one_of
+from contamination.core.config import FRACTION, at_least, one_of, ranged_field
 from contamination.detection.methods._shared import AUGMENTATIONS, augmented_pass, polarization
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Pass
@@ -21,19 +21,19 @@ class Pac(Method):
     for a member, so the score is higher; the authors' code evaluates this sign.
     """
 
-    augmentation: str = limited("swap", one_of(AUGMENTATIONS))
+    augmentation: str = ranged_field("swap", one_of(AUGMENTATIONS))
     """swap (the paper's), delete, lowercase, masked_lm (table 2) or given (the benchmark's)."""
 
-    n: int = limited(5, at_least(1))
+    n: int = ranged_field(5, at_least(1))
     """Augmented versions per text, 1 or more; the paper's default. Lower case has only one."""
 
-    share: float = limited(0.3, FRACTION)
+    share: float = ranged_field(0.3, FRACTION)
     """The number of changes per word of the text, above 0 and at most 1; the paper's default."""
 
-    top: float = limited(0.05, FRACTION)
+    top: float = ranged_field(0.05, FRACTION)
     """The fraction of the likeliest tokens, above 0 and at most 1; the paper's default."""
 
-    bottom: float = limited(0.3, FRACTION)
+    bottom: float = ranged_field(0.3, FRACTION)
     """The fraction of the least likely tokens, above 0 and at most 1; the paper's default."""
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contamination.core.config import FRACTION, limited
+from contamination.core.config import FRACTION, ranged_field
 from contamination.detection.methods._shared import polarization
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example
@@ -19,10 +19,10 @@ class PolarizedDistance(Method):
     most, so PD is smaller for a member, and the score is higher.
     """
 
-    top: float = limited(0.05, FRACTION)
+    top: float = ranged_field(0.05, FRACTION)
     """The fraction of the likeliest tokens, above 0 and at most 1; the paper's default."""
 
-    bottom: float = limited(0.3, FRACTION)
+    bottom: float = ranged_field(0.3, FRACTION)
     """The fraction of the least likely tokens, above 0 and at most 1; the paper's default."""
 
     def score(self, example: Example) -> float:

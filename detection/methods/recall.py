@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contamination.core.config import at_least, limited
+from contamination.core.config import at_least, ranged_field
 from contamination.detection.methods._shared import mean_logprob_ratio
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Pass
@@ -20,7 +20,7 @@ class Recall(Method):
     The text is tokenised once, so both means are over the same tokens.
     """
 
-    shots: int = limited(7, at_least(1))
+    shots: int = ranged_field(7, at_least(1))
     """Texts in the prefix, 1 or more. Fewer are used, with a warning, if a text has no room."""
 
     @property

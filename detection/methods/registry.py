@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from contamination.core.config import convert
+from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError, near_names, require
 from contamination.detection.config import METHODS
 from contamination.detection.methods.base import Method
@@ -73,7 +73,7 @@ def _variants(name: str, node: Any) -> list[Method]:
         dict(zip(hyperparameters, choice, strict=True)) for choice in itertools.product(*values)
     )
     try:
-        return [convert(OmegaConf.create(choice), kind) for choice in chosen]
+        return [convert_config(OmegaConf.create(choice), kind) for choice in chosen]
     except ConfigError as error:
         raise ConfigError(f"method.{name}.{error}") from error
 

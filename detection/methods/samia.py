@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from contamination.core.config import PART, POSITIVE, at_least, limited
+from contamination.core.config import PART, POSITIVE, at_least, ranged_field
 from contamination.data.text import split_at_share
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import Example, Pass
@@ -29,22 +29,22 @@ class Samia(Method):
     numbers: ClassVar[tuple[str, ...]] = ()
     generates: ClassVar[bool] = True
 
-    n: int = limited(10, at_least(1))
+    n: int = ranged_field(10, at_least(1))
     """Continuations per text, 1 or more; the paper's default."""
 
-    gram: int = limited(1, at_least(1))
+    gram: int = ranged_field(1, at_least(1))
     """N, the number of words per N-gram, 1 or more; the paper's default."""
 
     compressed: bool = False
     """Whether to weight a continuation by its compressed size, as in the paper's SaMIA*zlib."""
 
-    share: float = limited(0.5, PART)
+    share: float = ranged_field(0.5, PART)
     """The share of the words used as the prompt; the paper's default."""
 
-    tokens: int = limited(128, at_least(1))
+    tokens: int = ranged_field(128, at_least(1))
     """The maximum number of tokens per continuation."""
 
-    temperature: float = limited(1.0, POSITIVE)
+    temperature: float = ranged_field(1.0, POSITIVE)
     """The sampling temperature; the paper's."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from contamination.core.config import FRACTION, limited
+from contamination.core.config import FRACTION, ranged_field
 from contamination.detection.methods._shared import mean_of_lowest
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example
@@ -21,7 +21,7 @@ class StdOnly(Method):
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "std")
 
-    k: float = limited(0.2, FRACTION)
+    k: float = ranged_field(0.2, FRACTION)
     """The fraction of the tokens, above 0 and at most 1."""
 
     def score(self, example: Example) -> float:

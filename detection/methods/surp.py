@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from contamination.core.config import FRACTION, POSITIVE, limited
+from contamination.core.config import FRACTION, POSITIVE, ranged_field
 from contamination.detection.methods._shared import count_of_share
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Floats
@@ -24,10 +24,10 @@ class Surp(Method):
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob", "mean")
 
-    k: float = limited(0.4, FRACTION)
+    k: float = ranged_field(0.4, FRACTION)
     """The fraction of least likely tokens, above 0 and at most 1."""
 
-    entropy: float = limited(2.0, POSITIVE)
+    entropy: float = ranged_field(2.0, POSITIVE)
     """The entropy in nats below which the model counts as sure, above 0."""
 
     def score(self, example: Example) -> float:

@@ -237,10 +237,10 @@ def load_causal_lm(
     load = partial(load_model, field, path, settings.dtype, trust_remote_code=trust_remote_code)
     if settings.device_map is not None:
         return CausalLM(load(device_map=settings.device_map), settings.kernel)
-    return CausalLM(load().to(chosen_device(settings.device)), settings.kernel)
+    return CausalLM(load().to(resolve_device(settings.device)), settings.kernel)
 
 
-def chosen_device(name: str) -> torch.device:
+def resolve_device(name: str) -> torch.device:
     """Returns the device of this name (`detection.device`).
 
     Raises:

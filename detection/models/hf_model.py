@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import ConfigError
 from contamination.core.hashing import file_digest, folder_digest
-from contamination.core.hub import commit_digest, snapshot
+from contamination.core.hub import commit_digest, download_snapshot
 from contamination.core.models import (
     MODEL_FILES,
     load_config,
     load_tokenizer,
-    resolve,
+    resolve_model_path,
     tokenizer_digest,
 )
 from contamination.detection.models.base import UNKNOWN_STEP, ModelHandle
@@ -110,12 +110,12 @@ class HFModel(TransformersModel):
     def _from_path_without_code(cls, field: str, path: str) -> Self:
         from contamination.training import trained_model
 
-        resolved = resolve(field, path)
+        resolved = resolve_model_path(field, path)
         folder = Path(resolved)
         if folder.is_file():
             return cls(field, folder, file_digest(folder), folder.stem)
         if not folder.is_dir():
-            snapshot_folder = snapshot(field, resolved, MODEL_FILES)
+            snapshot_folder = download_snapshot(field, resolved, MODEL_FILES)
             digest = commit_digest(resolved, snapshot_folder.name)
             return cls(field, snapshot_folder, digest, resolved.rpartition("/")[2])
         if is_complete(folder):

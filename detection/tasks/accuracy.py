@@ -19,10 +19,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from contamination.core.artifacts import Artifact, Built, build, run_folder
+from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
 from contamination.core.errors import DataError
-from contamination.core.integrity import naming_folders
-from contamination.core.models import resolve
+from contamination.core.integrity import errors_naming_folders
+from contamination.core.models import resolve_model_path
 from contamination.data.config import BenchmarkConfig, ExamplesConfig
 from contamination.data.examples import examples_digest
 from contamination.detection.config import DetectionConfig, ReferenceConfig, ScoredModelConfig
@@ -35,11 +35,11 @@ from contamination.detection.tasks.questions import (
     LeftOut,
     Question,
     QuestionSet,
-    ask_questions,
     common_prefix_length,
     format_left_out,
     left_out_rows,
     make_answer_table,
+    make_questions,
     questions_digest,
 )
 from contamination.detection.workers import run_slices, uses_several_processes
@@ -67,7 +67,7 @@ class AccuracyStage:
         if self.reference.given is None:
             return [model_stage]
         if self.reference.path is not None:
-            resolve("reference.path", self.reference.path)
+            resolve_model_path("reference.path", self.reference.path)
         return [model_stage, replace(model_stage, model=self.reference)]
 
 
@@ -96,7 +96,7 @@ def run(stage: AccuracyStage) -> Artifact:
     """
     stage.detection.require_whole_texts("each option is read after its question")
     handle = open_model("model", stage.model, stage.runs)
-    question_set = ask_corpus(stage)
+    question_set = corpus_questions(stage)
     inputs = {
         "model": handle.digest,
         "tokenizer": handle.tokenizer_digest,
@@ -106,10 +106,10 @@ def run(stage: AccuracyStage) -> Artifact:
     settings = {"detection": stage.detection.pass_settings}
     folder = run_folder(Path(stage.runs), KIND, handle.slug, settings, inputs)
     make = partial(_answer_and_write, stage, handle, question_set)
-    return build(folder, stage, inputs, make, named=settings)
+    return build_or_open(folder, stage, inputs, make, named=settings)
 
 
-def ask_corpus(stage: AccuracyStage) -> QuestionSet:
+def corpus_questions(stage: AccuracyStage) -> QuestionSet:
     """Returns the examples' questions.
 
     Raises:
@@ -121,8 +121,8 @@ def ask_corpus(stage: AccuracyStage) -> QuestionSet:
             f"examples.path is {stage.examples.path!r}: accuracy needs the questions and answers "
             "that a corpus keeps with its examples. Give a folder of runs/corpus/."
         )
-    with naming_folders(path):
-        question_set = ask_questions(open_corpus(path), stage.benchmark)
+    with errors_naming_folders(path):
+        question_set = make_questions(open_corpus(path), stage.benchmark)
     if not question_set.questions:
         reasons = format_left_out(question_set.left_out)
         raise DataError(
@@ -142,7 +142,7 @@ def tokenize_questions(
     for question in question_set.questions:
         texts = [question.prompt.rstrip(), *question.texts, *question.letter_texts]
         prompt_ids, *ids = loaded.tokenizer(texts, verbose=False)["input_ids"]
-        prompt_length = prompt_tokens(prompt_ids, ids)
+        prompt_length = shared_prompt_length(prompt_ids, ids)
         if prompt_length == 0:
             left_out[question.benchmark, "no token is before the options"] += 1
         elif context is not None and max(map(len, ids)) > context:
@@ -152,7 +152,7 @@ def tokenize_questions(
     return tokenized, left_out
 
 
-def prompt_tokens(prompt_ids: Sequence[int], text_ids: Sequence[Sequence[int]]) -> int:
+def shared_prompt_length(prompt_ids: Sequence[int], text_ids: Sequence[Sequence[int]]) -> int:
     """Returns how many tokens the prompt and all rows share at the start; each row keeps one."""
     return min(common_prefix_length(prompt_ids, *text_ids), *(len(ids) - 1 for ids in text_ids))
 

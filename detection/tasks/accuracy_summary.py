@@ -15,11 +15,15 @@ import numpy as np
 import pandas as pd
 
 from contamination.core.artifacts import Artifact
-from contamination.core.seeds import derive
-from contamination.core.statistics.bootstrap import Scores, resample
-from contamination.core.statistics.estimates import Estimate, mean
+from contamination.core.seeds import derive_seed
+from contamination.core.statistics.bootstrap import Scores, draw_resample
+from contamination.core.statistics.estimates import Estimate, mean_estimate
 from contamination.core.statistics.samples import estimate_difference, estimate_mean
-from contamination.core.statistics.significance import holm, p_value, relabelled_differences
+from contamination.core.statistics.significance import (
+    holm_correction,
+    relabelled_differences,
+    relabelling_p_value,
+)
 from contamination.data.config import CHOSEN_BY
 from contamination.detection.summary import format_estimate
 
@@ -37,16 +41,18 @@ def p_values_by_benchmark(table: pd.DataFrame) -> dict[str, tuple[float, float |
     testable = {name: (m, n) for name, (m, n) in values.items() if len(m) and len(n)}
     differences = {name: float(m.mean() - n.mean()) for name, (m, n) in testable.items()}
     nulls = {
-        name: relabelled_differences(m, n, RELABELINGS, derive(SEED, "relabelings", name))
+        name: relabelled_differences(m, n, RELABELINGS, derive_seed(SEED, "relabelings", name))
         for name, (m, n) in testable.items()
     }
-    uncorrected = np.array([p_value(differences[name], nulls[name]) for name in testable])
-    pairs = zip(uncorrected.tolist(), holm(uncorrected).tolist(), strict=True)
+    uncorrected = np.array(
+        [relabelling_p_value(differences[name], nulls[name]) for name in testable]
+    )
+    pairs = zip(uncorrected.tolist(), holm_correction(uncorrected).tolist(), strict=True)
     p_by_benchmark: dict[str, tuple[float, float | None]] = dict(zip(testable, pairs, strict=True))
     if len(testable) == len(values) > 1:
         difference = np.mean(list(differences.values()))
         null = np.mean(list(nulls.values()), axis=0)
-        p_by_benchmark[AVERAGE] = p_value(float(difference), null), None
+        p_by_benchmark[AVERAGE] = relabelling_p_value(float(difference), null), None
     return p_by_benchmark
 
 
@@ -59,7 +65,7 @@ def estimates_by_benchmark(table: pd.DataFrame, *, wilson: bool = False) -> dict
     Args:
         table: the rows, with the column `value`.
         wilson: whether values are 0 or 1, so that the means are shares with Wilson's intervals
-            (`core.statistics.estimates.intervals`), which have a width even at 0.
+            (`core.statistics.estimates.confidence_intervals`), which have a width even at 0.
     """
     benchmark_estimates = {
         str(name): _estimate_sides_and_difference(str(name), rows, wilson=wilson)
@@ -71,7 +77,7 @@ def estimates_by_benchmark(table: pd.DataFrame, *, wilson: bool = False) -> dict
             for head in HEADS
         }
         benchmark_estimates[AVERAGE] = {
-            head: mean(column)
+            head: mean_estimate(column)
             for head, column in columns.items()
             if len(column) == len(benchmark_estimates)
         }
@@ -89,8 +95,8 @@ def _estimate_sides_and_difference(
     benchmark: str, rows: pd.DataFrame, *, wilson: bool
 ) -> Estimates:
     members, nonmembers = _member_and_nonmember_values(rows)
-    seed = derive(SEED, "accuracy", benchmark)
-    drawn = resample(max(1, len(members)), max(1, len(nonmembers)), DRAWS, seed)
+    seed = derive_seed(SEED, "accuracy", benchmark)
+    drawn = draw_resample(max(1, len(members)), max(1, len(nonmembers)), DRAWS, seed)
     estimates: Estimates = {}
     if len(members):
         estimates["members"] = estimate_mean(members, drawn.members, rate=wilson)
@@ -120,7 +126,7 @@ def format_summary(table: pd.DataFrame, artifact: Artifact) -> str:
     return "\n".join([*means, "", *by_criterion, "", *_format_by_occurrences(table), *notes])
 
 
-def compared(model: pd.DataFrame, reference: pd.DataFrame) -> str:
+def format_comparison(model: pd.DataFrame, reference: pd.DataFrame) -> str:
     """Returns tables of the paired change in accuracy, from the reference to the model."""
     columns = ["example_id", "correct", *(f"chosen_{by}" for by in CHOSEN_BY)]
     suffixes = ("", "_before")

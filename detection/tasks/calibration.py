@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from contamination.core.config import Range, Ranged, limited
-from contamination.core.disk import check_file
+from contamination.core.config import Range, Ranged, ranged_field
+from contamination.core.disk import check_output_file
 from contamination.core.errors import DataError
-from contamination.core.stored_files import MOST_BYTES, parse_json, typed
+from contamination.core.stored_files import MOST_BYTES, parse_json, parse_typed
 from contamination.core.table_files import write_csv
 from contamination.core.terminal import fit_columns
 from contamination.core.user_files import atomic_output_file, open_to_read
@@ -161,7 +161,7 @@ class Calibration:
                 f"{command} wrote."
             ) from error
         try:
-            calibration: Calibration = typed(record, cls)
+            calibration: Calibration = parse_typed(record, cls)
             if not calibration.thresholds:
                 raise ValueError("thresholds is []")
         except ValueError as error:
@@ -215,13 +215,13 @@ TABLE_HEADER = [
 class ThresholdStage(Ranged):
     """The configuration of a calibration, or of applying one."""
 
-    scores: str = limited("", Range(bool, "give a folder with scores.parquet."))
+    scores: str = ranged_field("", Range(bool, "give a folder with scores.parquet."))
     """A scores folder, or a folder that `python -m detection out=…` wrote."""
     examples: str | None = None
     """The labelled texts that were scored (a corpus folder or a JSONL): calibrate on them."""
     apply: str | None = None
     """A file of thresholds to apply instead."""
-    override: list[str] = limited([], OVERRIDE)
+    override: list[str] = ranged_field([], OVERRIDE)
     """With `apply`: continue although the file is of another `model`, `prefix` or `settings`, is
     no better than `chance`, or is of too small a `size`."""
     out: str = "thresholds.json"
@@ -239,13 +239,13 @@ class ThresholdStage(Ranged):
         self.require((self.examples is None) != (self.apply is None), "apply", remedy)
 
 
-def decide(stage: ThresholdStage) -> None:
+def calibrate_or_apply(stage: ThresholdStage) -> None:
     """Calibrates thresholds and saves them, or applies saved ones; prints a summary.
 
     Raises:
         DataError: the scores, the examples or the thresholds can't be read or don't match.
     """
-    check_file("out", stage.out)
+    check_output_file("out", stage.out)
     table, origin = read_scores(Path(stage.scores))
     print("".join(f"{line}\n" for line in describe_flags(count_flags(table))), end="")
     out = Path(stage.out).expanduser()

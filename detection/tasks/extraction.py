@@ -18,19 +18,23 @@ from typing import Any
 
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, build, run_folder
-from contamination.core.config import Range, Ranged, at_least, limited, one_of
+from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.config import Range, Ranged, at_least, one_of, ranged_field
 from contamination.core.errors import DataError
 from contamination.core.statistics.estimates import Estimate
 from contamination.core.terminal import fit_columns
 from contamination.data.examples import lines_digest
 from contamination.data.texts import Text
-from contamination.detection.examples import occurrences_of, open_examples
+from contamination.detection.examples import occurrences_by_id, open_examples
 from contamination.detection.forward.reader import Tokens, count_leading_special, run_continuations
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
-from contamination.detection.tasks.accuracy import AccuracyStage, ask_corpus, tokenize_questions
+from contamination.detection.tasks.accuracy import (
+    AccuracyStage,
+    corpus_questions,
+    tokenize_questions,
+)
 from contamination.detection.tasks.accuracy_summary import (
     AVERAGE,
     estimates_by_benchmark,
@@ -149,13 +153,13 @@ PREFIXES = Range(lambda counts: bool(counts) and min(counts) > 0, "give numbers 
 class ExtractionConfig(Ranged, node="extraction"):
     """What to extract from the model (node `extraction`)."""
 
-    target: str = limited(TEXT, one_of((TEXT, ANSWER)))
+    target: str = ranged_field(TEXT, one_of((TEXT, ANSWER)))
     """`text`: the last tokens of each text; `answer`: a corpus's answers, after the questions."""
 
-    tokens: int = limited(50, at_least(1))
+    tokens: int = ranged_field(50, at_least(1))
     """How many tokens of a text; the paper's default."""
 
-    prefix_tokens: list[int] = limited([10, 25, 50], PREFIXES)
+    prefix_tokens: list[int] = ranged_field([10, 25, 50], PREFIXES)
     """Numbers of context tokens before them."""
 
 
@@ -176,17 +180,17 @@ def run(stage: ExtractionStage) -> Artifact:
     """
     stage.detection.require_whole_texts("extraction.target says what the model is to write")
     model, texts = open_model("model", stage.model, stage.runs), open_examples(stage.examples)
-    question_set = ask_corpus(stage) if stage.extraction.target == ANSWER else None
+    question_set = corpus_questions(stage) if stage.extraction.target == ANSWER else None
     inputs = {
         "model": model.digest,
         "tokenizer": model.tokenizer_digest,
-        "examples": targets_digest(texts, occurrences_of(stage.examples.path)),
+        "examples": targets_digest(texts, occurrences_by_id(stage.examples.path)),
         **({"questions": questions_digest(question_set.questions)} if question_set else {}),
     }
     settings = {"extraction": stage.extraction, "detection": stage.detection.pass_settings}
     folder = run_folder(Path(stage.runs), KIND, model.slug, settings, inputs)
     make = partial(_continue_and_write, stage, model, texts, question_set)
-    return build(folder, stage, inputs, make, named=settings)
+    return build_or_open(folder, stage, inputs, make, named=settings)
 
 
 def _continue_and_write(
@@ -200,7 +204,7 @@ def _continue_and_write(
     if question_set:
         result = make_answer_targets(loaded, texts, question_set)
     else:
-        occurrences = occurrences_of(stage.examples.path)
+        occurrences = occurrences_by_id(stage.examples.path)
         result = make_text_targets(loaded, texts, occurrences, config.tokens, config.prefix_tokens)
     _check_any_target(stage, result)
     continuations = greedy_continuations(loaded, result.targets)

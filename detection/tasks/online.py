@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contamination.core.config import Ranged, at_least, limited
-from contamination.core.disk import check_writable
+from contamination.core.config import Ranged, at_least, ranged_field
+from contamination.core.disk import check_writable_folder
 from contamination.core.errors import ConfigError, DataError, require
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.data.benchmark_parts import BLANK
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
@@ -41,7 +41,7 @@ SEPARATOR = "\n\n"
 class OnlineConfig(Ranged, node="online"):
     """The node `online`."""
 
-    window_tokens: int = limited(32, at_least(1))
+    window_tokens: int = ranged_field(32, at_least(1))
     """Tokens of a window; an incomplete window at the end of a text is left out."""
 
 
@@ -80,7 +80,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
         DataError: the examples lack members or non-members.
     """
     if stage.out is not None:
-        check_writable("out", stage.out)
+        check_writable_folder("out", stage.out)
     stage.detection.require_whole_texts("windows of whole texts are scored")
     methods = build_methods(stage.method)
     multi_pass = [name for (name, _), m in methods.items() if tuple(m.passes) != (ORIGINAL,)]
@@ -132,7 +132,7 @@ def join_random_pairs(examples: Sequence[Text], seed: int) -> Iterator[JoinedTex
             f"examples.path has {len(members)} members and {len(nonmembers)} non-members: the "
             "online setting joins one of each, so give texts with labels 1 and 0."
         )
-    rng = np.random.default_rng(derive(seed, "online"))
+    rng = np.random.default_rng(derive_seed(seed, "online"))
     order = rng.permutation(len(members))
     for index, nonmember in enumerate(nonmembers):
         member = members[order[index % len(members)]]

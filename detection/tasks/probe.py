@@ -10,7 +10,7 @@ from typing import Any
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import ConfigError
 from contamination.core.terminal import fit_columns
-from contamination.detection.collect import Collector, covering_passes, divide_texts
+from contamination.detection.collect import Collector, covering_pass_by_pass, divide_texts
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.registry import build_methods
@@ -96,7 +96,7 @@ def _method_lines(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
 PLAN_HEADER = ("pass", "requests, {0}", "tokens, {0}")
 
 
-def plan_requests(stage: DetectionStage) -> str:
+def format_request_plan(stage: DetectionStage) -> str:
     """Returns a table of the requests and tokens of each pass; stored answers cost nothing.
 
     Raises:
@@ -104,7 +104,7 @@ def plan_requests(stage: DetectionStage) -> str:
     """
     methods, examples, models, resources = open_stage_inputs(stage, None)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
-    passes = {*covering_passes(required_passes(methods)).values()}
+    passes = {*covering_pass_by_pass(required_passes(methods)).values()}
     passes |= {Pass(p.model) for p in passes if view_of(p).rewords}
     counters: dict[str, RequestCounter | None] = {}  # by role
     rows = []

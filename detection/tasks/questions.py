@@ -83,7 +83,7 @@ def format_left_out(left_out: LeftOut) -> str:
     return "; ".join(f"{name}: {reason} ({count})" for (name, reason), count in left_out.items())
 
 
-def ask_questions(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig]) -> QuestionSet:
+def make_questions(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig]) -> QuestionSet:
     """Returns the corpus's examples as questions, in its order.
 
     Args:

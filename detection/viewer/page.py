@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contamination.core.errors import ConfigError
-from contamination.core.report.html import fill_template, script_json
-from contamination.core.seeds import derive
+from contamination.core.report.html import fill_html_template, json_for_script
+from contamination.core.seeds import derive_seed
 from contamination.data.texts import Text, Texts
 from contamination.detection.flags import reason_unranked
 from contamination.detection.methods._shared import standardised_logprobs
@@ -22,7 +22,7 @@ from contamination.detection.methods.reference import REFERENCE
 from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats
 from contamination.detection.requirements import Methods
-from contamination.detection.scores import example_for, score_and_flag
+from contamination.detection.scores import example_seen_by, score_and_flag
 
 KINDS = {True: "member", False: "non-member", None: "no label"}
 
@@ -60,7 +60,7 @@ def select_examples(
 def _sample_with_label(examples: Texts, label: bool | None, count: int, seed: int) -> list[Text]:
     labels = examples.column("label").to_pylist()
     indices = [index for index, value in enumerate(labels) if value is label]
-    rng = np.random.default_rng(derive(seed, "view", KINDS[label]))
+    rng = np.random.default_rng(derive_seed(seed, "view", KINDS[label]))
     sample = [examples[index] for index in rng.permutation(indices)[:count]]
     return sorted(sample, key=lambda text: (text.benchmark, text.example_id))
 
@@ -172,7 +172,7 @@ def _scores_and_flags(
     scores, flags = {}, {}
     unranked_flag = reason_unranked(text.text, scored, stored.min_scored_tokens)
     for (name, variant), method in stored.methods.items():
-        example, label = example_for(method, text, stored.passes), f"{name} {variant}".strip()
+        example, label = example_seen_by(method, text, stored.passes), f"{name} {variant}".strip()
         scores[label], flag = score_and_flag(method, example, unranked_flag)
         flags[flag if unranked_flag else f"{name}: {flag}"] = flag
     return scores, [flag_text for flag_text, flag in flags.items() if flag]
@@ -257,13 +257,13 @@ def render_page(facts: Mapping[str, str], data: Mapping[str, Any]) -> str:
         if (full := _full_colour_value(name, data["examples"]))
     }
     settings = {"numbers": legends, "perUnit": PER_UNIT, "firstChoice": FIRST_CHOICE}
-    return fill_template(
+    return fill_html_template(
         _read_package_file("page.html"),
         {
             "title": html.escape(facts["model"]),
             "facts": fact_list,
             "css": _read_package_file("page.css"),
-            "data": script_json({**settings, **data}),
+            "data": json_for_script({**settings, **data}),
             "js": _read_package_file("page.js"),
         },
     )

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contamination.core.config import Ranged, at_least, limited
-from contamination.core.disk import check_file, disk_errors
+from contamination.core.config import Ranged, at_least, ranged_field
+from contamination.core.disk import check_output_file, disk_errors_as_data_errors
 from contamination.core.errors import ArtifactError, ConfigError, require
 from contamination.core.user_files import atomic_output_file
 from contamination.data.texts import Text
 from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionStage
-from contamination.detection.examples import occurrences_of, open_examples
+from contamination.detection.examples import occurrences_by_id, open_examples
 from contamination.detection.methods.reference import REFERENCE
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.pass_store import StatsByText
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 class ViewConfig(Ranged, node="view"):
     """Which examples are shown (node `view`)."""
 
-    examples: int = limited(50, at_least(1))
+    examples: int = ranged_field(50, at_least(1))
     """How many members, non-members and texts without a label, each drawn by the seed."""
 
     ids: list[str] | None = None
@@ -73,7 +73,7 @@ def run(stage: ViewStage) -> Path:
         DataError: the examples can't be read.
         ArtifactError: the pass over the original text is not stored.
     """
-    check_file("out", stage.out)
+    check_output_file("out", stage.out)
     stage.detection.require_whole_texts("the page shows whole texts and their scores")
     methods = choose_methods(stage)
     examples = open_examples(stage.examples)
@@ -98,11 +98,11 @@ def run(stage: ViewStage) -> Path:
         passes=passes,
         methods=stored_methods,
         min_scored_tokens=stage.detection.min_scored_tokens,
-        occurrences=occurrences_of(stage.examples.path),
+        occurrences=occurrences_by_id(stage.examples.path),
     )
     out = Path(stage.out).expanduser()
     facts = _head_entries(stage, models, len(examples), sorted(left_out))
-    with disk_errors(out.parent), atomic_output_file(out) as temporary:
+    with disk_errors_as_data_errors(out.parent), atomic_output_file(out) as temporary:
         temporary.write_text(
             page.render_page(facts, page.page_data(texts, stored)), encoding="utf-8"
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from contamination.data.texts import longest_extensions
+from contamination.data.texts import longest_extension_indices
 from contamination.detection.forward.reader import Reader, Tokens, ViewWork
 from contamination.detection.passes import Copies, Pass
 from contamination.detection.workers import Task
@@ -73,7 +73,7 @@ class View:
         task = self.window_task(wanted, reader.settings.batch_tokens)
         if not (self.shares and reader.source.ignores_later_tokens):
             return ViewWork(task, tokens)
-        longest_of = longest_extensions([t.ids for t in tokens])
+        longest_of = longest_extension_indices([t.ids for t in tokens])
         places_read = sorted(set(longest_of))
 
         def beginnings(copies_read: Sequence[Copies]) -> list[Copies]:

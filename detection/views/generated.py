@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.data.text import split_at_share
 from contamination.data.texts import Text
 from contamination.detection.forward.reader import (
@@ -64,7 +64,10 @@ class ContinuationView(View):
 
     def describe_work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
         """Describes writing the continuations of each prompt; see `View.work`."""
-        parameters, seed = dict(wanted.parameters), derive(reader.resources.seed, "continuations")
+        parameters, seed = (
+            dict(wanted.parameters),
+            derive_seed(reader.resources.seed, "continuations"),
+        )
         task = partial(
             run_continuations,
             n=self.copies_per_text(wanted),
@@ -79,7 +82,7 @@ class ContinuationView(View):
         prompts = [
             shorten_prompt(reader, t, room) for t, room in zip(tokens, new_tokens, strict=True)
         ]
-        seeds = [derive(seed, t.owner.sha256) for t in tokens]
+        seeds = [derive_seed(seed, t.owner.sha256) for t in tokens]
 
         def decoded(ids_by_text: Sequence[Sequence[Sequence[int]]]) -> list[Copies]:
             return [

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from contamination.core.artifacts import Built, build, run_folder
-from contamination.core.integrity import naming_file
-from contamination.core.seeds import derive
+from contamination.core.artifacts import Built, build_or_open, run_folder
+from contamination.core.integrity import errors_naming_file
+from contamination.core.seeds import derive_seed
 from contamination.core.table_files import write_parquet
 from contamination.data.examples import texts_digest
 from contamination.data.perturbation.base import Rewording
@@ -46,9 +46,9 @@ def read_or_make_versions(
         return Built([FILE], {"texts": len(ordered), "versions": len(rows)})
 
     folder = run_folder(runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
-    build(folder, config, inputs, write, log_nearest=False)
+    build_or_open(folder, config, inputs, write, log_nearest=False)
     versions_by_text: dict[str, list[str]] = {}
-    with naming_file(folder / FILE):
+    with errors_naming_file(folder / FILE):
         for row in pq.read_table(folder / FILE, page_checksum_verification=True).to_pylist():
             versions_by_text.setdefault(row["text_sha256"], []).append(row["text"])
         return [versions_by_text[text.sha256] for text in texts]
@@ -90,7 +90,7 @@ def _make_versions(
     """Makes all versions in one call; each depends on the seed, its text and its number."""
     repeated = [text.text for text in texts for _ in range(n)]
     keys = [(text.sha256, copy) for text in texts for copy in range(n)]
-    all_versions = rewording.reword(repeated, keys, derive(resources.seed, "detection.views"))
+    all_versions = rewording.reword(repeated, keys, derive_seed(resources.seed, "detection.views"))
     return [all_versions[i : i + n] for i in range(0, len(all_versions), n)]
 
 

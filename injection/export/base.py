@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from contamination.core.progress import progress
+from contamination.core.progress import progress_bar
 from contamination.injection.corpus import ContaminatedFolder, PackedCorpus
 from contamination.injection.token_stream import Ids
 from contamination.injection.verification import Proof
@@ -50,7 +50,7 @@ class Format(ABC):
 def iter_blocks_with_progress(corpus: PackedCorpus) -> Iterator[Ids]:
     """Yield the corpus's blocks of sequences, with a progress bar."""
     units: dict[str, Any] = {"unit": "tok", "unit_scale": True, "stage": "export"}
-    with progress(total=corpus.artifact.counts["tokens"], desc="write", **units) as bar:
+    with progress_bar(total=corpus.artifact.counts["tokens"], desc="write", **units) as bar:
         for block in corpus.iter_blocks():
             yield block
             bar.update(block.size)

@@ -18,10 +18,10 @@ from hydra.utils import get_class
 
 from contamination.core import artifacts
 from contamination.core.artifacts import Artifact, Built, run_folder
-from contamination.core.config import create, runtime
+from contamination.core.config import instantiate_node, runtime_field
 from contamination.core.errors import DataError, require
-from contamination.core.integrity import naming_folders, read_manifest
-from contamination.core.registry import stored_object
+from contamination.core.integrity import errors_naming_folders, read_manifest
+from contamination.core.registry import create_stored_object
 from contamination.injection.corpus import (
     ContaminatedFolder,
     PackedCorpus,
@@ -40,12 +40,12 @@ KIND = "export"
 class ExportStage:
     """The configuration of `export`."""
 
-    runs: str = runtime("runs")
-    corpus_folder: str = runtime("")
+    runs: str = runtime_field("runs")
+    corpus_folder: str = runtime_field("")
     format: dict[str, Any] = field(default_factory=dict)
 
 
-def export(stage: ExportStage) -> Artifact:
+def export_corpus(stage: ExportStage) -> Artifact:
     """Write a corpus in a trainer's format, or reuse the export if it exists.
 
     Raises:
@@ -58,10 +58,12 @@ def export(stage: ExportStage) -> Artifact:
     corpus, export_format = open_corpus(stage.corpus_folder), _create_format(stage.format)
     check_not_finetuning_set("corpus_folder", corpus)
     inputs = {"corpus": corpus.artifact.digest}
-    with naming_folders(stage.corpus_folder):
+    with errors_naming_folders(stage.corpus_folder):
         slug = f"{type(export_format).__name__.lower()}-{corpus.slug}"
     folder = run_folder(Path(stage.runs), KIND, slug, stage, inputs)
-    artifact = artifacts.build(folder, stage, inputs, partial(_make_export, export_format, corpus))
+    artifact = artifacts.build_or_open(
+        folder, stage, inputs, partial(_make_export, export_format, corpus)
+    )
     for loss, times in artifact.counts["lost"].items():
         log.warning("export: differs from the corpus: %d × %s", times, loss)
     if natural := artifact.counts["elsewhere"]:
@@ -102,7 +104,7 @@ def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> 
         opened_export.config.get("format"),
         str(opened_export.artifact.path / artifacts.CONFIG),
     )
-    export_format = stored_object("format", node, Format, where, formats)
+    export_format = create_stored_object("format", node, Format, where, formats)
     try:
         proof = _prove_export(export_format, opened_export)
     except DataError as error:
@@ -134,12 +136,12 @@ def _create_format(format_config: dict[str, Any]) -> Format:
     except Exception:  # Hydra raises several kinds
         is_format = False
     require(is_format, "format._target_", target, "choose one of the files in conf/format/.")
-    export_format: Format = create("format", format_config)
+    export_format: Format = instantiate_node("format", format_config)
     return export_format
 
 
 def _make_export(export_format: Format, corpus: PackedCorpus, folder: Path) -> Built:
-    with naming_folders(corpus.artifact.path):
+    with errors_naming_folders(corpus.artifact.path):
         written = export_format.write(corpus, folder)
     written.ledger.to_parquet(folder / "ledger.parquet", index=False)
     corpus.examples.to_parquet(folder / "examples.parquet", index=False)
@@ -148,7 +150,7 @@ def _make_export(export_format: Format, corpus: PackedCorpus, folder: Path) -> B
     for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(corpus.artifact.path / name, folder / name)
-    with naming_folders(corpus.artifact.path):
+    with errors_naming_folders(corpus.artifact.path):
         proof = _prove_export(
             export_format, ContaminatedFolder(Artifact(folder, KIND, "", {}, written.counts, {}))
         )

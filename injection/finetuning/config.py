@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from contamination.core.config import Ranged, at_least, limited, one_of, register, runtime
+from contamination.core.config import (
+    Ranged,
+    at_least,
+    one_of,
+    ranged_field,
+    register_schema,
+    runtime_field,
+)
 from contamination.core.errors import require
 from contamination.injection.config import InjectionStage, PoolStage
 
@@ -23,9 +30,9 @@ class InstructionsConfig(Ranged):
     """The field that the model learns to write."""
     messages: str | None = None
     """Column with a chat, whose last message is the output (finetuning.format=chat)."""
-    examples: int | None = limited(None, at_least(1))
+    examples: int | None = ranged_field(None, at_least(1))
     """The most rows, drawn by injection.pool_seed; null: all."""
-    on_error: str = runtime("stop")
+    on_error: str = runtime_field("stop")
     """What to do at a row that can't be used: stop, or skip (leave it out and count it)."""
     rows: dict[str, Any] = field(default_factory=dict)
     """A source of rows (a `_target_`)."""
@@ -39,12 +46,12 @@ class InstructionsConfig(Ranged):
 class FinetuningConfig(Ranged, node="finetuning"):
     """What the texts look like, and how they are laid out in sequences."""
 
-    format: str = limited(TEMPLATE, one_of((TEMPLATE, CHAT, TEXT)))
+    format: str = ranged_field(TEMPLATE, one_of((TEMPLATE, CHAT, TEXT)))
     """template: a text is what its template makes, and its output begins at the answer. chat: the
     tokenizer's own chat template. text: no prompt, all of the text is output."""
-    layout: str = limited(PACKED, one_of((PACKED, PADDED)))
+    layout: str = ranged_field(PACKED, one_of((PACKED, PADDED)))
     """packed: several texts a sequence, none of which sees another. padded: one text a sequence."""
-    sequence_tokens: int | None = limited(None, at_least(8))
+    sequence_tokens: int | None = ranged_field(None, at_least(8))
     """Tokens of a sequence; null: injection.sequence_tokens, or those of `corpus_folder`."""
     end: bool = True
     """End each text with the tokenizer's end-of-text token, which the model learns to write; only
@@ -60,7 +67,7 @@ class FinetuningStage(PoolStage):
     Its node `injection` draws the pool and its members: as that of a corpus, for the same ones.
     """
 
-    corpus_folder: str = runtime("")
+    corpus_folder: str = runtime_field("")
     """A corpus whose members are trained on, instead of those of `benchmark`."""
     instructions: dict[str, InstructionsConfig] = field(default_factory=dict)
     finetuning: FinetuningConfig = field(default_factory=FinetuningConfig)
@@ -86,7 +93,7 @@ class FinetuningStage(PoolStage):
         )
 
 
-register("finetuning", FinetuningConfig)
+register_schema("finetuning", FinetuningConfig)
 
 PRETRAINING, FINETUNING, BOTH = "pretraining", "finetuning", "both"
 

@@ -26,7 +26,7 @@ OPEN_SEQUENCES = 64  # the latest sequences, to which a text may be added
 BATCH = 1024  # sequences written at a time
 
 
-def lay_out(lengths: Sequence[int], width: int, layout: str) -> list[list[int]]:
+def assign_to_sequences(lengths: Sequence[int], width: int, layout: str) -> list[list[int]]:
     """Return the texts of each sequence, by their index in `lengths`.
 
     In the packed layout, a text goes into the first of the latest sequences that has room. Texts

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, as_data, build, run_folder
-from contamination.core.config import identity
+from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder, to_plain_data
+from contamination.core.config import identity_data
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.seeds import derive
-from contamination.core.tasks import Runner
+from contamination.core.seeds import derive_seed
+from contamination.core.tasks import TaskRunner
 from contamination.data.readers.rows import describe_skipped
 from contamination.injection import contamination_table
 from contamination.injection import corpus as corpora
@@ -59,7 +59,7 @@ def run(stage: FinetuningStage) -> Artifact:
         **members.inputs,
         **{f"instructions.{rows.name}": rows.digest for rows in clean},
     }
-    named = {**identity(stage), "answers": members.answers}
+    named = {**identity_data(stage), "answers": members.answers}
     if stage.finetuning.format == CHAT:
         named["special"] = (
             "once"  # older sets of chats had no other special tokens than the template's
@@ -69,11 +69,13 @@ def run(stage: FinetuningStage) -> Artifact:
     folder = run_folder(
         Path(stage.runs),
         corpora.FINETUNING_KIND,
-        corpora.finetuning_slug(as_data(stage)),
+        corpora.finetuning_slug(to_plain_data(stage)),
         named,
         inputs,
     )
-    artifact = build(folder, stage, inputs, partial(_make_set, stage, members, clean), named)
+    artifact = build_or_open(
+        folder, stage, inputs, partial(_make_set, stage, members, clean), named
+    )
     contamination_table.warn_of_flags(artifact)
     log.info("fine-tuning set: %s", artifact.path)
     return artifact
@@ -132,7 +134,7 @@ def _make_set(
 def _search_texts_for_pool(
     stage: FinetuningStage, examples: pd.DataFrame, clean: CleanTexts, folder: Path
 ) -> pd.DataFrame:
-    pool, runner = texts_by_example(examples), Runner(folder / SEARCHING)
+    pool, runner = texts_by_example(examples), TaskRunner(folder / SEARCHING)
     matches_by_corpus = {SET: match_table(clean.matches)}
     for name, corpus in open_corpora(stage.compared).items():
         matches_by_corpus[name] = search_corpus(corpus, pool, runner, name, whole=False)
@@ -145,10 +147,12 @@ def _shuffle_into_sequences(
 ) -> list[list[int]]:
     config = stage.finetuning
     assert config.sequence_tokens is not None
-    rng = np.random.default_rng(derive(stage.injection.position_seed or 0, corpora.FINETUNING_KIND))
+    rng = np.random.default_rng(
+        derive_seed(stage.injection.position_seed or 0, corpora.FINETUNING_KIND)
+    )
     order = rng.permutation(len(texts)).tolist()
     lengths = [len(texts[i].encoded.ids) for i in order]
-    sequences = layout.lay_out(lengths, config.sequence_tokens, config.layout)
+    sequences = layout.assign_to_sequences(lengths, config.sequence_tokens, config.layout)
     return [[order[place] for place in sequence] for sequence in sequences]
 
 

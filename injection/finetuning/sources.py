@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contamination.core.config import create
+from contamination.core.config import instantiate_node
 from contamination.core.errors import DataError, require
-from contamination.core.integrity import naming_folders
-from contamination.core.seeds import derive
+from contamination.core.integrity import errors_naming_folders
+from contamination.core.seeds import derive_seed
 from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.files import value_at
 from contamination.data.readers.rows import Row, Tally, describe_skipped
@@ -63,7 +63,7 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
     node = f"instructions.{name}"
     tally = Tally(config.on_error, f"{node}.on_error")
     require(bool(config.rows), f"{node}.rows", config.rows, "give a source of rows (_target_).")
-    rows = create(f"{node}.rows", config.rows).rows(tally)
+    rows = instantiate_node(f"{node}.rows", config.rows).rows(tally)
     distinct: dict[str, prompts.PromptedText] = {}
     used = 0
     for text in _read_texts(name, config, rows, tally):
@@ -73,7 +73,7 @@ def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instr
         reason = describe_skipped(tally.skipped) or "it is empty"
         raise DataError(f"{node}: no row can be used ({reason}). See conf/instructions/.")
     texts = sorted(distinct.values(), key=lambda text: text.example_id)
-    order = np.random.default_rng(derive(seed, "instructions", name)).permutation(len(texts))
+    order = np.random.default_rng(derive_seed(seed, "instructions", name)).permutation(len(texts))
     counts = {"rows": used + sum(tally.skipped.values()), "duplicates": used - len(texts)}
     return Instructions(name, [texts[i] for i in order], tally, counts)
 
@@ -171,7 +171,7 @@ def read_members(stage: FinetuningStage) -> Members:
 
 
 def _read_recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:
-    with naming_folders(corpus.artifact.path):
+    with errors_naming_folders(corpus.artifact.path):
         recorded = corpus.config["benchmark"].items()
         return {name: BenchmarkConfig(**fields) for name, fields in recorded}
 
@@ -199,9 +199,9 @@ def _redraw_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.Data
     names = examples["benchmark"].unique()
     for name in names:
         rows = inserted & (examples["benchmark"] == name)
-        rng = np.random.default_rng(derive(injection.occurrence_seed or 0, "occurrence", name))
+        rng = np.random.default_rng(derive_seed(injection.occurrence_seed or 0, "occurrence", name))
         tokens = examples.loc[rows, "n_tokens"].to_numpy()
-        design = create("occurrences", stage.occurrences)
+        design = instantiate_node("occurrences", stage.occurrences)
         drawn = design.draw(tokens, injection.budget_tokens // len(names), rng)
         examples.loc[rows, "occurrences"] = drawn
     return examples

@@ -134,7 +134,8 @@ def results_table(
     ids = ids_by_benchmark(cells)
     blind = results.BlindBaselines(config.blind_folds, seed, ids)
     far = {
-        c.name: controls.distances(controls.control_aurocs(c, blind(c), seed, ids)) for c in cells
+        c.name: controls.distances_by_control(controls.control_aurocs(c, blind(c), seed, ids))
+        for c in cells
     }
     rows = [
         {"experiment": experiment, **row}
@@ -143,7 +144,7 @@ def results_table(
             cell, results.cell_estimates(cell, blind(cell), config, seed), config.confidence
         )
     ]
-    return controls.with_p_values(results.rows_to_table(rows, results.COLUMNS), "cell", far)
+    return controls.with_control_p_values(results.rows_to_table(rows, results.COLUMNS), "cell", far)
 
 
 @pytest.fixture(scope="session")
@@ -202,9 +203,9 @@ def findings(two_rates: list[Cell], record: CellRecord) -> Findings:
     """All that a report on two learning rates shows; only the lower has a record."""
     from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
     from contamination.analysis.report_files import gather_findings
-    from contamination.analysis.statistics.tidy_tables import statistics
+    from contamination.analysis.statistics.tidy_tables import compute_statistics
 
     where = [CellPaths("corpus", "model", "clean", "contaminated")]
     stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=40, **RATES))
-    made = statistics("trial", 0, two_rates, stage.analysis)
+    made = compute_statistics("trial", 0, two_rates, stage.analysis)
     return gather_findings(stage, two_rates, made, [record])

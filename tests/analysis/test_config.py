@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
-from contamination.core.config import identity
+from contamination.core.config import identity_data
 from contamination.core.errors import ConfigError
 
 CELL = CellPaths("c", "m", "s", "t")
@@ -41,5 +41,5 @@ def test_at_least_one_cell_is_needed():
 def test_where_artefacts_lie_is_not_part_of_a_reports_identity():
     here = AnalysisStage("trial", 0, "runs", [CELL])
     there = AnalysisStage("trial", 0, "elsewhere", [CellPaths("1", "2", "3", "4")])
-    assert identity(here) == identity(there)
-    assert identity(here) != identity(AnalysisStage("trial", 1, "runs", [CELL]))
+    assert identity_data(here) == identity_data(there)
+    assert identity_data(here) != identity_data(AnalysisStage("trial", 1, "runs", [CELL]))

@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 from contamination.analysis.cells import make_cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import default_variants
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.data.texts import Text
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.registry import build_methods
@@ -79,7 +79,7 @@ def scored(make_parts):
 def test_a_method_from_outside_is_compared_at_its_own_default(scored):
     """Of the variants 1, 5 and 8 the first by name is the sharpest and the last is the dullest."""
     cell = scored(nodes([1, 5, 8]))
-    found = statistics("trial", 0, [cell], AnalysisConfig(draws=20))
+    found = compute_statistics("trial", 0, [cell], AnalysisConfig(draws=20))
     (row,) = found.comparisons.query("benchmark == 'all' and metric == 'auroc'").to_dict("records")
     wide = cell.scores["contaminated"]
     auroc = {c: roc_auc_score(cell.examples["member"], wide[c]) for c in wide.columns}
@@ -90,7 +90,7 @@ def test_a_method_from_outside_is_compared_at_its_own_default(scored):
 
 @pytest.mark.parametrize("table", ["results", "pooled"])
 def test_the_results_name_the_variant(scored, table):
-    found = statistics("trial", 0, [scored(nodes([1, 5, 8]))], AnalysisConfig(draws=20))
+    found = compute_statistics("trial", 0, [scored(nodes([1, 5, 8]))], AnalysisConfig(draws=20))
     rows = getattr(found, table)
     chosen = rows[rows["default"]].drop_duplicates(["method", "variant"])
     assert set(zip(chosen["method"], chosen["variant"], strict=True)) == {

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.analysis.statistics.turning_points import as_text, turning_levels
-from contamination.analysis.summary import Direction, direction, trend_clause
+from contamination.analysis.statistics.turning_points import format_levels, turning_levels
+from contamination.analysis.summary import Direction, classify_direction, trend_clause
 from contamination.core.statistics.estimates import Estimate
 
 
@@ -40,7 +40,7 @@ def with_turns(row, values: pd.DataFrame, shared: float = 0.0):
         own = shared**0.5 * common + (1 - shared) ** 0.5 * rng.normal(size=len(common))
         sides = np.where(own > 0, high - value, value - low)
         line[level] = Estimate(100, 100, value, value + own / own.std() * sides / 1.96)
-    return {**row, "turns": as_text(turning_levels(line))}
+    return {**row, "turns": format_levels(turning_levels(line))}
 
 
 FEW = "no slope: it needs at least 5 members with more occurrences (there are 3)"
@@ -161,7 +161,7 @@ def test_each_sweep_is_told_as_what_it_is(name):
     ],
 )
 def test_a_turn_is_where_intervals_are_apart(values, expected):
-    assert direction(with_turns(trend(), way(*values)), way(*values), 0.05) is expected
+    assert classify_direction(with_turns(trend(), way(*values)), way(*values), 0.05) is expected
 
 
 RISE = ((0.5, 0.47, 0.53), (0.9, 0.87, 0.93), (0.6, 0.57, 0.63))
@@ -189,7 +189,7 @@ def test_levels_are_compared_by_the_draws_of_their_differences(shared, expected)
     """Cells of the same texts: marginal intervals overlap where that of the difference is clear."""
     values = way(*ZIGZAG, half=0.09)
     assert values["ci_high"][2] > values["ci_low"][1]
-    assert direction(with_turns(trend(), values, shared), values, None) is expected
+    assert classify_direction(with_turns(trend(), values, shared), values, None) is expected
 
 
 @pytest.mark.parametrize(("half", "expected"), [(0.0497, Direction.RISES), (0.04, Direction.PEAKS)])
@@ -197,21 +197,21 @@ def test_differences_of_many_values_are_corrected_for_the_number_of_pairs(half, 
     """Ten values have 45 pairs, some of which differ by chance."""
     values = way(0.6, *[0.7] * 8, 0.6, half=half)
     values = values.assign(value=values["value"] + 1e-6 * values.index)
-    assert direction(with_turns(trend(), values), values, 0.05) is expected
+    assert classify_direction(with_turns(trend(), values), values, 0.05) is expected
 
 
 def test_a_difference_that_two_decimals_do_not_show_is_no_turn():
     values = way(0.6, 0.999, 0.996, half=0.0001)
-    assert direction(with_turns(trend(), values), values, 0.05) is Direction.RISES
+    assert classify_direction(with_turns(trend(), values), values, 0.05) is Direction.RISES
 
 
 def test_along_a_series_the_sign_of_tau_must_agree():
     """τ over conditions is descriptive: its p-value column is the slope's."""
     values = way(0.6, 0.75, 0.9)
     no_turns = {"turns": ""}
-    assert direction(trend(p_value=0.9) | no_turns, values) is Direction.RISES
+    assert classify_direction(trend(p_value=0.9) | no_turns, values) is Direction.RISES
     for tau in (0.0, -0.3, np.nan):
-        assert direction(trend(tau=tau) | no_turns, values) is Direction.DISPUTED
+        assert classify_direction(trend(tau=tau) | no_turns, values) is Direction.DISPUTED
     said = trend_clause("loss", "learning rate", trend(tau=-0.3) | no_turns, values, None)
     assert said.endswith("Kendall's τ does not confirm it (-0.30)")
     uncomputed = trend_clause("loss", "occurrences", trend(tau=np.nan) | no_turns, values, 0.05)

@@ -8,8 +8,8 @@ import yaml
 from huggingface_hub import constants
 
 from contamination.analysis.config import CellPaths
-from contamination.analysis.example_pages import _stage, write_example_pages
-from contamination.core.artifacts import Built, commit, open_artifact
+from contamination.analysis.example_pages import _page_config, write_example_pages
+from contamination.core.artifacts import Built, open_artifact, write_manifest
 from contamination.core.errors import ArtifactError, ConfigError
 from tests.faults.kinds import toy_scores
 
@@ -25,7 +25,7 @@ def scores(tmp_path):
     def edited(**more):
         config = {**open_artifact(folder, "scores").config(), **more}
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
-        commit(folder, {"target": "0" * 64}, Built(["scores.parquet"]))
+        write_manifest(folder, {"target": "0" * 64}, Built(["scores.parquet"]))
         return open_artifact(folder, "scores")
 
     return edited
@@ -36,16 +36,16 @@ def test_only_the_projects_own_methods_are_taken(scores, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     method = {"loss": LOSS, "mine": {"_target_": "payload.Mine"}}
     made = scores(method=method)
-    assert [*_stage(made, made, OWN).method] == ["loss"]
+    assert [*_page_config(made, made, OWN).method] == ["loss"]
     assert "payload" not in sys.modules
     made = scores(method={"mine": {"_target_": "payload.Mine"}})
     with pytest.raises(ConfigError, match="choose methods"):
-        _stage(made, made, OWN)
+        _page_config(made, made, OWN)
 
 
 def test_no_models_code_is_trusted_and_no_file_but_the_page_is_written(scores):
     made = scores(model={"path": "x", "trust_remote_code": True}, out="/etc/x", dry_run=True)
-    stage = _stage(made, made, OWN)
+    stage = _page_config(made, made, OWN)
     assert not stage.model.trust_remote_code
     assert not stage.reference.trust_remote_code
     assert (stage.out, stage.dry_run) == ("view.html", False)
@@ -54,7 +54,7 @@ def test_no_models_code_is_trusted_and_no_file_but_the_page_is_written(scores):
 def test_no_server_is_asked_with_a_key_that_the_scores_name(scores):
     made = scores(model={"path": None, "url": "http://example.org", "key_env": "HOME"})
     with pytest.raises(ArtifactError, match="scored behind a server"):
-        _stage(made, made, OWN)
+        _page_config(made, made, OWN)
 
 
 @pytest.mark.parametrize("path", ["-", "pipe", "/dev/zero"])
@@ -64,7 +64,7 @@ def test_a_page_reads_no_stream(scores, tmp_path, path):
     made = scores()
     made = scores(examples={**made.config()["examples"], "path": path})
     with pytest.raises(ArtifactError, match="a report reads files and folders only"):
-        _stage(made, made, OWN)
+        _page_config(made, made, OWN)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_a_config_of_many_values_is_refused(scores):
         }
     )
     with pytest.raises(ArtifactError, match=r"has 10,\d+ values, and a page reads at most 10,000"):
-        _stage(made, made, OWN)
+        _page_config(made, made, OWN)
 
 
 def test_no_variable_of_the_environment_is_read(scores):
     made = scores(name="${oc.env:HOME}")
-    assert _stage(made, made, OWN).name == "${oc.env:HOME}"
+    assert _page_config(made, made, OWN).name == "${oc.env:HOME}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from contamination.analysis.methods import glossary
+from contamination.analysis.methods import glossary_entries
 from contamination.analysis.provenance import (
     cell_facts,
     format_utc,
@@ -18,7 +18,7 @@ from contamination.analysis.provenance import (
     training_facts,
 )
 from contamination.core.artifacts import Artifact
-from contamination.core.files import hashed_json, write_text
+from contamination.core.files import hashed_json, write_text_atomically
 from contamination.detection.methods.min_k import MinK
 
 
@@ -49,7 +49,7 @@ def test_the_time_is_the_sum_over_steps(tmp_path):
     """100 tokens at 50 a second, 100 at 1, 40 at 20: 2 + 100 + 2 seconds, about 2 minutes."""
     parts = dict.fromkeys(("inputs", "counts", "files", "records", "bytes"), {})
     made = {"kind": "model", "schema": 4, "revision": "abc+", "digest": "0" * 64}
-    write_text(tmp_path / "manifest.json", hashed_json({**made, **parts}))
+    write_text_atomically(tmp_path / "manifest.json", hashed_json({**made, **parts}))
     steps = {"tokens": [100, 200, 240], "tokens_per_second": [50.0, 1.0, 20.0]}
     model = Trained(Artifact(tmp_path, "model", "", {}, {}, {}), pd.DataFrame(steps))
     found = training_facts(model)
@@ -79,7 +79,9 @@ def test_a_method_is_told_in_the_words_of_its_class(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     Path(tmp_path / "broken_plugin.py").write_text("raise RuntimeError('no GPU')")
     classes = {"min_k": "contamination.detection.methods.min_k.MinK", "mine": "broken_plugin.Mine"}
-    first, upper, mine, unknown = glossary(["min_k", "min_k_upper_bound", "mine", "x"], classes)
+    first, upper, mine, unknown = glossary_entries(
+        ["min_k", "min_k_upper_bound", "mine", "x"], classes
+    )
     assert first.summary == MinK.__doc__.partition("\n")[0]
     assert first.equation.startswith("score(x) = the mean of the ⌊k·n⌋ lowest log p")
     assert upper[1:] == first[1:]
@@ -99,7 +101,7 @@ def test_a_class_that_received_scores_name_is_not_imported(tmp_path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     modules = {*sys.modules}
-    assert glossary(["mine"], {"mine": target})[0][1:] == ("", "")
+    assert glossary_entries(["mine"], {"mine": target})[0][1:] == ("", "")
     assert {*sys.modules} == modules
     assert not (tmp_path / "canary").exists()
 
@@ -111,6 +113,6 @@ def test_ones_own_method_is_told_where_it_is_imported(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     classes = {"mine": "own_method.Mine"}
-    assert glossary(["mine"], classes)[0].summary == ""
+    assert glossary_entries(["mine"], classes)[0].summary == ""
     import_module("own_method")
-    assert glossary(["mine"], classes)[0].summary == "Mine, of my paper."
+    assert glossary_entries(["mine"], classes)[0].summary == "Mine, of my paper."

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from contamination.analysis.headline import controls_sentence, headlines, sweep_headline
-from contamination.analysis.statistics.turning_points import as_text
+from contamination.analysis.statistics.turning_points import format_levels
 from contamination.analysis.sweeps import Sweep
 from contamination.analysis.tables.estimates import sweep_table
 
@@ -114,7 +114,7 @@ def test_a_turn_between_the_ends_is_no_trend(sweep, values, turns, verb):
         for rate, v in zip(rates, values, strict=True)
     ]
     turned = with_slopes(replace(sweep, rows=pd.concat(parts)), loss=(0.3, 0.2, 0.4))
-    turned = replace(turned, trends=turned.trends.assign(turns=as_text(rates[list(turns)])))
+    turned = replace(turned, trends=turned.trends.assign(turns=format_levels(rates[list(turns)])))
     clause = re.escape(f"{verb} with peak learning rate")
     assert re.search(rf"AUROC of loss.* {clause}", sweep_headline(turned))
     stated = [] if verb == "rises" else [joint_words(part.iloc[0]) for part in parts]

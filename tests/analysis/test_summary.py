@@ -10,10 +10,10 @@ from scipy.stats import binom
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.paired import COLUMNS, comparison_rows
 from contamination.analysis.statistics.results import Measure
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.summary import condition_sentences, sentences_by_condition
 from contamination.core.statistics import bootstrap
-from contamination.core.statistics.estimates import Estimate, estimate
+from contamination.core.statistics.estimates import Estimate, estimate_metrics
 from contamination.core.statistics.metrics import AUROC
 
 CONFIDENCE = 0.95
@@ -22,7 +22,7 @@ CONFIDENCE = 0.95
 @pytest.fixture(scope="module")
 def made(cell):
     """Tables of one cell: min_k_plus_plus is best, then min_k, then loss; all rise."""
-    return statistics("trial", 0, [cell], AnalysisConfig(draws=60))
+    return compute_statistics("trial", 0, [cell], AnalysisConfig(draws=60))
 
 
 def told(made, **changes) -> list[str]:
@@ -132,7 +132,7 @@ def test_too_few_data_are_said(made):
 
 
 def test_one_dose_has_no_slope(make):
-    one = statistics("trial", 0, [make(doses=[4])], AnalysisConfig(draws=20))
+    one = compute_statistics("trial", 0, [make(doses=[4])], AnalysisConfig(draws=20))
     assert told(one)[1] == (
         "Occurrences: no slope, since all members of a benchmark have the same number."
     )
@@ -159,22 +159,22 @@ def test_the_controls_are_told_last(sound, made):
 
 
 def test_each_condition_is_told_by_its_own_tests(two_rates):
-    both = statistics("trial", 0, two_rates, AnalysisConfig(draws=60))
+    both = compute_statistics("trial", 0, two_rates, AnalysisConfig(draws=60))
     found = sentences_by_condition(both, CONFIDENCE)
     for cell in two_rates:
-        alone = statistics("trial", 0, [cell], AnalysisConfig(draws=60))
+        alone = compute_statistics("trial", 0, [cell], AnalysisConfig(draws=60))
         assert found[cell.condition] == sentences_by_condition(alone, CONFIDENCE)[cell.condition]
 
 
 def compared(rng, lead: float, draws: int = 200, size: int = 60) -> tuple[pd.DataFrame, dict]:
     """The paired tests of four methods on the same examples; the first is ahead by `lead`."""
     hard = rng.normal(size=(2, size))
-    resample = bootstrap.resample(size, size, draws, int(rng.integers(1 << 30)))
+    resample = bootstrap.draw_resample(size, size, draws, int(rng.integers(1 << 30)))
     pooled: dict[Measure, dict[str, Estimate]] = {}
     for place in range(4):
         members, others = hard + 0.6 * rng.normal(size=(2, size))
         shift = 1 + lead * (place == 0)
-        found = estimate(members + shift, others, resample, [AUROC])["auroc"]
+        found = estimate_metrics(members + shift, others, resample, [AUROC])["auroc"]
         measure = Measure("contaminated", f"m{place}", "", "any", "auroc")
         pooled[measure] = {"all": found}
     rows = comparison_rows("c", pooled, {f"m{i}": "" for i in range(4)}, CONFIDENCE)

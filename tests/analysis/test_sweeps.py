@@ -10,7 +10,7 @@ from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPat
 from contamination.analysis.headline import headlines
 from contamination.analysis.page.build import page_data, render_page
 from contamination.analysis.report_files import OVER_CONDITIONS, gather_findings
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.sweeps import find_sweeps, format_short
 from contamination.core.errors import DataError
@@ -30,7 +30,7 @@ def fixed(count: int, **more):
 def told(cells, config=QUICK):
     """The sweeps of the cells, and the headlines."""
     cells = name_apart(cells)
-    made = statistics("trial", 0, cells, config)
+    made = compute_statistics("trial", 0, cells, config)
     sweeps = find_sweeps(made.pooled, made.trends, series_settings(cells))
     return sweeps, headlines(
         sweeps, sentences_by_condition(made, config.confidence), made.replicates
@@ -43,7 +43,7 @@ def findings():
     cells = name_apart([fixed(8), fixed(2), fixed(0)])
     where = [CellPaths("corpus", "model", "clean", "contaminated")]
     stage = AnalysisStage("trial", 0, cells=where, analysis=QUICK)
-    return gather_findings(stage, cells, statistics("trial", 0, cells, QUICK), [])
+    return gather_findings(stage, cells, compute_statistics("trial", 0, cells, QUICK), [])
 
 
 def test_occurrences_are_a_factor_and_what_has_no_member_is_told_with_the_reason(findings):
@@ -170,7 +170,7 @@ def test_a_sweep_of_swapped_replicates_says_so():
 
 def test_a_report_of_before_the_occurrences_were_a_fact_still_shows_its_sweeps():
     cells = name_apart([fixed(2, learning_rate=rate) for rate in (1e-3, 1e-4)])
-    made = statistics("trial", 0, cells, QUICK)
+    made = compute_statistics("trial", 0, cells, QUICK)
     old = made.pooled.drop(columns="mean_occurrences")
     (sweep,) = find_sweeps(old, made.trends, series_settings(cells))
     assert sweep.shared_text == "tiny_llama, 400,000 tokens"

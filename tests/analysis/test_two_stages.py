@@ -13,7 +13,7 @@ from contamination.analysis.charts.stages import (
 )
 from contamination.analysis.conditions import TwoStageTraining
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.sweeps import find_sweeps
 from contamination.core.errors import ArtifactError
 from tests.analysis.conftest import Opened, opened, simulate_parts
@@ -124,7 +124,7 @@ def test_a_series_along_the_epochs_for_each_stage_and_scope_and_one_chart_of_all
     cells = name_apart([two_stage(stage, scope, epochs)
                         for stage in ("pretraining", "both") for scope in ("whole", "output")
                         for epochs in (1, 3)])  # fmt: skip
-    made = statistics("trial", 0, cells, QUICK)
+    made = compute_statistics("trial", 0, cells, QUICK)
     sweeps = find_sweeps(made.pooled, made.trends, series_settings(cells))
     assert [sweep.levels for sweep in sweeps] == [[1, 3]] * 4
     shared = "\n".join(sweep.shared_text for sweep in sweeps)
@@ -147,7 +147,7 @@ def test_a_chart_by_stage_has_one_point_for_each_number_of_epochs():
     cells = name_apart([two_stage(stage, epochs=epochs, layout=layout)
                         for stage in ("pretraining", "both") for layout in ("packed", "padded")
                         for epochs in (1, 3)])  # fmt: skip
-    found = rows_by_condition_family(statistics("trial", 0, cells, QUICK).pooled)
+    found = rows_by_condition_family(compute_statistics("trial", 0, cells, QUICK).pooled)
     assert [name.rpartition("-")[2] for name in found] == ["layout_packed", "layout_padded"]
     for name, rows in found.items():
         for panel in stage_chart(rows, QUICK, name).axes:
@@ -156,5 +156,5 @@ def test_a_chart_by_stage_has_one_point_for_each_number_of_epochs():
 
 def test_one_stage_has_no_such_chart(make):
     assert not has_several_panels(
-        statistics("trial", 0, [make(benchmarks=["boolq"])], QUICK).pooled
+        compute_statistics("trial", 0, [make(benchmarks=["boolq"])], QUICK).pooled
     )

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pandas as pd
 
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
-from contamination.core.config import at_least, limited, runtime
+from contamination.core.config import at_least, ranged_field, runtime_field
 from contamination.core.hashing import file_digest
 from contamination.core.report.charts import MEMBER, InlineChart, page_figure, svg_element
 from contamination.core.report.document import ReportContent
@@ -24,8 +24,8 @@ class Letters(Audit):
     kind: ClassVar[str] = "letters"
     needed: ClassVar[Sequence[str]] = ("file",)
 
-    file: str | None = runtime(None)
-    times: int = limited(1, at_least(1))
+    file: str | None = runtime_field(None)
+    times: int = ranged_field(1, at_least(1))
 
     def prepare(self, stage: AuditStage) -> PreparedAudit:
         path = Path(str(self.file))

@@ -22,7 +22,7 @@ from contamination.core.artifacts import open_artifact
 from contamination.core.cli import CONF, compose_stage
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.report.charts import CSS_VARIABLES, page_figure, svg_element
-from contamination.core.report.html import html_table, keep_intervals_together, stylesheet
+from contamination.core.report.html import html_table, keep_intervals_together, read_report_file
 
 TARGET = "tests.audits.sample.Letters"
 
@@ -103,7 +103,7 @@ def test_a_chart_has_the_pages_own_colours(stage):
     assert not any(colour in chart.lower() for colour in CSS_VARIABLES)
     used = set(re.findall(r"var\((--\w+)\)", chart))
     assert "--member" in used
-    assert all(f"{name}:" in stylesheet() for name in {*CSS_VARIABLES.values(), *used})
+    assert all(f"{name}:" in read_report_file() for name in {*CSS_VARIABLES.values(), *used})
 
 
 def test_long_cells_are_broken_and_intervals_are_not():

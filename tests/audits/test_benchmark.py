@@ -62,7 +62,8 @@ def score_tables(shift, seed=0, methods=("loss", "min_k")):
         return pd.concat([
             pd.DataFrame({
                 "example_id": [t.example_id for t in texts], "method": method, "variant": "",
-                "score": common + 0.3 * rng.normal(size=len(texts)), "ranked": True, "default": True,
+                "score": common + 0.3 * rng.normal(size=len(texts)),
+                "ranked": True, "default": True,
             })
             for method in methods
         ])  # fmt: skip
@@ -223,7 +224,8 @@ def test_orders_have_the_same_questions(tokenizer):
     questions = Texts.of([make_text(str(i), sentence(rng), None, "") for i in range(43)])
     shards = inputs.published_and_random_orders(questions, tokenizer, 512, 0)
     published = [text for text in shards if text.label]
-    assert len(published) == 14 and len(shards) == 14 * inputs.ORDERS
+    assert len(published) == 14
+    assert len(shards) == 14 * inputs.ORDERS
     assert "\n\n".join(t.text for t in questions).startswith(published[0].text)
     for text in shards:
         own = next(t for t in published if t.cluster == text.cluster)
@@ -244,14 +246,14 @@ def files(tmp_path):
 def stage(tmp_path, folder, **fields):
     from omegaconf import OmegaConf
 
-    from contamination.core.config import convert
+    from contamination.core.config import convert_config
 
     audit = {"_target_": "contamination.audits.benchmark.audit.Benchmark", **fields}
     node = {
         "audit": audit, "runs": str(tmp_path / "runs"), "model": {"path": str(folder)},
         "method": {"loss": {"_target_": "contamination.detection.methods.loss.Loss"}},
     }  # fmt: skip
-    return convert(OmegaConf.create(node), AuditStage)
+    return convert_config(OmegaConf.create(node), AuditStage)
 
 
 def test_the_stored_audit_is_that_of_the_function(files, toy_folders):

@@ -58,7 +58,7 @@ def _corpus(folder: Path) -> Path:
     from hydra import compose, initialize_config_dir
 
     from contamination.core.cli import CONF
-    from contamination.core.config import convert
+    from contamination.core.config import convert_config
     from contamination.injection.config import InjectionStage
     from contamination.injection.run import run
     from tests.bad_inputs.row import OWN, M
@@ -66,12 +66,12 @@ def _corpus(folder: Path) -> Path:
     words = [word.replace(M, str(folder)) for word in OWN]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("injection", [*words, f"runs={folder}/runs"])
-    return run(convert(config, InjectionStage)).path
+    return run(convert_config(config, InjectionStage)).path
 
 
 def _model(folder: Path) -> None:
     """A model's folder as a training leaves it, of weights that no training made."""
-    from contamination.core.artifacts import Built, build, open_artifact
+    from contamination.core.artifacts import Built, build_or_open, open_artifact
     from contamination.training.config import TrainingStage
 
     corpus = open_artifact(folder / "corpus", "corpus")
@@ -87,7 +87,7 @@ def _model(folder: Path) -> None:
         return Built([*files, "exposures.parquet"], counts, ["metrics.jsonl"])
 
     stage = TrainingStage(corpus_folder=str(corpus.path))
-    built = build(folder / "runs" / "model" / "toy", stage, {"corpus": corpus.digest}, made)
+    built = build_or_open(folder / "runs" / "model" / "toy", stage, {"corpus": corpus.digest}, made)
     shutil.copytree(built.path, folder / "model")
 
 

@@ -13,25 +13,30 @@ import pytest
 
 from contamination.core.artifacts import (
     Built,
-    build,
-    check_owner,
+    build_or_open,
+    check_owning_run_folder,
     code_revision,
-    commit,
     is_complete,
     open_artifact,
     run_folder,
+    write_manifest,
 )
-from contamination.core.config import runtime
+from contamination.core.config import runtime_field
 from contamination.core.errors import ArtifactError, ConfigError
-from contamination.core.files import hashed_json, temporary_path, verified_json, write_text
-from contamination.core.integrity import MANIFEST, SCHEMA, naming_folders
-from contamination.core.models import resolve
+from contamination.core.files import (
+    hashed_json,
+    temporary_path,
+    verified_json,
+    write_text_atomically,
+)
+from contamination.core.integrity import MANIFEST, SCHEMA, errors_naming_folders
+from contamination.core.models import resolve_model_path
 
 
 @dataclass(frozen=True)
 class Settings:
     size: int = 1
-    workers: int = runtime(1)
+    workers: int = runtime_field(1)
 
 
 def make(text):
@@ -63,13 +68,13 @@ def test_the_name_is_the_hash_of_its_parts_as_sorted_json(tmp_path):
 
 def test_the_owner_of_a_model_is_one_or_two_folders_above(tmp_path):
     folder = tmp_path / "model" / "a-1"
-    build(folder, Settings(), {}, make("whole"))
-    check_owner(folder / "exports" / "step-1")
+    build_or_open(folder, Settings(), {}, make("whole"))
+    check_owning_run_folder(folder / "exports" / "step-1")
     (folder / "data.txt").write_text("WHOLE")
     for path in (folder / "hf", folder / "exports" / "step-1"):
         with pytest.raises(ArtifactError, match=r"data\.txt"):
-            check_owner(path)
-    check_owner(folder / "a" / "b" / "c")
+            check_owning_run_folder(path)
+    check_owning_run_folder(folder / "a" / "b" / "c")
 
 
 def model(folder):
@@ -80,18 +85,18 @@ def model(folder):
         (place / "hf" / "config.json").write_text("{}")
         return Built(["hf/config.json"])
 
-    return build(folder, Settings(), {}, made).path
+    return build_or_open(folder, Settings(), {}, made).path
 
 
 def test_a_model_that_is_a_link_to_elsewhere_is_refused(tmp_path):
     folder = model(tmp_path / "model" / "a-1")
-    check_owner(folder / "hf")
+    check_owning_run_folder(folder / "hf")
     (folder / "hf").rename(tmp_path / "hf")
     (folder / "hf").symlink_to(tmp_path / "hf")
     with pytest.raises(ArtifactError, match="hf/config.json is a link to a file outside"):
-        check_owner(folder / "hf")
+        check_owning_run_folder(folder / "hf")
     with pytest.raises(ArtifactError, match="hf/config.json is a link to a file outside"):
-        resolve("model.path", str(folder / "hf"))
+        resolve_model_path("model.path", str(folder / "hf"))
 
 
 @pytest.mark.parametrize("name", ["exports/step-1", "other"])
@@ -101,19 +106,19 @@ def test_a_folder_that_the_manifest_does_not_list_is_refused(tmp_path, name):
     (folder / name / "config.json").write_text("{}")
     open_artifact(folder, "model")
     with pytest.raises(ArtifactError, match=f"{name} was not written by the stage"):
-        check_owner(folder / name)
+        check_owning_run_folder(folder / name)
 
 
 def test_a_complete_folder_is_not_made_again(tmp_path):
     folder = tmp_path / "corpus" / "a-1"
-    first = build(folder, Settings(), {"x": "p"}, make("one"))
-    again = build(folder, Settings(), {"x": "p"}, make("two"))
+    first = build_or_open(folder, Settings(), {"x": "p"}, make("one"))
+    again = build_or_open(folder, Settings(), {"x": "p"}, make("two"))
     assert (folder / "data.txt").read_text() == "one"
     assert first == again
     assert (first.path, first.kind) == (folder, "corpus")
     assert first.config() == {"size": 1, "workers": 1}
     nested = {"cells": [Settings(2), ("a", {3: None})]}
-    kept = build(tmp_path / "corpus" / "b-1", nested, {}, make("one")).config()
+    kept = build_or_open(tmp_path / "corpus" / "b-1", nested, {}, make("one")).config()
     assert kept == {"cells": [{"size": 2, "workers": 1}, ["a", {"3": None}]]}
     manifest = verified_json((folder / MANIFEST).read_text())
     made_by = version("contamination-testbed"), code_revision()
@@ -136,7 +141,7 @@ def test_a_checkout_that_only_holds_an_installation_is_not_its_revision(tmp_path
 
 def test_the_digest_is_the_contents(tmp_path):
     digests = [
-        build(tmp_path / kind / name, Settings(), {}, make(text)).digest
+        build_or_open(tmp_path / kind / name, Settings(), {}, make(text)).digest
         for kind, name, text in [("a", "1", "x"), ("b", "2", "x"), ("a", "3", "y")]
     ]
     assert digests[0] == digests[1] != digests[2]
@@ -149,10 +154,10 @@ def test_a_killed_stage_leaves_no_manifest(tmp_path):
 
     folder = tmp_path / "corpus" / "a-1"
     with pytest.raises(KeyboardInterrupt):
-        build(folder, Settings(), {}, killed)
+        build_or_open(folder, Settings(), {}, killed)
     with pytest.raises(ArtifactError, match="unfinished"):
         open_artifact(folder, "corpus")
-    build(folder, Settings(), {}, make("whole"))
+    build_or_open(folder, Settings(), {}, make("whole"))
     assert open_artifact(folder, "corpus").counts == {"rows": 1}
 
 
@@ -164,7 +169,7 @@ def test_all_is_on_the_disk_before_the_manifest_has_its_name(tmp_path, monkeypat
         (after if is_complete(folder) else before).add(os.fstat(handle).st_ino)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    build(folder, Settings(), {}, make("x"))
+    build_or_open(folder, Settings(), {}, make("x"))
     inodes = {path.name: path.stat().st_ino for path in (folder, *folder.iterdir())}
     assert {inodes[name] for name in ("config.yaml", "data.txt", MANIFEST)} <= before
     assert inodes[folder.name] in after
@@ -172,10 +177,10 @@ def test_all_is_on_the_disk_before_the_manifest_has_its_name(tmp_path, monkeypat
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
-    write_text(path, "old")
+    write_text_atomically(path, "old")
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        write_text(path, "new")
+        write_text_atomically(path, "new")
     assert path.read_text() == "old"
 
 
@@ -191,7 +196,7 @@ def test_no_two_processes_share_a_temporary_name(tmp_path, monkeypatch):
 
 def test_a_folder_of_another_kind_or_schema_is_refused(tmp_path):
     folder = tmp_path / "corpus" / "a-1"
-    build(folder, Settings(), {}, make("x"))
+    build_or_open(folder, Settings(), {}, make("x"))
     with pytest.raises(ArtifactError, match="not a model"):
         open_artifact(folder, "model")
     manifest = verified_json((folder / MANIFEST).read_text())
@@ -211,26 +216,26 @@ def finished_model(folder):
         (place / "hf" / "config.json").write_text("{}")
         return Built(["hf/config.json"])
 
-    return build(folder, {"corpus_folder": "runs/corpus/x"}, {}, write).path
+    return build_or_open(folder, {"corpus_folder": "runs/corpus/x"}, {}, write).path
 
 
 @pytest.mark.parametrize("gone", [(MANIFEST,), ("config.yaml",), (MANIFEST, "config.yaml")])
 def test_a_model_whose_folder_has_lost_its_manifest_or_its_config_is_refused(tmp_path, gone):
     folder = finished_model(tmp_path / "model" / f"a-{'0' * 12}")
-    check_owner(folder / "hf")
+    check_owning_run_folder(folder / "hf")
     for name in gone:
         (folder / name).unlink()
     with pytest.raises(ArtifactError, match=rf"is damaged: {gone[0]} is missing"):
-        check_owner(folder / "hf")
+        check_owning_run_folder(folder / "hf")
 
 
 def test_a_renamed_model_is_known_by_its_config(tmp_path):
     folder = finished_model(tmp_path / "mine")
     (folder / MANIFEST).unlink()
     with pytest.raises(ArtifactError, match=f"{MANIFEST} is missing"):
-        check_owner(folder / "hf")
+        check_owning_run_folder(folder / "hf")
     (folder / "config.yaml").write_text("name: my own project\n")
-    check_owner(folder / "hf")
+    check_owning_run_folder(folder / "hf")
 
 
 def damaged_manifest(folder, **changed):
@@ -244,7 +249,7 @@ NAMES = ["../../../pwn.txt", "/etc/passwd", "a/../../x", "..", "", "a\nb"]
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", ["files", "records"])
 def test_a_manifest_names_files_inside_its_folder(tmp_path, name, part):
-    folder = build(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
+    folder = build_or_open(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
     manifest = verified_json((folder / MANIFEST).read_text())
     more = {part: {**manifest[part], name: "0" * 64}, "bytes": {**manifest["bytes"], name: 1}}
     damaged_manifest(folder, **more)
@@ -266,7 +271,7 @@ def test_a_manifest_names_files_inside_its_folder(tmp_path, name, part):
     ],
 )
 def test_a_manifest_of_another_form_is_damage(tmp_path, changed, words):
-    folder = build(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
+    folder = build_or_open(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
     damaged_manifest(folder, **changed)
     with pytest.raises(ArtifactError, match=words):
         open_artifact(folder, "corpus")
@@ -274,7 +279,7 @@ def test_a_manifest_of_another_form_is_damage(tmp_path, changed, words):
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_a_file_that_is_a_link_elsewhere_or_no_file_is_refused(tmp_path, kind):
-    folder = build(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
+    folder = build_or_open(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
     file = folder / "data.txt"
     file.rename(tmp_path / "elsewhere")
     if kind == "link":
@@ -288,20 +293,20 @@ def test_a_file_that_is_a_link_elsewhere_or_no_file_is_refused(tmp_path, kind):
 
 @pytest.mark.parametrize("text", ["a: &a [*a]", "a: !!python/name:os.system", "[1]", "a: [", ""])
 def test_a_config_that_is_no_plain_mapping_is_named(tmp_path, text):
-    folder = build(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
+    folder = build_or_open(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
     (folder / "config.yaml").write_text(text)
-    commit(folder, {}, Built(["data.txt"]))
+    write_manifest(folder, {}, Built(["data.txt"]))
     with pytest.raises(ArtifactError, match=r"a-1 is damaged: config\.yaml can't be used: "):
         open_artifact(folder, "corpus").config()
 
 
 def test_what_fails_because_of_a_stored_value_names_the_folder_and_the_place(tmp_path):
     words = r"^a, b: .*KeyError: 'x'; test_artifacts\.py, line "
-    with pytest.raises(ArtifactError, match=words), naming_folders("a", "b"):
+    with pytest.raises(ArtifactError, match=words), errors_naming_folders("a", "b"):
         {}["x"]
-    with pytest.raises(ArtifactError, match="^as it is$"), naming_folders("a"):
+    with pytest.raises(ArtifactError, match="^as it is$"), errors_naming_folders("a"):
         raise ArtifactError("as it is")
-    with pytest.raises(FileNotFoundError), naming_folders("a"):
+    with pytest.raises(FileNotFoundError), errors_naming_folders("a"):
         (tmp_path / "none").read_text()
 
 
@@ -312,5 +317,5 @@ def test_a_config_that_could_not_be_read_again_is_refused_before_the_work(value,
 
     folder = tmp_path / "thing" / "a"
     with pytest.raises(ConfigError, match=r"^a\.b (is 'x|has 200,001 of).* can be read again"):
-        build(folder, {"a": {"b": value}}, {}, make)
+        build_or_open(folder, {"a": {"b": value}}, {}, make)
     assert not (folder / "config.yaml").exists()

@@ -55,8 +55,8 @@ def test_equals_a_naive_loop_exactly(n_members, n_nonmembers, decimals):
     rng = np.random.default_rng(n_members + decimals)
     members = rng.normal(0.5, 1, n_members).round(decimals)
     nonmembers = rng.normal(0, 1, n_nonmembers).round(decimals)
-    drawn = bootstrap.resample(n_members, n_nonmembers, n_draws=60, seed=1)
-    ranked = bootstrap.rank(members, nonmembers, drawn)
+    drawn = bootstrap.draw_resample(n_members, n_nonmembers, n_draws=60, seed=1)
+    ranked = bootstrap.rank_scores(members, nonmembers, drawn)
     expected = naive(members, nonmembers, drawn, AUROC.value)
     np.testing.assert_array_equal(AUROC.draws(ranked), expected)
     for rate in (0.01, 0.05, 0.5, 0.95):
@@ -72,10 +72,10 @@ def test_steps_are_the_rates_of_the_thresholds_that_ties_leave_possible():
     """Binomial(100, 0.05) is 1 to 10 in 95%: the 2nd to the 11th highest may be the threshold."""
     rng = np.random.default_rng(6)
     members, nonmembers = rng.normal(1, 1, 60), rng.normal(size=100)
-    drawn = bootstrap.resample(60, 100, 5, 0)
+    drawn = bootstrap.draw_resample(60, 100, 5, 0)
     for decimals, tied in ((3, False), (1, False), (0, True)):
         pair = members.round(decimals), nonmembers.round(decimals)
-        ranked = bootstrap.rank(*pair, drawn)
+        ranked = bootstrap.rank_scores(*pair, drawn)
         second, eleventh = sorted(pair[1])[-2], sorted(pair[1])[-11]
         expected = tuple(sum(m > x for m in pair[0]) / 60 for x in (second, eleventh))
         assert metrics.tpr_range_of_ties(ranked, 0.05) == (expected if tied else None)
@@ -88,7 +88,7 @@ def test_one_score_that_many_members_share_is_a_step(share, tied):
     members, nonmembers = rng.normal(1, 1, 100), rng.normal(size=100)
     third = np.sort(nonmembers)[-3]
     members[: int(share * 100)] = third
-    ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(100, 100, 5, 0))
+    ranked = bootstrap.rank_scores(members, nonmembers, bootstrap.draw_resample(100, 100, 5, 0))
     ends = np.sort(nonmembers)[[-2, -11]]
     expected = tuple((members[:, None] > ends).mean(axis=0).tolist())
     assert metrics.tpr_range_of_ties(ranked, 0.05) == (expected if tied else None)
@@ -98,7 +98,7 @@ def test_half_as_many_scores_as_ranks_are_steps():
     """The 2nd to the 11th highest are five pairs."""
     nonmembers = np.r_[np.arange(89.0), 200, np.repeat(np.arange(100.0, 105), 2)]
     members = np.random.default_rng(9).normal(102, 3, 60)
-    ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(60, 100, 5, 0))
+    ranked = bootstrap.rank_scores(members, nonmembers, bootstrap.draw_resample(60, 100, 5, 0))
     expected = (sum(members > 104) / 60, sum(members > 100) / 60)
     assert metrics.tpr_range_of_ties(ranked, 0.05) == expected
 
@@ -106,7 +106,7 @@ def test_half_as_many_scores_as_ranks_are_steps():
 def test_steps_from_below_are_those_of_the_members_that_tie():
     rng = np.random.default_rng(7)
     members, nonmembers = rng.normal(1, 1, 100).round(), rng.normal(size=60).round()
-    ranked = bootstrap.rank(members, nonmembers, bootstrap.resample(100, 60, 5, 0))
+    ranked = bootstrap.rank_scores(members, nonmembers, bootstrap.draw_resample(100, 60, 5, 0))
     second, eleventh = sorted(members)[1], sorted(members)[10]
     expected = [sum(n >= x for n in nonmembers) / 60 for x in (eleventh, second)]
     assert metrics.fpr_range_of_ties(ranked, 0.95) == pytest.approx(expected)
@@ -115,15 +115,15 @@ def test_steps_from_below_are_those_of_the_members_that_tie():
 def test_auroc_equals_the_product_with_the_comparison_matrix():
     rng = np.random.default_rng(0)
     members, nonmembers = rng.normal(size=30).round(1), rng.normal(size=50).round(1)
-    drawn = bootstrap.resample(30, 50, n_draws=100, seed=2)
+    drawn = bootstrap.draw_resample(30, 50, n_draws=100, seed=2)
     wins = (members[:, None] > nonmembers) + 0.5 * (members[:, None] == nonmembers)
     product = ((drawn.members @ wins) * drawn.nonmembers).sum(axis=1) / (30 * 50)
-    ranked = bootstrap.rank(members, nonmembers, drawn)
+    ranked = bootstrap.rank_scores(members, nonmembers, drawn)
     np.testing.assert_array_equal(AUROC.draws(ranked), product)
 
 
 def test_each_side_is_resampled_to_its_own_size():
-    drawn = bootstrap.resample(12, 30, n_draws=500, seed=3)
+    drawn = bootstrap.draw_resample(12, 30, n_draws=500, seed=3)
     assert (drawn.members.sum(axis=1) == 12).all()
     assert (drawn.nonmembers.sum(axis=1) == 30).all()
     assert drawn.members.mean(axis=0) == pytest.approx(np.ones(12), abs=0.2)
@@ -131,17 +131,17 @@ def test_each_side_is_resampled_to_its_own_size():
 
 
 def test_draws_are_a_function_of_the_seed_on_each_side():
-    one, same, other = (bootstrap.resample(9, 9, 5, seed) for seed in (1, 1, 2))
+    one, same, other = (bootstrap.draw_resample(9, 9, 5, seed) for seed in (1, 1, 2))
     for side in ("members", "nonmembers"):
         np.testing.assert_array_equal(getattr(one, side), getattr(same, side))
         assert (getattr(one, side) != getattr(other, side)).any()
     assert (one.members != one.nonmembers).any()
-    kept = bootstrap.rank(np.arange(9.0), np.arange(9.0), one)
+    kept = bootstrap.rank_scores(np.arange(9.0), np.arange(9.0), one)
     assert {each.dtype.name for each in (one.members, kept.hits, kept.alarms)} == {"float32"}
 
 
 def test_an_interval_is_the_percentiles():
-    (low,), (high,) = bootstrap.intervals(np.linspace(0, 1, 1001)[None], 0.9)
+    (low,), (high,) = bootstrap.percentile_intervals(np.linspace(0, 1, 1001)[None], 0.9)
     assert (low, high) == pytest.approx((0.05, 0.95))
 
 

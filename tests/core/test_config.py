@@ -10,15 +10,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from contamination.core.config import (
     _describe_omegaconf_error,
-    convert,
-    create,
-    identity,
-    part_of_name_unless_default,
-    register,
-    runtime,
+    convert_config,
+    field_naming_unless_default,
+    identity_data,
+    instantiate_node,
+    register_schema,
+    runtime_field,
 )
 from contamination.core.errors import ConfigError, near_names, require
-from contamination.core.seeds import derive, unit_hash
+from contamination.core.seeds import derive_seed, unit_hash
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Outer:
     many: dict[str, Inner] = field(default_factory=dict)
     cells: list[Inner] = field(default_factory=list)
     seed: int = 0
-    path: str | None = runtime(None)
+    path: str | None = runtime_field(None)
 
 
 def test_convert_types_every_level():
@@ -41,7 +41,7 @@ def test_convert_types_every_level():
         {"inner": {"rate": "1e-3"}, "many": {"x": {"rate": 2}}, "cells": [{"label": "b"}],
          "seed": 3, "unrelated": 1}
     )  # fmt: skip
-    outer = convert(config, Outer)
+    outer = convert_config(config, Outer)
     assert outer.inner == Inner(rate=1e-3)
     assert outer.many == {"x": Inner(rate=2.0)}
     assert outer.cells == [Inner(label="b")]
@@ -49,7 +49,7 @@ def test_convert_types_every_level():
 
 
 def test_a_schema_types_the_node_of_its_name():
-    register("a_test", Outer)
+    register_schema("a_test", Outer)
     stored = ConfigStore.instance().repo["schema"].pop("a_test.yaml")
     assert (stored.group, stored.name, stored.package) == ("schema", "a_test.yaml", "a_test")
     assert OmegaConf.get_type(stored.node, "inner") is Inner
@@ -77,7 +77,7 @@ NOT_A_NUMBER = "Value 'x' of type 'str' could not be converted to"
 )
 def test_a_wrong_key_or_type_is_named(config, words):
     with pytest.raises(ConfigError, match=f"^{re.escape(words)}"):
-        convert(OmegaConf.create(config), Outer)
+        convert_config(OmegaConf.create(config), Outer)
 
 
 def test_an_error_is_one_line_with_the_whole_field():
@@ -106,38 +106,38 @@ def test_a_node_may_name_another_and_hold_frozen_ones():
     rest = {"label": "${deep.inner.label}", "plain": {"a": "${label}"}}
     given = OmegaConf.create({"deep": node, "seed": 3, **rest})
     deep = Deep(inner=Inner(label="3"), other=Inner(rate=2.0))
-    assert convert(given, Whole) == Whole(deep, 3, "3", {"a": "3"})
+    assert convert_config(given, Whole) == Whole(deep, 3, "3", {"a": "3"})
 
 
 @dataclass(frozen=True)
 class Younger:
     rate: float = 0.5
-    scope: str = part_of_name_unless_default("whole")
-    steps: list[int] = part_of_name_unless_default([])
+    scope: str = field_naming_unless_default("whole")
+    steps: list[int] = field_naming_unless_default([])
 
 
 def test_a_younger_field_is_part_of_the_name_where_it_is_set():
-    assert identity(Younger()) == identity(Younger(steps=[])) == {"rate": 0.5}
-    assert identity(Younger(scope="output")) == {"rate": 0.5, "scope": "output"}
-    assert identity(Younger(steps=[3])) == {"rate": 0.5, "steps": [3]}
+    assert identity_data(Younger()) == identity_data(Younger(steps=[])) == {"rate": 0.5}
+    assert identity_data(Younger(scope="output")) == {"rate": 0.5, "scope": "output"}
+    assert identity_data(Younger(steps=[3])) == {"rate": 0.5, "steps": [3]}
 
 
 def test_identity_leaves_out_how_it_runs():
     made = Outer(many={"a": Inner(2.0)}, cells=[Inner(label="b")], seed=1, path="x")
-    assert identity(made) == {
+    assert identity_data(made) == {
         "inner": {"rate": 0.5, "label": "a"},
         "many": {"a": {"rate": 2.0, "label": "a"}},
         "cells": [{"rate": 0.5, "label": "b"}],
         "seed": 1,
     }
-    how = runtime(3)
+    how = runtime_field(3)
     assert (how.default, dict(how.metadata)) == (3, {"identity": False, "range": None})
 
 
 def test_create_makes_the_target_and_words_its_errors():
     target = {"_target_": "contamination.injection.occurrences.Fixed"}
-    assert create("occurrences", {**target, "count": 2}).count == 2
-    made = create("a", {"_target_": "types.SimpleNamespace", "cells": [{"b": [1]}]})
+    assert instantiate_node("occurrences", {**target, "count": 2}).count == 2
+    made = instantiate_node("a", {"_target_": "types.SimpleNamespace", "cells": [{"b": [1]}]})
     assert (type(made.cells), type(made.cells[0]), type(made.cells[0]["b"])) == (list, dict, list)
     wrong = "x.occurrences can't be made from contamination.injection.occurrences."
     for node, said in [
@@ -150,7 +150,7 @@ def test_create_makes_the_target_and_words_its_errors():
         ({}, "x.occurrences has no _target_: choose one of the files in conf/."),
     ]:  # fmt: skip
         with pytest.raises(ConfigError, match="^" + re.escape(said)):
-            create("x.occurrences", node)
+            instantiate_node("x.occurrences", node)
 
 
 def test_near_names_and_require():
@@ -161,6 +161,6 @@ def test_near_names_and_require():
 
 
 def test_seeds_are_independent_by_name_and_stable():
-    assert derive(0, "membership") != derive(0, "position") != derive(1, "position")
-    assert derive(0, "membership") == 7108097736803440182
+    assert derive_seed(0, "membership") != derive_seed(0, "position") != derive_seed(1, "position")
+    assert derive_seed(0, "membership") == 7108097736803440182
     assert 0 <= unit_hash("x") < 1

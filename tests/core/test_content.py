@@ -15,9 +15,9 @@ from contamination.core.errors import DataError
 from contamination.core.hashing import (
     LARGE_BYTES,
     combined_digest,
-    digests,
+    digests_by_name,
     file_digest,
-    file_digests,
+    file_digests_of_folder,
 )
 
 OLD = 10 * 10**9  # nanoseconds
@@ -229,7 +229,7 @@ def test_a_folder_has_its_files_by_name(tmp_path, reads, later):
     (tmp_path / "data/in").mkdir(parents=True)
     large(tmp_path / "data/in/weights")
     (tmp_path / "data/config").write_text("{}")
-    found = file_digests(tmp_path / "data")
+    found = file_digests_of_folder(tmp_path / "data")
     assert found == {
         "config": hashlib.sha256(b"{}").hexdigest(),
         "in/weights": hashlib.sha256(b"a" * LARGE_BYTES).hexdigest(),
@@ -256,10 +256,10 @@ def test_what_a_signal_leaves_is_gone_on_with(tmp_path, reads, later, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(hashing_module, "_hash_file", killed)
         with pytest.raises(KeyboardInterrupt):
-            digests(files)
+            digests_by_name(files)
     assert reads[:5] == [f"shard{n}" for n in range(5)]
     reads.clear()
-    assert digests(files) == {name: sha256(path) for name, path in files.items()}
+    assert digests_by_name(files) == {name: sha256(path) for name, path in files.items()}
     assert set(reads).isdisjoint({f"shard{n}" for n in range(5)})
 
 
@@ -296,9 +296,9 @@ def test_much_to_read_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(hashing_module, "SHOWN_BYTES", 3 * LARGE_BYTES)
     process_records.set_records_folder(tmp_path)
     try:
-        digests({"1": large(tmp_path / "1"), "2": large(tmp_path / "2")})
+        digests_by_name({"1": large(tmp_path / "1"), "2": large(tmp_path / "2")})
         assert process_records.read_progress(tmp_path) is None
-        digests({n: large(tmp_path / n) for n in "123"})
+        digests_by_name({n: large(tmp_path / n) for n in "123"})
         shown = process_records.read_progress(tmp_path)
     finally:
         process_records.set_records_folder(None)

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm, t
 
-from contamination.core.statistics.bootstrap import resample
-from contamination.core.statistics.estimates import estimate, interval, mean
+from contamination.core.statistics.bootstrap import draw_resample
+from contamination.core.statistics.estimates import (
+    confidence_interval,
+    estimate_metrics,
+    mean_estimate,
+)
 from contamination.core.statistics.metrics import AUROC, chosen_metrics
 
 PLANS = 20
@@ -22,7 +26,7 @@ def held(members, nonmembers, level, size, benchmarks, repetitions, draws=200, w
     rng, (_, metric) = np.random.default_rng(5), chosen_metrics([level], [])
     threshold = nonmembers.isf(level)
     truth = members.sf(np.ceil(threshold + 0.5) - 0.5 if whole else threshold)
-    plans = [resample(size, size, draws, i) for i in range(PLANS)]
+    plans = [draw_resample(size, size, draws, i) for i in range(PLANS)]
     shape = benchmarks * repetitions, size
     scores = [side.ppf(rng.random(shape)) for side in (members, nonmembers)]
     if whole:
@@ -31,10 +35,12 @@ def held(members, nonmembers, level, size, benchmarks, repetitions, draws=200, w
     for i in range(repetitions):
         at = range(benchmarks * i, benchmarks * (i + 1))
         parts = [
-            estimate(scores[0][each], scores[1][each], plans[each % PLANS], [metric])[metric.name]
+            estimate_metrics(scores[0][each], scores[1][each], plans[each % PLANS], [metric])[
+                metric.name
+            ]
             for each in at
         ]
-        low, high = interval(mean(parts), 0.95)
+        low, high = confidence_interval(mean_estimate(parts), 0.95)
         found += low <= truth <= high
     return found
 
@@ -51,15 +57,15 @@ def check(found: int, repetitions: int, least: float = 0.94, most: float = 0.975
 )
 def test_the_interval_of_an_auroc_holds_the_truth(shift, size, benchmarks, repetitions):
     rng, found = np.random.default_rng(4), 0
-    plans = [resample(size, size, 200, i) for i in range(PLANS)]
+    plans = [draw_resample(size, size, 200, i) for i in range(PLANS)]
     for _ in range(repetitions):
         sides = rng.normal(shift, 1, (benchmarks, size)), rng.normal(0, 1, (benchmarks, size))
         chosen = rng.choice(PLANS, benchmarks, replace=False)
         parts = [
-            estimate(m, n, plans[plan], [AUROC])["auroc"]
+            estimate_metrics(m, n, plans[plan], [AUROC])["auroc"]
             for m, n, plan in zip(*sides, chosen, strict=True)
         ]
-        low, high = interval(mean(parts), 0.95)
+        low, high = confidence_interval(mean_estimate(parts), 0.95)
         found += low <= norm.cdf(shift / 2**0.5) <= high
     check(found, repetitions, least=0.93, most=0.985)
 
@@ -91,15 +97,15 @@ def test_tied_scores_have_an_interval_that_is_wide_but_holds_the_truth(benchmark
 def test_an_exact_match_has_an_interval_that_holds_the_truth():
     """40% of the members and 6% of the non-members have the highest score: the true TPR is 0."""
     rng, (_, metric) = np.random.default_rng(5), chosen_metrics([0.05], [])
-    plans, found = [resample(100, 100, 200, i) for i in range(PLANS)], 0
+    plans, found = [draw_resample(100, 100, 200, i) for i in range(PLANS)], 0
     for _ in range(60):
         parts = []
         for plan in plans[:4]:
             members, nonmembers = rng.normal(size=(2, 100))
             members[rng.random(100) < 0.4] = 9
             nonmembers[rng.random(100) < 0.06] = 9
-            parts.append(estimate(members, nonmembers, plan, [metric])[metric.name])
-        found += interval(mean(parts), 0.95)[0] == 0
+            parts.append(estimate_metrics(members, nonmembers, plan, [metric])[metric.name])
+        found += confidence_interval(mean_estimate(parts), 0.95)[0] == 0
     check(found, 60, least=0.93, most=1)
 
 

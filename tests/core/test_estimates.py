@@ -11,24 +11,24 @@ import pytest
 from scipy.stats import beta, binom, norm
 
 from contamination.analysis.statistics.seed_pooling import pooled_estimate
-from contamination.core.statistics.bootstrap import Resample, rank, resample
+from contamination.core.statistics.bootstrap import Resample, draw_resample, rank_scores
 from contamination.core.statistics.estimates import (
     Estimate,
-    estimate,
-    interval,
-    intervals,
+    confidence_interval,
+    confidence_intervals,
+    estimate_metrics,
     joint_intervals,
     jointly_valid_confidence,
-    mean,
-    mean_over,
+    mean_estimate,
+    mean_over_benchmarks,
     mean_trials,
-    needs_over,
+    needs_by_benchmark_text,
 )
 from contamination.core.statistics.metrics import (
     AUROC,
     chosen_metrics,
     fpr_at_tpr,
-    title,
+    metric_title,
     tpr_at_fpr,
 )
 
@@ -37,8 +37,8 @@ def test_metrics_are_named_after_their_rates():
     names = [metric.name for metric in chosen_metrics([0.001, 0.05], [0.95])]
     assert names == ["auroc", "tpr_at_fpr_0.001", "tpr_at_fpr_0.05", "fpr_at_tpr_0.95"]
     titles = ["AUROC", "TPR at FPR ≤ 0.001", "TPR at FPR ≤ 0.05", "FPR at TPR ≥ 0.95"]
-    assert [*map(title, names)] == titles
-    assert title("someone_elses") == "someone_elses"
+    assert [*map(metric_title, names)] == titles
+    assert metric_title("someone_elses") == "someone_elses"
 
 
 @pytest.mark.parametrize("which", range(5))
@@ -56,7 +56,7 @@ def test_a_guess_reaches_the_metrics_guess_and_a_shift_its_better_side(which):
 def test_each_metric_keeps_its_own_rate():
     members, nonmembers = np.arange(25.0, 125.0), np.arange(100.0)
     wanted = chosen_metrics([0.05, 0.5], [0.95])
-    found = estimate(members, nonmembers, resample(100, 100, 50, 0), wanted)
+    found = estimate_metrics(members, nonmembers, draw_resample(100, 100, 50, 0), wanted)
     assert found["tpr_at_fpr_0.05"].value < found["tpr_at_fpr_0.5"].value
     rates = [found[metric.name] for metric in wanted[1:]]
     assert [rate.steps for rate in rates] == [(rate.value, rate.value) for rate in rates]
@@ -67,7 +67,7 @@ def test_the_value_on_the_examples_themselves_is_a_draw_of_one_each():
     rng = np.random.default_rng(0)
     members, nonmembers = rng.normal(1, 1, 15).round(1), rng.normal(0, 1, 12).round(1)
     once = Resample(np.ones((1, 15), np.float32), np.ones((1, 12), np.float32))
-    assert AUROC.draws(rank(members, nonmembers, once)).tolist() == [
+    assert AUROC.draws(rank_scores(members, nonmembers, once)).tolist() == [
         AUROC.value(members, nonmembers)
     ]
 
@@ -75,7 +75,7 @@ def test_the_value_on_the_examples_themselves_is_a_draw_of_one_each():
 def test_the_mean_averages_draws_and_adds_sizes():
     one = Estimate(3, 4, 0.5, np.array([0.4, 0.6]))
     other = Estimate(5, 6, 0.7, np.array([0.8, 0.6]))
-    both = mean([one, other])
+    both = mean_estimate([one, other])
     assert (both.n_members, both.n_nonmembers) == (8, 10)
     assert both.value == pytest.approx(0.6)
     assert both.draws.tolist() == pytest.approx([0.6, 0.6])
@@ -103,11 +103,11 @@ def test_the_most_trials_that_an_estimate_is_as_certain_as():
     assert auroc.trials(30, 20) == pytest.approx(4 * harmonic_mean([30, 20]))
     assert (tpr.trials(30, 20), fpr.trials(30, 20)) == (30, 20)
     known, unknown = Estimate(9, 9, 0.5, np.zeros(2), trials=7.0), Estimate(9, 9, 0.5, np.zeros(2))
-    assert mean([known, known]).trials == pytest.approx(14)
-    assert mean([known, unknown]).trials is None
+    assert mean_estimate([known, known]).trials == pytest.approx(14)
+    assert mean_estimate([known, unknown]).trials is None
     assert (
-        estimate(
-            np.arange(9.0), np.arange(9.0), resample(9, 9, 5, 0), [replace(auroc, trials=None)]
+        estimate_metrics(
+            np.arange(9.0), np.arange(9.0), draw_resample(9, 9, 5, 0), [replace(auroc, trials=None)]
         )["auroc"].trials
         is None
     )
@@ -116,7 +116,7 @@ def test_the_most_trials_that_an_estimate_is_as_certain_as():
 def test_a_small_benchmark_makes_the_mean_less_certain():
     """The mean of rates of 100 and of 20 tosses varies as a rate of 66.7 does, not of 120."""
     parts = [Estimate(9, 9, 0.75, np.zeros(2), trials=n) for n in (100.0, 20.0)]
-    tosses = mean(parts).trials
+    tosses = mean_estimate(parts).trials
     variances = [0.75 * 0.25 / part.trials for part in parts]
     assert 0.75 * 0.25 / tosses == pytest.approx(sum(variances) / 4)
     assert mean_trials([100.0, 20.0], [2, 1]) == pytest.approx(9 / (4 / 100 + 1 / 20))
@@ -130,9 +130,9 @@ def test_the_interval_of_a_mean_over_benchmarks_of_100_and_of_2_members_includes
         parts = []
         for members, nonmembers in ((100, 100), (2, 20)):
             scores = rng.normal(2**0.5 * norm.ppf(0.75), 1, members), rng.normal(size=nonmembers)
-            drawn = resample(members, nonmembers, 60, plan)
-            parts.append(estimate(*scores, drawn, [AUROC])["auroc"])
-        low, high = interval(mean(parts), 0.95)
+            drawn = draw_resample(members, nonmembers, 60, plan)
+            parts.append(estimate_metrics(*scores, drawn, [AUROC])["auroc"])
+        low, high = confidence_interval(mean_estimate(parts), 0.95)
         missed += not low <= 0.75 <= high
     assert missed <= binom.ppf(0.999, 120, 0.05)
 
@@ -142,8 +142,8 @@ def aurocs_of(rng, number, common, truth=0.75, size=40, draws=200):
     shared, own = rng.normal(size=2 * size), rng.normal(size=(number, 2 * size))
     scores = common**0.5 * shared + (1 - common) ** 0.5 * own
     scores[:, :size] += 2**0.5 * norm.ppf(truth)
-    drawn = resample(size, size, draws, int(rng.integers(1 << 30)))
-    return [estimate(line[:size], line[size:], drawn, [AUROC])["auroc"] for line in scores]
+    drawn = draw_resample(size, size, draws, int(rng.integers(1 << 30)))
+    return [estimate_metrics(line[:size], line[size:], drawn, [AUROC])["auroc"] for line in scores]
 
 
 @pytest.mark.parametrize(("number", "common"), [(2, 0.0), (6, 0.0), (6, 0.9)])
@@ -163,8 +163,10 @@ def test_few_nonmembers_do_not_put_the_best_methods_interval_above_the_truth():
     for plan in range(100):
         scores = rng.normal(size=(18, 210))
         scores[:, :200] += 2**0.5 * norm.ppf(0.75)
-        drawn = resample(200, 10, 200, plan)
-        found = [estimate(line[:200], line[200:], drawn, [AUROC])["auroc"] for line in scores]
+        drawn = draw_resample(200, 10, 200, plan)
+        found = [
+            estimate_metrics(line[:200], line[200:], drawn, [AUROC])["auroc"] for line in scores
+        ]
         winner = int(np.argmax([each.value for each in found]))
         above += joint_intervals(found, 0.95)[0][winner] > 0.75
     assert above <= binom.ppf(0.999, 100, 0.025)
@@ -178,9 +180,11 @@ def test_a_benchmark_of_few_nonmembers_does_not_put_the_best_methods_mean_above_
         for nonmembers in (200, 8):
             scores = rng.normal(size=(12, 200 + nonmembers))
             scores[:, :200] += 2**0.5 * norm.ppf(0.75)
-            drawn = resample(200, nonmembers, 200, plan)
-            parts.append([estimate(m[:200], m[200:], drawn, [AUROC])["auroc"] for m in scores])
-        means = [mean(of_method) for of_method in zip(*parts, strict=True)]
+            drawn = draw_resample(200, nonmembers, 200, plan)
+            parts.append(
+                [estimate_metrics(m[:200], m[200:], drawn, [AUROC])["auroc"] for m in scores]
+            )
+        means = [mean_estimate(of_method) for of_method in zip(*parts, strict=True)]
         winner = int(np.argmax([each.value for each in means]))
         above += joint_intervals(means, 0.95)[0][winner] > 0.75
     assert above <= binom.ppf(0.999, 60, 0.025)
@@ -190,9 +194,9 @@ def test_the_smallest_side_is_that_of_any_benchmark_and_seed():
     sizes = [(9, 40), (30, 7), (8, 8)]
     parts = [Estimate(*pair, 0.5, np.zeros(2)) for pair in sizes]
     assert [part.smallest_side for part in parts] == [9, 7, 8]
-    both = [mean(parts[:2]), mean(parts[2:])]
+    both = [mean_estimate(parts[:2]), mean_estimate(parts[2:])]
     assert [part.smallest_side for part in both] == [7, 8]
-    assert mean(both).smallest_side == pooled_estimate(both, 0).smallest_side == 7
+    assert mean_estimate(both).smallest_side == pooled_estimate(both, 0).smallest_side == 7
 
 
 def test_methods_that_move_together_need_less_correction_and_one_needs_none():
@@ -205,7 +209,7 @@ def test_methods_that_move_together_need_less_correction_and_one_needs_none():
     assert jointly_valid_confidence([one], 0.95) == 0.95
     assert jointly_valid_confidence([one, one], 0.95) == pytest.approx(0.95, abs=0.01)
     low, high = joint_intervals([one], 0.95)
-    assert (low[0], high[0]) == interval(one, 0.95)
+    assert (low[0], high[0]) == confidence_interval(one, 0.95)
 
 
 def test_what_does_not_vary_or_is_not_carried_needs_no_correction():
@@ -215,7 +219,7 @@ def test_what_does_not_vary_or_is_not_carried_needs_no_correction():
     assert jointly_valid_confidence([one, perfect, missing], 0.95) == 0.95
     assert jointly_valid_confidence([missing], 0.95) == 0.95
     low, _ = joint_intervals([one, perfect, missing], 0.95)
-    assert (low[0], np.isnan(low[2])) == (interval(one, 0.95)[0], True)
+    assert (low[0], np.isnan(low[2])) == (confidence_interval(one, 0.95)[0], True)
 
 
 @pytest.mark.parametrize(
@@ -227,8 +231,8 @@ def test_an_area_of_few_is_no_surer_than_their_orders(members, nonmembers):
     for places in combinations(range(n), members):
         ranks = np.arange(float(n))
         sides = ranks[list(places)], np.delete(ranks, places)
-        drawn = resample(members, nonmembers, 60, 0)
-        low, high = interval(estimate(*sides, drawn, [AUROC])["auroc"], 0.95)
+        drawn = draw_resample(members, nonmembers, 60, 0)
+        low, high = confidence_interval(estimate_metrics(*sides, drawn, [AUROC])["auroc"], 0.95)
         held.append(low <= 0.5 <= high)
     assert np.mean(held) >= 0.9
 
@@ -236,37 +240,43 @@ def test_an_area_of_few_is_no_surer_than_their_orders(members, nonmembers):
 def test_a_rate_that_is_not_carried_is_no_number():
     rng = np.random.default_rng(0)
     scores = rng.normal(1, 1, 100), rng.normal(size=99)
-    found = estimate(*scores, resample(100, 99, 50, 0), [tpr_at_fpr(0.05)])["tpr_at_fpr_0.05"]
+    found = estimate_metrics(*scores, draw_resample(100, 99, 50, 0), [tpr_at_fpr(0.05)])[
+        "tpr_at_fpr_0.05"
+    ]
     assert found.needs == "≥ 100 non-members"
-    assert np.isnan([found.value, *found.draws, *interval(found, 0.95)]).all()
+    assert np.isnan([found.value, *found.draws, *confidence_interval(found, 0.95)]).all()
 
 
 def of_benchmark(nonmembers, rate=0.05):
     rng = np.random.default_rng(nonmembers)
     scores = rng.normal(1, 1, 60), rng.normal(size=nonmembers)
-    (found,) = estimate(*scores, resample(60, nonmembers, 50, 0), [tpr_at_fpr(rate)]).values()
+    (found,) = estimate_metrics(
+        *scores, draw_resample(60, nonmembers, 50, 0), [tpr_at_fpr(rate)]
+    ).values()
     return found
 
 
 def test_a_mean_is_over_benchmarks_that_all_carry_the_rate_and_names_those_that_do_not():
     sizes = {"boolq": 100, "imdb": 64, "news": 120}
     each = {name: of_benchmark(size) for name, size in sizes.items()}
-    whole = mean_over(each)
+    whole = mean_over_benchmarks(each)
     assert np.isnan([whole.value, *whole.draws]).all()
     assert whole.needs == "≥ 100 non-members in imdb"
     carried = {name: found for name, found in each.items() if name != "imdb"}
-    assert mean_over(carried).value == pytest.approx(np.mean([e.value for e in carried.values()]))
-    assert not mean_over(carried).needs
+    assert mean_over_benchmarks(carried).value == pytest.approx(
+        np.mean([e.value for e in carried.values()])
+    )
+    assert not mean_over_benchmarks(carried).needs
     none = {name: of_benchmark(size, 0.01) for name, size in sizes.items()}
-    assert mean_over(none).needs == "≥ 500 non-members a benchmark"
+    assert mean_over_benchmarks(none).needs == "≥ 500 non-members a benchmark"
 
 
 def test_what_each_benchmark_lacks_is_told_apart():
     assert AUROC.needs(0, 0) == "non-members and members"
     assert tpr_at_fpr(0.05).needs(0, 99) == "≥ 100 non-members and members"
     lacks = {"a": AUROC.needs(1, 0), "b": "", "c": AUROC.needs(0, 1), "d": AUROC.needs(1, 0)}
-    assert needs_over(lacks) == "non-members in a, d; members in c"
-    assert needs_over({"a": "", "b": ""}) == ""
+    assert needs_by_benchmark_text(lacks) == "non-members in a, d; members in c"
+    assert needs_by_benchmark_text({"a": "", "b": ""}) == ""
 
 
 def test_the_interval_of_auroc_is_the_roots_of_wilsons_equation():
@@ -277,7 +287,7 @@ def test_the_interval_of_auroc_is_the_roots_of_wilsons_equation():
         Estimate(9, 9, value, value + spread * rng.normal(size=40), trials)
         for value, (spread, trials) in scale.items()
     ]
-    for found, low, high in zip(given, *intervals(given, 0.9), strict=True):
+    for found, low, high in zip(given, *confidence_intervals(given, 0.9), strict=True):
         spread = found.value * (1 - found.value)
         varied = np.mean((found.draws - np.mean(found.draws)) ** 2)
         tosses = min(spread / varied if varied > 1e-20 else np.inf, found.trials)
@@ -299,7 +309,7 @@ def test_the_interval_of_a_rate_holds_its_moved_percentiles_and_jeffreys():
             (1.0, 0.0, 20.0, (1.0, 1.0)),
         ]
     ]
-    for found, low, high in zip(given, *intervals(given, 0.9), strict=True):
+    for found, low, high in zip(given, *confidence_intervals(given, 0.9), strict=True):
         move = np.mean(found.draws) - np.median(found.draws)
         percentiles = [np.percentile(found.draws, at) + move for at in (5, 95)]
         least, most = found.steps
@@ -313,7 +323,7 @@ def test_intervals_of_unknown_trials_are_percentiles_and_those_of_no_number_are_
     draws = np.random.default_rng(4).normal(size=50)
     bare = Estimate(9, 9, 0.5, draws)
     lacks = Estimate(9, 9, np.nan, np.full(50, np.nan), 7.0, needs="members")
-    low, high = intervals([bare, lacks], 0.8)
+    low, high = confidence_intervals([bare, lacks], 0.8)
     assert [low[0], high[0]] == pytest.approx(np.percentile(draws, [10, 90]))
     assert np.isnan([low[1], high[1]]).all()
 
@@ -321,22 +331,22 @@ def test_intervals_of_unknown_trials_are_percentiles_and_those_of_no_number_are_
 def test_the_interval_of_an_auroc_of_0_or_1_stays_within():
     for trials in range(1, 300):
         both = [Estimate(9, 9, value, np.full(5, value), trials) for value in (0.0, 1.0)]
-        low, high = intervals(both, 0.95)
+        low, high = confidence_intervals(both, 0.95)
         assert low.min() >= 0
         assert high.max() <= 1
 
 
 def test_the_interval_of_tied_scores_reaches_jeffreys_beyond_both_steps():
     rng = np.random.default_rng(8)
-    drawn = resample(60, 100, 100, 0)
+    drawn = draw_resample(60, 100, 100, 0)
     (metric,), found = [tpr_at_fpr(0.05)], []
     for _ in range(3):
         scores = rng.normal(1, 1, 60).round(), rng.normal(size=100).round()
-        found.append(estimate(*scores, drawn, [metric])[metric.name])
-    whole = mean(found)
+        found.append(estimate_metrics(*scores, drawn, [metric])[metric.name])
+    whole = mean_estimate(found)
     least, most = np.mean([each.steps for each in found], axis=0)
     assert whole.steps == pytest.approx((least, most))
-    low, high = interval(whole, 0.95)
+    low, high = confidence_interval(whole, 0.95)
     assert low <= beta.ppf(0.025, 180 * least + 0.5, 180 * (1 - least) + 0.5) < least
     assert high >= beta.ppf(0.975, 180 * most + 0.5, 180 * (1 - most) + 0.5) > most
     assert most - least > 0.1
@@ -344,15 +354,18 @@ def test_the_interval_of_tied_scores_reaches_jeffreys_beyond_both_steps():
 
 def test_a_mean_with_a_benchmark_that_has_no_number_has_no_steps():
     lacks, whole = of_benchmark(64), of_benchmark(100)
-    assert (mean([whole, lacks]).steps, mean([whole, lacks]).needs) == (None, lacks.needs)
-    assert mean([whole, whole]).needs == ""
+    assert (mean_estimate([whole, lacks]).steps, mean_estimate([whole, lacks]).needs) == (
+        None,
+        lacks.needs,
+    )
+    assert mean_estimate([whole, whole]).needs == ""
 
 
 def test_an_interval_holds_its_value():
     rng = np.random.default_rng(0)
     for repetition in range(60):
         scores = rng.normal(0, 1, 25), rng.normal(size=100).round(1)
-        drawn = resample(25, 100, 100, repetition)
-        for found in estimate(*scores, drawn, chosen_metrics([0.05], [0.5])).values():
-            low, high = interval(found, 0.95)
+        drawn = draw_resample(25, 100, 100, repetition)
+        for found in estimate_metrics(*scores, drawn, chosen_metrics([0.05], [0.5])).values():
+            low, high = confidence_interval(found, 0.95)
             assert low <= found.value <= high

@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import constants, get_session
 
 from contamination.core.errors import ConfigError
-from contamination.core.hub import cache_only_hint, hub_offline, snapshot
+from contamination.core.hub import cache_only_hint, download_snapshot, hub_offline
 from contamination.core.models import load_tokenizer
 
 
@@ -29,7 +29,7 @@ def test_within_it_no_request_is_sent(asking, monkeypatch):
     words = "A stored config names it.* hf download --repo-type dataset owner/name$"
     with hub_offline():
         with pytest.raises(ConfigError, match=words):
-            snapshot("examples.path", "owner/name", ["*"], kind="dataset")
+            download_snapshot("examples.path", "owner/name", ["*"], kind="dataset")
         with pytest.raises(ConfigError, match="hf download owner/name$"):
             load_tokenizer("masked_lm.path", "owner/name")
         with pytest.raises(ConnectionError, match="offline"):

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contamination.core.artifacts import Built, build, run_folder
-from contamination.core.config import identity
+from contamination.core.artifacts import Built, build_or_open, run_folder
+from contamination.core.config import identity_data
 from contamination.core.errors import ConfigError
 from contamination.core.integrity import read_manifest
 
@@ -40,12 +40,12 @@ def test_what_has_no_stable_text_names_no_folder(tmp_path, value):
 
 def test_a_key_without_stable_text_names_no_folder_either():
     with pytest.raises(ConfigError, match=r"inner contains \('a',\) \(tuple\)"):
-        identity(Holder(1, {("a",): 1}))
+        identity_data(Holder(1, {("a",): 1}))
 
 
 def test_plain_values_and_their_subclasses_keep_their_text():
     given = Holder((1, True, None, "a", float("inf"), np.float64(0.1)), {1: -0.0, None: []})
-    assert json.dumps(identity(given)) == (
+    assert json.dumps(identity_data(given)) == (
         '{"value": [1, true, null, "a", Infinity, 0.1], "inner": {"1": -0.0, "None": []}}'
     )
 
@@ -54,7 +54,7 @@ def test_the_manifest_holds_the_settings_that_name_the_folder(tmp_path):
     settings, stage = {"k": 0.2}, Holder(3)
     for named, config in [(None, stage), (settings, settings)]:
         folder = run_folder(tmp_path, "scores", "a", config, {"x": "p"})
-        build(folder, stage, {"x": "p"}, lambda _: Built([]), named)
+        build_or_open(folder, stage, {"x": "p"}, lambda _: Built([]), named)
         found = read_manifest(folder)["identity"]
-        assert found == identity(config)
+        assert found == identity_data(config)
         assert run_folder(tmp_path, "scores", "a", found, {"x": "p"}) == folder

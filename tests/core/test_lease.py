@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from contamination.core import lock
-from contamination.core.artifacts import Built, build, is_complete
+from contamination.core.artifacts import Built, build_or_open, is_complete
 from contamination.core.errors import ArtifactError
-from contamination.core.lock import LOCKS, exclusive_build, lease_file
+from contamination.core.lock import LOCKS, exclusive_build, lease_path
 
 HOLDER = """
 import sys, time
@@ -50,7 +50,7 @@ def test_of_two_builders_one_makes_and_the_other_finds(tmp_path):
 
     folder = tmp_path / "corpus" / "a-1"
     with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(build, folder, {"x": 1}, {}, make) for _ in range(2)]
+        both = [pool.submit(build_or_open, folder, {"x": 1}, {}, make) for _ in range(2)]
     assert both[0].result() == both[1].result()
     assert made == [folder]
 
@@ -67,7 +67,7 @@ def test_who_was_taken_for_dead_commits_nothing(tmp_path, monkeypatch):
 
     folder = tmp_path / "corpus" / "a-1"
     with pytest.raises(ArtifactError, match="Run the same command again"):
-        build(folder, {"x": 1}, {}, make)
+        build_or_open(folder, {"x": 1}, {}, make)
     assert not is_complete(folder)
 
 
@@ -81,17 +81,17 @@ def test_what_is_no_lease_is_taken_over(tmp_path, monkeypatch, caplog):
     folders = [tmp_path / "corpus" / f"a-{n}" for n in range(len(contents))]
     (tmp_path / LOCKS).mkdir()
     for folder, content in zip(folders, contents, strict=True):
-        lease_file(folder).write_text(content)
+        lease_path(folder).write_text(content)
 
     def hold(folder):
         with exclusive_build(folder):
-            return lease_file(folder).read_text()
+            return lease_path(folder).read_text()
 
     with caplog.at_level(logging.INFO), ThreadPoolExecutor(len(contents)) as pool:
         held = list(pool.map(hold, folders))
     assert all(text.startswith(f"filelock/2\npid={os.getpid()}\n") for text in held)
     assert not any((tmp_path / LOCKS).iterdir())
-    assert all(str(lease_file(folder)) in caplog.text for folder in folders)
+    assert all(str(lease_path(folder)) in caplog.text for folder in folders)
 
 
 def test_a_holder_that_is_stopped_for_a_while_keeps_its_lease(tmp_path, monkeypatch):
@@ -104,7 +104,7 @@ def test_a_holder_that_is_stopped_for_a_while_keeps_its_lease(tmp_path, monkeypa
     with holder.stdout, ThreadPoolExecutor(1) as pool:
         assert holder.stdout.readline() == b"held\n"
         holder.send_signal(signal.SIGSTOP)
-        waiting = pool.submit(build, folder, {}, {}, lambda folder: Built([]))
+        waiting = pool.submit(build_or_open, folder, {}, {}, lambda folder: Built([]))
         time.sleep(3)  # three leases
         late = waiting.done()
         holder.kill()

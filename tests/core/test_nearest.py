@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from contamination.core import config_diff
-from contamination.core.artifacts import Built, build, run_folder
-from contamination.core.config import runtime
+from contamination.core.artifacts import Built, build_or_open, run_folder
+from contamination.core.config import runtime_field
 from contamination.core.files import hashed_json, verified_json
 from contamination.core.integrity import MANIFEST, SCHEMA
 
@@ -18,7 +18,7 @@ class Settings:
     members: int = 32
     rates: dict[str, float] = field(default_factory=lambda: {"a": 0.5, "b": 0.5})
     words: str = "x"
-    workers: int = runtime(1)
+    workers: int = runtime_field(1)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def made(tmp_path, caplog):
     def run(settings, slug="s", kind="corpus", make=lambda _: Built([]), **inputs):
         caplog.clear()
         folder = run_folder(tmp_path, kind, slug, settings, inputs)
-        build(folder, settings, inputs, make)
+        build_or_open(folder, settings, inputs, make)
         return folder, "\n".join(caplog.messages)
 
     return run
@@ -75,14 +75,14 @@ def test_nothing_is_logged_where_the_caller_says_so(made, tmp_path, caplog):
     made(Settings())
     caplog.clear()
     folder = run_folder(tmp_path, "corpus", "s", Settings(1), {})
-    build(folder, Settings(1), {}, lambda _: Built([]), log_nearest=False)
+    build_or_open(folder, Settings(1), {}, lambda _: Built([]), log_nearest=False)
     assert caplog.messages == []
 
 
 def test_a_difference_is_a_field_and_both_values_in_short():
     was = {"a": {"x": 1, "y": [1]}, "b": None, "same": {}, "long": "w" * 58, "longer": "w" * 59}
     now = {"a": {"x": 1, "y": [2]}, "b": {"c": 1}, "same": {}, "long": None, "digest": "0" * 64}
-    assert [str(each) for each in config_diff.differences(was, now)] == [
+    assert [str(each) for each in config_diff.iter_differences(was, now)] == [
         "a.y [1], not [2]", "b None, not {'c': 1}", "digest None, not 000000000000…",
         f"long '{'w' * 58}', not None", f"longer '{'w' * 59}…, not None",
     ]  # fmt: skip

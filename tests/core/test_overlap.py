@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from contamination.data.ngrams import words_of
-from contamination.data.text import invisible_pattern, normalised
+from contamination.data.text import invisible_pattern, normalise_text
 
 CHARACTERS = [chr(code) for code in range(sys.maxunicode + 1)]
 HIDING = [
@@ -20,14 +20,14 @@ HIDING = [
                                        "\U000e0041", "\U000e0100", "\x00", "\x7f"],
                          ids=ascii)  # fmt: skip
 def test_an_invisible_character_within_a_word_does_not_count(character):
-    assert normalised(f"A wo{character}rd") == "a word"
+    assert normalise_text(f"A wo{character}rd") == "a word"
     assert words_of(f"A {character} wo{character}rd") == ["a", "word"]
 
 
 def test_format_and_control_characters_and_variation_selectors_do_not_count():
-    assert [c for c in HIDING if normalised(f"é{c}a") != "éa"] == []
+    assert [c for c in HIDING if normalise_text(f"é{c}a") != "éa"] == []
     assert [c for c in HIDING if words_of(f"é{c}a") != ["éa"]] == []
-    assert [c for c in HIDING if ord(c) < 128 and normalised(f"e{c}a") != "ea"] == []
+    assert [c for c in HIDING if ord(c) < 128 and normalise_text(f"e{c}a") != "ea"] == []
 
 
 def test_what_can_be_seen_and_white_space_count():
@@ -35,4 +35,4 @@ def test_what_can_be_seen_and_white_space_count():
     kept = [c for c in CHARACTERS if unicodedata.category(c)[0] in visible or c.isspace()]
     fillers = {"\u115f", "\u1160", "\u3164", "\uffa0"}
     assert {c for c in kept if invisible_pattern().match(c)} == fillers
-    assert normalised("a\x1cb\x85c\u3000d") == "a b c d"
+    assert normalise_text("a\x1cb\x85c\u3000d") == "a b c d"

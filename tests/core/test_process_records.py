@@ -4,7 +4,7 @@ import pytest
 
 from contamination.core import process_records
 from contamination.core.errors import DataError
-from contamination.core.progress import progress
+from contamination.core.progress import progress_bar
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def folder(tmp_path):
 
 
 def test_a_bar_is_seen_from_outside(folder):
-    bar = progress(total=40, initial=10, desc="train", unit="step")
+    bar = progress_bar(total=40, initial=10, desc="train", unit="step")
     bar.update(10)  # the first is told at once
     seen = process_records.read_progress(folder)
     assert (seen.title, seen.n, seen.total, seen.unit) == ("train", 20, 40, "step")

@@ -10,10 +10,10 @@ from contamination.core.progress import (
     LATER_RUNS,
     OUTER_TITLE,
     STAGE,
-    progress,
+    progress_bar,
     set_in_environment,
 )
-from contamination.core.terminal import approximate_duration
+from contamination.core.terminal import format_approximate_duration
 from contamination.data.readers import Document
 from contamination.injection.tokenization import SourceDocument, TokenizationSettings, tokenize
 from contamination.training.config import TrainingStage, WandbConfig
@@ -37,7 +37,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("initial", [0, 50])
 def test_the_rate_is_of_the_whole_run(clock, initial):
-    bar = progress(total=initial + 12, initial=initial, desc="train", unit="step")
+    bar = progress_bar(total=initial + 12, initial=initial, desc="train", unit="step")
     for _ in range(10):  # quick steps first, then two slow ones
         clock.now += 20
         bar.update()
@@ -79,14 +79,14 @@ def test_titles_say_the_cell_and_the_stage_and_the_record_the_stage(clock, folde
         set_in_environment(OUTER_TITLE, "cell 2 of 3"),
         set_in_environment(STAGE, "train study"),
     ):
-        bar = progress(desc="tiny_llama", stage="train", total=147, unit="step")
+        bar = progress_bar(desc="tiny_llama", stage="train", total=147, unit="step")
     bar.update(40)
     clock.now += 80
     assert str(bar) == (
         "cell 2 of 3 · train study · tiny_llama · step 40/147 · 03:34 left |##7       |  2.00s/step"
     )
     assert process_records.read_progress(folder).title == "train study · tiny_llama"
-    assert progress(desc="tiny_llama", stage="train").stage_title == "train · tiny_llama"
+    assert progress_bar(desc="tiny_llama", stage="train").stage_title == "train · tiny_llama"
 
 
 @pytest.mark.parametrize(("end", "later", "left"), [
@@ -99,7 +99,7 @@ def test_a_bar_and_its_record_say_what_is_left_of_the_sweep(
 ):
     monkeypatch.setattr("contamination.core.progress.time.time", lambda: clock.now)
     with set_in_environment(LATER_RUNS, f"sweep {end} {later}"):
-        bar = progress(desc="tiny_llama", total=147, unit="step")
+        bar = progress_bar(desc="tiny_llama", total=147, unit="step")
         bar.update(40)
         clock.now += 80
         assert f" · 03:34 left, sweep {left} |##7" in str(bar)
@@ -114,7 +114,7 @@ def test_a_bar_and_its_record_say_what_is_left_of_the_sweep(
     (40, "step 40/147 · 03:34 left · train study ·"),
 ])  # fmt: skip
 def test_a_narrow_terminal_shows_the_numbers_first(clock, width, shown):
-    bar = progress(desc="tiny_llama", stage="train study", total=147, unit="step", ncols=width)
+    bar = progress_bar(desc="tiny_llama", stage="train study", total=147, unit="step", ncols=width)
     bar.update(40)
     clock.now += 80
     assert str(bar) == shown
@@ -125,19 +125,21 @@ def test_a_narrow_terminal_shows_the_numbers_first(clock, width, shown):
 
 
 def test_what_is_left_is_said_without_false_precision():
-    said = [approximate_duration(seconds) for seconds in (50, 60, 540, 750, 5000, 5401, 36_000)]
+    said = [
+        format_approximate_duration(seconds) for seconds in (50, 60, 540, 750, 5000, 5401, 36_000)
+    ]
     assert said == ["<1 min", "~1 min", "~9 min", "~10 min", "~85 min", "~2 h", "~10 h"]
 
 
 def test_a_bar_never_exceeds_its_total():
-    bar = progress(desc="tokenise", total=10)
+    bar = progress_bar(desc="tokenise", total=10)
     bar.update(7)
     bar.update(7)
     assert bar.n == 10
 
 
 def test_parts_of_a_batch_are_counted_and_may_be_begun_again():
-    bar, seen = progress(desc="infill", total=12), []
+    bar, seen = progress_bar(desc="infill", total=12), []
     for done in (250, 750, 0, 999):
         bar.count_batch_rows(8, done, 1000)
         seen.append(bar.n)
@@ -153,7 +155,7 @@ def test_a_log_gets_a_line_of_what_took_long(clock, capsys, monkeypatch, seconds
     if is_dumb:
         monkeypatch.setenv("TERM", "dumb")
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with progress(desc="train", total=2) as bar:
+    with progress_bar(desc="train", total=2) as bar:
         bar.update()
         clock.now += seconds
         bar.update()
@@ -163,7 +165,7 @@ def test_a_log_gets_a_line_of_what_took_long(clock, capsys, monkeypatch, seconds
 def test_a_terminal_sees_it_grow(clock, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    with progress(desc="train", total=2) as bar:
+    with progress_bar(desc="train", total=2) as bar:
         clock.now += 1
         bar.update()
         assert "\rtrain · it 1/2 · 00:01 left |█████     |  1.00it/s" in capsys.readouterr().err

@@ -14,10 +14,10 @@ from contamination.core.config import (
     Ranged,
     at_least,
     between,
-    identity,
-    limited,
+    identity_data,
     one_of,
-    runtime,
+    ranged_field,
+    runtime_field,
 )
 from contamination.core.errors import ConfigError
 
@@ -26,10 +26,10 @@ NAN, INF = float("nan"), float("inf")
 
 @dataclass(frozen=True)
 class Node(Ranged, node="some.node"):
-    count: int = limited(3, at_least(1))
-    word: str | None = limited(None, one_of("ab"))
-    sizes: list[int] = limited([1], Range(all, "give no 0."))
-    workers: int = runtime(1, at_least(1))
+    count: int = ranged_field(3, at_least(1))
+    word: str | None = ranged_field(None, one_of("ab"))
+    sizes: list[int] = ranged_field([1], Range(all, "give no 0."))
+    workers: int = runtime_field(1, at_least(1))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_value_out_of_its_range_is_named_with_its_remedy(given, said):
 def test_defaults_and_none_where_it_may_be_are_no_errors_and_lists_are_not_shared():
     assert Node(word=None).sizes == [1]
     assert Node().sizes is not Node().sizes
-    assert "workers" not in identity(Node())
+    assert "workers" not in identity_data(Node())
     assert Node.node == "some.node"
 
 

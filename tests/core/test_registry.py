@@ -5,7 +5,11 @@ import sys
 import pytest
 
 from contamination.core.errors import ArtifactError
-from contamination.core.registry import registered_class, registered_import_paths, stored_object
+from contamination.core.registry import (
+    create_stored_object,
+    find_registered_class,
+    registered_import_paths,
+)
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.min_k import MinK
 from contamination.injection.export.base import Format
@@ -20,7 +24,10 @@ def test_the_classes_of_a_kind_are_those_of_conf():
         for name in ("Datatrove", "Megatron", "Olmo")
     } | {"contamination.injection.export.text_format.Text"}
     assert "contamination.detection.methods.min_k.MinK" in registered_import_paths("method")
-    assert registered_class("method", "contamination.detection.methods.min_k.MinK", Method) is MinK
+    assert (
+        find_registered_class("method", "contamination.detection.methods.min_k.MinK", Method)
+        is MinK
+    )
 
 
 @pytest.fixture
@@ -46,17 +53,17 @@ def installed_format(tmp_path, monkeypatch):
 def test_entry_points_of_installed_distributions_are_registered(installed_format):
     assert installed_format in registered_import_paths("format")
     assert "fake_package" not in sys.modules
-    stored = stored_object("format", {"_target_": installed_format}, Format, "config.yaml")
+    stored = create_stored_object("format", {"_target_": installed_format}, Format, "config.yaml")
     assert type(stored).__name__ == "Fake"
 
 
 def test_an_entry_point_that_is_no_subclass_is_not_used(installed_format):
-    assert registered_class("method", installed_format, Method) is None
+    assert find_registered_class("method", installed_format, Method) is None
 
 
 def test_a_class_is_made_from_plain_values():
     node = {"_target_": MEGATRON, "dtype": "int32"}
-    assert stored_object("format", node, Format, "config.yaml") == Megatron("int32")
+    assert create_stored_object("format", node, Format, "config.yaml") == Megatron("int32")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +84,7 @@ def test_a_class_is_made_from_plain_values():
 def test_anything_else_is_refused_with_the_files_name(node, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ArtifactError, match=r"^x/config\.yaml: format"):
-        stored_object("format", node, Format, "x/config.yaml")
+        create_stored_object("format", node, Format, "x/config.yaml")
     assert not [*tmp_path.iterdir()]
 
 
@@ -89,8 +96,8 @@ def test_a_class_that_the_user_gives_is_taken(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     node = {"_target_": "mine.Mine"}
     with pytest.raises(ArtifactError, match=r"'mine\.Mine', and a stored file does not select"):
-        stored_object("format", node, Format, "x")
+        create_stored_object("format", node, Format, "x")
     assert "mine" not in sys.modules
-    assert type(stored_object("format", node, Format, "x", ["mine.Mine"])).__name__ == "Mine"
+    assert type(create_stored_object("format", node, Format, "x", ["mine.Mine"])).__name__ == "Mine"
     with pytest.raises(ArtifactError):  # it is no format, whoever gives it
-        stored_object("format", {"_target_": "mine.maker"}, Format, "x", ["mine.maker"])
+        create_stored_object("format", {"_target_": "mine.maker"}, Format, "x", ["mine.maker"])

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from contamination.core.report.document import ReportContent, html_document, markdown_document
 from contamination.core.report.html import (
     definition_list,
-    fill_template,
+    fill_html_template,
     html_table,
     render_template,
 )
@@ -31,7 +31,10 @@ def test_a_name_without_a_value_is_an_error():
 
 
 def test_parts_of_a_filled_template_are_html_and_are_not_templates_themselves():
-    assert fill_template("<p>{{one}}</p>\n", {"one": "<b>{{two}}</b>"}) == "<p><b>{{two}}</b></p>\n"
+    assert (
+        fill_html_template("<p>{{one}}</p>\n", {"one": "<b>{{two}}</b>"})
+        == "<p><b>{{two}}</b></p>\n"
+    )
 
 
 def test_tables_and_facts_are_strings_that_can_be_joined():

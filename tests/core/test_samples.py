@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from contamination.core.statistics.estimates import estimate, interval
+from contamination.core.statistics.estimates import confidence_interval, estimate_metrics
 from contamination.core.statistics.metrics import AUROC, tpr_at_fpr
 from contamination.core.statistics.samples import (
     LabelledSample,
@@ -46,10 +46,10 @@ def held(clusters, size, repetitions, seed=0):
         sides = rng.normal(0, 0.55, (2, clusters))[:, own] + rng.normal(0, 0.84, (2, len(own)))
         plan = plans[i % 5]
         for row, lines in enumerate(
-            (plan.estimate(*sides, METRICS), estimate(*sides, plan.drawn_singly, METRICS))
+            (plan.estimate(*sides, METRICS), estimate_metrics(*sides, plan.drawn_singly, METRICS))
         ):
             for column, (metric, truth) in enumerate(zip(METRICS, (0.5, 0.05), strict=True)):
-                low, high = interval(lines[metric.name], 0.95)
+                low, high = confidence_interval(lines[metric.name], 0.95)
                 found[row, column] += low <= truth <= high
     return found
 
@@ -71,8 +71,8 @@ def test_where_all_draws_agree_a_cluster_counts_as_one_example():
         assert found[metric.name].value == 1
         assert metric.trials is not None
         assert found[metric.name].trials == metric.trials(10, 10)
-    alone = estimate(high, low, plan.drawn_singly, METRICS)["auroc"]
-    assert interval(found["auroc"], 0.95)[0] < interval(alone, 0.95)[0] - 0.05
+    alone = estimate_metrics(high, low, plan.drawn_singly, METRICS)["auroc"]
+    assert confidence_interval(found["auroc"], 0.95)[0] < confidence_interval(alone, 0.95)[0] - 0.05
 
 
 def test_one_cluster_shows_no_variance():

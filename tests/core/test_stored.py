@@ -11,17 +11,17 @@ import yaml
 from contamination.core import stored_files
 from contamination.core.stored_files import (
     MOST_DEPTH,
-    check_name,
-    check_writable,
+    check_name_inside_folder,
     check_yaml,
+    check_yaml_limits,
     count_nodes,
+    escape_interpolations,
     hydra_keys_in,
     is_inside,
-    literal,
     parse_json,
+    parse_typed,
     parse_yaml,
     read_text,
-    typed,
 )
 
 BOMB = "a: &a [x, x]\n" + "".join(
@@ -95,7 +95,7 @@ def test_only_a_regular_file_of_a_limited_size_is_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.txt", "hf/model.bin", "a..b", "sequences/ü-0.arrow", ".x"])
 def test_a_name_inside_the_folder_is_taken(name):
-    check_name(name)
+    check_name_inside_folder(name)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_name_inside_the_folder_is_taken(name):
 )
 def test_a_name_that_leads_elsewhere_is_refused(name):
     with pytest.raises(ValueError, match="not a file name inside the folder"):
-        check_name(name)
+        check_name_inside_folder(name)
 
 
 def test_links_are_followed_to_see_where_a_file_is(tmp_path):
@@ -124,7 +124,7 @@ class Record:
 
 
 def test_plain_data_becomes_a_record_or_names_its_field():
-    assert typed({"name": "a", "sizes": {"x": 1}}, Record) == Record("a", {"x": 1})
+    assert parse_typed({"name": "a", "sizes": {"x": 1}}, Record) == Record("a", {"x": 1})
     for value, words in [
         ({"sizes": {}}, "name is missing"),
         ({"name": "a", "sizes": {}, "x": 1}, "x is unknown"),
@@ -134,7 +134,7 @@ def test_plain_data_becomes_a_record_or_names_its_field():
         ([], r"it is \[\]"),
     ]:
         with pytest.raises(ValueError, match=words):
-            typed(value, Record)
+            parse_typed(value, Record)
 
 
 def test_keys_that_call_code_are_found_at_any_depth():
@@ -149,7 +149,7 @@ def test_a_literal_text_refers_to_nothing():
     from omegaconf import OmegaConf
 
     texts = {"a": "${oc.env:HOME}", "b": ["\\${a}", {"c": "$"}]}
-    made = OmegaConf.create(literal(texts))
+    made = OmegaConf.create(escape_interpolations(texts))
     assert OmegaConf.to_container(made, resolve=True) == json.loads(json.dumps(texts))
 
 
@@ -170,7 +170,7 @@ def nested(depth):
 )
 def test_what_could_not_be_read_again_is_named_before_it_is_written(value, words):
     with pytest.raises(ValueError, match=words):
-        check_writable(value, 200)
+        check_yaml_limits(value, 200)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_what_could_not_be_read_again_is_named_before_it_is_written(value, words
     [{"a": "x" * 100_000}, {"a": [1] * 197}, {"a": {"b": [1] * 195}}, nested(MOST_DEPTH)],
 )
 def test_the_limits_of_writing_are_those_of_reading(value):
-    check_writable(value, 200)
+    check_yaml_limits(value, 200)
     text = yaml.safe_dump(value)
     check_yaml(text, count_nodes(value))
     assert parse_yaml(text) == value

@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from contamination.core.terminal import (
-    description_lines,
     escape_controls,
     fit_columns,
+    format_descriptions,
     terminal_width,
 )
 
@@ -65,7 +65,7 @@ TEXTS = ["the mean log-likelihood of a token", ""]
 ])  # fmt: skip
 def test_texts_beside_names_are_wrapped_or_stand_below(monkeypatch, width, lines):
     monkeypatch.setattr("contamination.core.terminal.terminal_width", lambda: None)
-    assert description_lines(["模型", "zl"], TEXTS, width) == lines
+    assert format_descriptions(["模型", "zl"], TEXTS, width) == lines
 
 
 @pytest.mark.parametrize(("is_terminal", "width"), [(True, 20), (False, None)])

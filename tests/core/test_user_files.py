@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contamination.core import user_files
-from contamination.core.disk import check_file
+from contamination.core.disk import check_output_file
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.user_files import (
     atomic_output_file,
@@ -56,9 +56,9 @@ def test_a_file_may_have_as_long_a_name_as_the_disk_takes(tmp_path, letter):
     path = tmp_path / (letter * (255 // len(letter.encode())))
     write(path)
     assert path.read_text() == "new"
-    check_file("out", path)
+    check_output_file("out", path)
     with pytest.raises(ConfigError, match="its name has more than 255 bytes"):
-        check_file("out", tmp_path / ("a" * 256))
+        check_output_file("out", tmp_path / ("a" * 256))
 
 
 def test_the_old_file_stays_after_an_error(tmp_path):

@@ -6,7 +6,12 @@ import os
 import pytest
 
 from contamination.core import hashing, integrity
-from contamination.core.artifacts import Built, build, check_owner, open_artifact
+from contamination.core.artifacts import (
+    Built,
+    build_or_open,
+    check_owning_run_folder,
+    open_artifact,
+)
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.integrity import MANIFEST
 
@@ -24,8 +29,8 @@ def make(folder):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    yield build(tmp_path / "corpus" / "a-1", {"size": 1}, {}, make).path
-    integrity.set_policy(integrity.CHANGED)
+    yield build_or_open(tmp_path / "corpus" / "a-1", {"size": 1}, {}, make).path
+    integrity.set_hash_policy(integrity.CHANGED)
 
 
 def flip(file):
@@ -55,7 +60,7 @@ def test_a_damaged_file_is_refused_by_name(folder, file, kind):
     assert "\n" not in str(error.value)
     if not unfinished:  # nor does `build` make it again
         with pytest.raises(ArtifactError, match=said):
-            build(folder, {"size": 1}, {}, make)
+            build_or_open(folder, {"size": 1}, {}, make)
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "null", '{"schema": 4}', "{}", "\x00", "{"])
@@ -106,21 +111,21 @@ def test_what_a_killed_attempt_left_is_not_taken_over(tmp_path):
     left = tmp_path / "corpus" / "a-1" / "hf" / "left.json"
     left.parent.mkdir(parents=True)
     left.write_text("{}")
-    build(tmp_path / "corpus" / "a-1", {}, {}, make)
+    build_or_open(tmp_path / "corpus" / "a-1", {}, {}, make)
     assert not left.exists()
 
 
 def test_a_model_inside_a_damaged_folder_is_refused(folder):
-    check_owner(folder / "hf")
+    check_owning_run_folder(folder / "hf")
     flip(folder / "lines.jsonl")
     with pytest.raises(ArtifactError, match=r"damaged: lines.jsonl"):
-        check_owner(folder / "hf")
+        check_owning_run_folder(folder / "hf")
 
 
 def test_a_folder_beside_a_foreign_manifest_is_no_artefact(tmp_path):
     (tmp_path / "llama" / "hf").mkdir(parents=True)
     (tmp_path / "llama" / MANIFEST).write_text('{"schema": "theirs"}')
-    check_owner(tmp_path / "llama" / "hf")
+    check_owning_run_folder(tmp_path / "llama" / "hf")
 
 
 def keep_times(file, change):
@@ -150,7 +155,7 @@ def hashed(monkeypatch):
 def test_the_policy_says_what_is_hashed(folder, monkeypatch, policy, first, again):
     large = folder / "hf" / "model.bin"
     monkeypatch.setattr(hashing, "SETTLED_NS", -(10**12))  # whatever the clock's tick
-    integrity.set_policy(policy)
+    integrity.set_hash_policy(policy)
     read = hashed(monkeypatch)
     for count in (first, again):
         integrity._checked.clear()  # as another process
@@ -182,4 +187,4 @@ def test_a_garbled_memory_convicts_no_file(folder, tmp_path, monkeypatch):
 
 def test_another_policy_is_refused():
     with pytest.raises(ConfigError, match=r"verify is 'sometimes': give one of always, changed"):
-        integrity.set_policy("sometimes")
+        integrity.set_hash_policy("sometimes")

@@ -22,7 +22,7 @@ def test_a_task_of_srun_finds_its_place(monkeypatch):
     step(monkeypatch, STEP_NUM_TASKS="16", PROCID="9", LOCALID="1", JOB_ID="77", STEP_ID="3",
          STEP_NODELIST="n[1-2]")  # fmt: skip
     monkeypatch.setenv("MASTER_ADDR", "node1")
-    assert distributed.launched_processes() == 16
+    assert distributed.launched_process_count() == 16
     assert distributed.os.environ["RANK"] == "9"
     assert distributed.os.environ["LOCAL_RANK"] == "1"
     assert 10000 <= int(distributed.os.environ["MASTER_PORT"]) < 30000
@@ -31,14 +31,14 @@ def test_a_task_of_srun_finds_its_place(monkeypatch):
 def test_a_batch_script_is_one_process_whatever_its_jobs_tasks(monkeypatch):
     step(monkeypatch, NTASKS="16", PROCID="0", LOCALID="0", JOB_ID="77")
     monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
-    assert distributed.launched_processes() == 1
+    assert distributed.launched_process_count() == 1
     assert "RANK" not in distributed.os.environ
 
 
 def test_torchruns_own_names_come_first(monkeypatch):
     step(monkeypatch, STEP_NUM_TASKS="2", PROCID="1", LOCALID="0", JOB_ID="77", STEP_ID="3")
     monkeypatch.setenv("WORLD_SIZE", "16")
-    assert distributed.launched_processes() == 16
+    assert distributed.launched_process_count() == 16
     assert "RANK" not in distributed.os.environ
 
 
@@ -47,7 +47,7 @@ def test_without_a_first_node_the_remedy_is_named(monkeypatch):
          STEP_NODELIST="n[1-2]")  # fmt: skip
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(distributed.ConfigError, match="set MASTER_ADDR"):
-        distributed.launched_processes()
+        distributed.launched_process_count()
 
 
 def test_rank_0s_work_alone():

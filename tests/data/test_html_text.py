@@ -4,16 +4,16 @@ import time
 
 import pytest
 
-from contamination.data.html_text import END, START, TEXT, tokens
+from contamination.data.html_text import END, START, TEXT, iter_html_tokens
 
 
 def text_of(page):
-    return "".join(token.value for token in tokens(page) if token.kind == TEXT)
+    return "".join(token.value for token in iter_html_tokens(page) if token.kind == TEXT)
 
 
 def test_tags_text_and_references_come_in_order():
     page = '<?xml version="1.0"?><!DOCTYPE html><x:P a="b>c" d=\'>\'>A &amp; &#66;<br/></x:P>'
-    assert [*tokens(page)] == [
+    assert [*iter_html_tokens(page)] == [
         (START, "p"), (TEXT, "A & B"), (START, "br"), (END, "br"), (END, "p")
     ]  # fmt: skip
 
@@ -38,7 +38,7 @@ def test_text_is_that_between_the_tags(page, text):
 def test_signs_that_begin_no_tag_are_one_piece_of_text(piece):
     """A piece each takes 23 s for 8 MB of them."""
     page = piece * 100_000
-    assert [*tokens(f"<p>{page}</p>")] == [(START, "p"), (TEXT, page), (END, "p")]
+    assert [*iter_html_tokens(f"<p>{page}</p>")] == [(START, "p"), (TEXT, page), (END, "p")]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_any_page_is_read_in_linear_time(piece):
     page = piece * (400_000 // len(piece))
     begin = time.process_time()
     try:
-        for _ in tokens(page):
+        for _ in iter_html_tokens(page):
             pass
     except ValueError:
         pass

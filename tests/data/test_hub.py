@@ -9,7 +9,7 @@ import pytest
 
 from contamination.core import hub
 from contamination.core.errors import DataError
-from contamination.data.readers.hub import fetch_rows, rows_are_kept, stream_split
+from contamination.data.readers.hub import download_split, is_data_set_cached, stream_split
 
 ROWS = [{"question": f"Is {n} a number?"} for n in range(5)]
 COMMIT = "c0ffee" * 6 + "c0ff"
@@ -35,12 +35,12 @@ def data_sets(tmp_path, monkeypatch):
 
 def test_fetched_rows_are_streamed_from_the_cache(data_sets):
     assert os.environ["HF_HUB_OFFLINE"] == "1"
-    assert rows_are_kept("owner/name")
-    assert not rows_are_kept("owner/other")
-    fetch_rows("owner/name", None, "train", None)
+    assert is_data_set_cached("owner/name")
+    assert not is_data_set_cached("owner/other")
+    download_split("owner/name", None, "train", None)
     assert list(stream_split("owner/name", None, "train", COMMIT)) == ROWS
     with pytest.raises(DataError, match="hub's data set 'owner/other' .* can't be read"):
-        fetch_rows("owner/other", None, "train", None)
+        download_split("owner/other", None, "train", None)
 
 
 def test_fetched_files_are_found_in_the_cache(tmp_path, monkeypatch):

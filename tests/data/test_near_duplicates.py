@@ -12,7 +12,12 @@ import pytest
 
 from contamination.core.errors import ConfigError
 from contamination.data.config import BenchmarkConfig
-from contamination.data.near_duplicates import Apart, Item, Keys, across
+from contamination.data.near_duplicates import (
+    ComparedItem,
+    NearDuplicateFilter,
+    NearDuplicateKeys,
+    duplicates_on_other_side,
+)
 from contamination.injection.corpus import open_corpus
 from contamination.injection.pool import draw_held_out, draw_pool, read_candidates
 from contamination.injection.run import run
@@ -38,11 +43,11 @@ def near(one, other):
 
 
 def item(text, group=""):
-    return Item([text], [text], group)
+    return ComparedItem([text], [text], group)
 
 
 def found(items, members):
-    return across(items, members, Keys(items))
+    return duplicates_on_other_side(items, members, NearDuplicateKeys(items))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -65,7 +70,7 @@ def test_pairs_across_equal_the_definition(seed):
     assert expected
     assert found(items, members) == expected
 
-    apart = Apart(Keys(items))
+    apart = NearDuplicateFilter(NearDuplicateKeys(items))
     taken = [one for one in items if apart.accept(one)]
     assert not any(near(a, b) for n, a in enumerate(taken) for b in taken[:n])
     for one in items:
@@ -124,7 +129,7 @@ def test_each_benchmark_has_a_template_of_its_own():
 def test_case_punctuation_emoji_and_spelling_in_unicode_do_not_tell_texts_apart(one, other):
     assert found([item(one), item(other)], [True, False]) == {0: 1, 1: 0}
     filler = " ".join(WORDS[:12])
-    parts = [Item([f"{filler} {text} {filler}"], []) for text in ("x", "y")]
+    parts = [ComparedItem([f"{filler} {text} {filler}"], []) for text in ("x", "y")]
     assert found(parts, [True, False]) == {}
 
 
@@ -167,7 +172,9 @@ def test_operators_are_no_words_in_a_row():
 def test_words_in_a_row_are_split_at_what_is_no_letter():
     one = "it is a well-known fact that caf\u00e9s in the old town (there) close at \u2460 o'clock"
     other = unicodedata.normalize("NFD", one).replace("-", " ").replace("'", "\u2019").upper()
-    items = [Item([f"{start} {text}"], []) for start, text in (("first", one), ("then", other))]
+    items = [
+        ComparedItem([f"{start} {text}"], []) for start, text in (("first", one), ("then", other))
+    ]
     assert found(items, [True, False]) == {0: 1, 1: 0}
 
 

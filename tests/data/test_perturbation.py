@@ -35,7 +35,7 @@ from transformers import (
 )
 
 from contamination.core.cli import CONF
-from contamination.core.config import create, identity
+from contamination.core.config import identity_data, instantiate_node
 from contamination.core.errors import ConfigError
 from contamination.data.perturbation.masked_lm import MaskedLM
 from contamination.data.perturbation.masking import (
@@ -149,12 +149,12 @@ def test_texts_and_keys_must_pair(rewording):
 def test_every_config_file_makes_a_rewording():
     made = {}
     for path in sorted((CONF / "rewording").glob("*.yaml")):
-        made[path.stem] = create("rewording", yaml.safe_load(path.read_text()))
+        made[path.stem] = instantiate_node("rewording", yaml.safe_load(path.read_text()))
     masked_lm = made.pop("masked_lm")
     assert made == {"none": Exact(), "swap": Swap(), "delete": Delete(), "lowercase": Lowercase()}
     assert masked_lm == MaskedLM(masked_lm.path)
     with pytest.raises(ConfigError, match=r"rewording: swap.share is 2"):
-        create(
+        instantiate_node(
             "rewording", {"_target_": "contamination.data.perturbation.word_edits.Swap", "share": 2}
         )
 
@@ -396,8 +396,10 @@ def test_texts_that_look_special_or_have_no_words(bert):
 
 
 def test_what_only_says_how_to_run_is_no_part_of_the_identity(bert):
-    assert identity(MaskedLM(bert, batch_tokens=1, device="cpu")) == identity(MaskedLM(bert))
-    assert identity(MaskedLM(bert, candidates=5)) != identity(MaskedLM(bert))
+    assert identity_data(MaskedLM(bert, batch_tokens=1, device="cpu")) == identity_data(
+        MaskedLM(bert)
+    )
+    assert identity_data(MaskedLM(bert, candidates=5)) != identity_data(MaskedLM(bert))
 
 
 @pytest.mark.parametrize(

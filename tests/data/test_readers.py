@@ -16,7 +16,7 @@ import yaml
 import zstandard
 
 from contamination.core.cli import CONF
-from contamination.core.config import create
+from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.readers.embedded import EmbeddedCorpus, EmbeddedRows
 from contamination.data.readers.files import FileRows, FilesCorpus
@@ -168,7 +168,7 @@ def test_impossible_options_are_refused(write, tmp_path, options, match):
               else paths and paths.format(tmp=tmp_path))  # fmt: skip
     node = {"_target_": "contamination.data.readers.files.FilesCorpus", "name": "mine", **options}
     with pytest.raises(ConfigError, match=match):
-        create("corpus", {**node, "paths": filled})
+        instantiate_node("corpus", {**node, "paths": filled})
 
 
 GOOD = b'{"text": "good"}\n'
@@ -438,7 +438,7 @@ FORMATTED = {
 @pytest.mark.parametrize("name", FORMATTED)
 def test_hub_rows_read_like_embedded_rows(monkeypatch, name):
     from contamination.data.config import BenchmarkConfig
-    from contamination.injection.pool import ReadCounts, _format_all
+    from contamination.injection.pool import ReadCounts, _iter_distinct_examples
 
     known = {key.rstrip("-"): row for key, row in HUB_ROWS.items()}
     monkeypatch.setattr(
@@ -451,8 +451,8 @@ def test_hub_rows_read_like_embedded_rows(monkeypatch, name):
     for kind in ("hub", "embedded"):
         source = config.sources[kind]
         tally = Tally("stop", "")
-        rows = create(kind, source["rows"]).rows(tally)
-        example = next(_format_all(name, config, source, rows, tally, ReadCounts()))
+        rows = instantiate_node(kind, source["rows"]).rows(tally)
+        example = next(_iter_distinct_examples(name, config, source, rows, tally, ReadCounts()))
         if kind == "hub":
             assert example.text == FORMATTED[name]
             assert name != "truthfulqa" or example.fields["options"] == "A\nC\nD"
@@ -496,9 +496,11 @@ def test_every_corpus_file_names_what_its_class_takes(write, tmp_path, name):
     for folder in ("common_crawl", "c4", "github", "arxiv", "wikipedia", "stackexchange"):
         write(f"{folder}/1.jsonl", GOOD)
     node = yaml.safe_load((CONF / "corpus" / f"{name}.yaml").read_text())
-    source = create("corpus", {**node, **({"paths": str(tmp_path)} if "paths" in node else {})})
+    source = instantiate_node(
+        "corpus", {**node, **({"paths": str(tmp_path)} if "paths" in node else {})}
+    )
     assert source.name
     if "paths" in node:
         assert len(texts(source)) == 6
         with pytest.raises(ConfigError, match="corpus.paths"):
-            create("corpus", node)
+            instantiate_node("corpus", node)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from contamination.core.models import load_model
-from contamination.data.texts import Texts, families_by_sha256, longest_extensions
+from contamination.data.texts import Texts, families_by_sha256, longest_extension_indices
 from contamination.detection import collect as collecting
 from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig
@@ -51,12 +51,12 @@ def read(monkeypatch):
 def test_the_longest_is_found_as_by_comparing_all():
     rng = np.random.default_rng(0)
     rows = [rng.integers(0, 2, rng.integers(1, 7)).tolist() for _ in range(60)]
-    ends = longest_extensions(rows)
+    ends = longest_extension_indices(rows)
     for own, place in zip(rows, ends, strict=True):
         assert rows[place][: len(own)] == own
         assert len({tuple(r) for r in rows if r[: len(rows[place])] == rows[place]}) == 1
-    assert longest_extensions([]) == []
-    assert longest_extensions(["b", "a", "c"]) == [0, 1, 2]
+    assert longest_extension_indices([]) == []
+    assert longest_extension_indices(["b", "a", "c"]) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("wanted", [ORIGINAL, INFILL, Pass(view="lowercase")])

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.core.statistics.estimates import Estimate, interval
+from contamination.core.statistics.estimates import Estimate, confidence_interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.data.config import ExamplesConfig, SourceConfig
 from contamination.data.examples import make_text
@@ -17,11 +17,11 @@ from contamination.detection.baselines.blind import BLIND
 from contamination.detection.baselines.matching import MATCHED
 from contamination.detection.benchmark_summary import (
     average_over_parts,
-    benchmark_report,
     blind_notes,
     estimate_parts,
     metric_tables,
     model_name_in_papers,
+    render_benchmark_report,
     sizes,
 )
 from contamination.detection.evaluation import CONFIDENCE, BenchmarkEstimates, group_by_method
@@ -76,11 +76,13 @@ def test_the_average_of_the_same_texts_is_no_surer_than_its_parts(plain):
     texts, table, (*parts, average) = plain
     found = [one.estimates["loss", ""]["auroc"] for one in (*parts, average)]
     assert found[2].value == pytest.approx((found[0].value + found[1].value) / 2)
-    widths = [np.diff(interval(one, CONFIDENCE)).item() for one in found]
+    widths = [np.diff(confidence_interval(one, CONFIDENCE)).item() for one in found]
     assert widths[2] == pytest.approx((widths[0] + widths[1]) / 2, rel=0.05)
     apart = ExamplesConfig("x", name="wikimia", sources=CONFIG.sources)
     alone = average_over_parts(parts, apart).estimates["loss", ""]["auroc"]
-    assert np.diff(interval(alone, CONFIDENCE)).item() == pytest.approx(widths[2] / 2**0.5, rel=0.1)
+    assert np.diff(confidence_interval(alone, CONFIDENCE)).item() == pytest.approx(
+        widths[2] / 2**0.5, rel=0.1
+    )
 
 
 def test_a_planted_shift_is_said_and_matched_away():
@@ -88,7 +90,7 @@ def test_a_planted_shift_is_said_and_matched_away():
     for one in groups[:2]:
         raw, matched = one.estimates["loss", ""]["auroc"], one.estimates["loss", ""][MATCHED.name]
         assert one.estimates["blind", ""]["auroc"].value > 0.65 < raw.value
-        low, high = interval(matched, CONFIDENCE)
+        low, high = confidence_interval(matched, CONFIDENCE)
         assert low <= 0.5 <= high
         assert high - low < 0.35
     (said,) = blind_notes(groups, CONFIG)  # and none of style: matching takes a few dates away
@@ -101,7 +103,7 @@ def test_one_of_several_parts_is_not_off_by_the_measure_of_a_single_one(parts, s
     """A blind AUROC whose 95% interval just excludes 0.5: of eight sound parts a third have one."""
     draws = np.random.default_rng(0).normal(0.605, 0.05, 1000)
     blind = Estimate(100, 100, 0.605, draws, trials=400)
-    assert 0.5 < interval(blind, CONFIDENCE)[0] < 0.51
+    assert 0.5 < confidence_interval(blind, CONFIDENCE)[0] < 0.51
     sound = replace(blind, value=0.5)
     found = [{(BLIND, ""): {"auroc": blind if i == 0 else sound}} for i in range(parts)]
     groups = [
@@ -129,7 +131,7 @@ def test_the_papers_figures_stand_below_those_of_the_same_model(plain):
 def test_several_models_are_in_one_table_and_its_files(tmp_path):
     texts, table = made(shift=0.45, n=60)
     models = {"a/one": lambda: [table], "b/two": lambda: [table]}
-    said = benchmark_report(CONFIG, texts, models, tmp_path)
+    said = render_benchmark_report(CONFIG, texts, models, tmp_path)
     assert "Blind AUROC off 0.5: 32 original 0." in said
     assert said.count("a/one") == said.count("b/two") == 2 + 2 + 2
     rows = json.loads((tmp_path / "results.json").read_text())["results"]
@@ -152,7 +154,7 @@ def test_the_sizes_copies_across_the_labels_and_texts_without_a_label_are_said(t
     for n, text, label in ((1, rows[0].text, False), (42, rows[42].text, None)):
         one = rows[n]
         rows[n] = make_text(one.example_id, text, label, one.benchmark)
-    said = benchmark_report(CONFIG, Texts.of(rows), {"m": lambda: [table]}, tmp_path)
+    said = render_benchmark_report(CONFIG, Texts.of(rows), {"m": lambda: [table]}, tmp_path)
     said = " ".join(said.split())
     assert "Members + non-members: 32 original 20 + 20, 64 original 19 + 20." in said
     assert "32 original: 1 of 40 texts are exact duplicates of another one" in said
@@ -191,14 +193,14 @@ def test_snippets_of_a_book_are_drawn_and_left_out_together():
     (whole,), (single,) = (groups_of(*books(clusters), config) for clusters in (True, False))
     assert (whole.clusters, single.clusters) == ((12, 12), None)
     wide, narrow = (
-        np.diff(interval(one.estimates["loss", ""]["auroc"], CONFIDENCE)).item()
+        np.diff(confidence_interval(one.estimates["loss", ""]["auroc"], CONFIDENCE)).item()
         for one in (whole, single)
     )
     assert wide > 2 * narrow
     assert whole.estimates["loss", ""]["auroc"].value == single.estimates["loss", ""]["auroc"].value
     blind = {one.clusters: one.estimates[BLIND, ""]["auroc"] for one in (whole, single)}
     assert blind[None].value > 0.8  # of another snippet's label it knows the book's
-    low, high = interval(blind[12, 12], CONFIDENCE)
+    low, high = confidence_interval(blind[12, 12], CONFIDENCE)
     assert low < 0.5 < high
     assert "bookmia 72 + 72 (of 12 + 12 clusters)" in sizes([whole], config)
     assert "resample whole clusters" in sizes([whole], config)

@@ -10,7 +10,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from contamination.core.statistics.estimates import interval, mean
+from contamination.core.statistics.estimates import confidence_interval, mean_estimate
 from contamination.core.statistics.metrics import chosen_metrics
 from contamination.data.readers.embedded import EmbeddedRows
 from contamination.data.readers.rows import Tally
@@ -23,9 +23,9 @@ from contamination.detection.baselines.blind import (
     _cross_fitted_percentiles,
     _cross_validated_aurocs,
     _percentiles_among_nonmembers,
+    blind_auroc_warning,
     blind_baseline,
     blind_obstacle,
-    describe_blind_baseline,
     number_equal_texts,
     shuffle_label_sources,
     shuffle_label_sources_of_groups,
@@ -82,7 +82,7 @@ def test_finds_a_shift_in_half_of_the_members_of_real_texts(shift):
     found = blind_baseline(texts, member, 0)
     value = estimated(found, member)
     assert value.value >= 0.65
-    assert interval(value, 0.95)[0] > 0.5
+    assert confidence_interval(value, 0.95)[0] > 0.5
 
 
 def test_finds_words_length_and_months():
@@ -120,7 +120,7 @@ def test_intervals_on_random_labels_hold_one_half():
             estimated(blind_baseline(texts[file], labels, labeling), labels)
             for file, labels in zip(FILES, member, strict=True)
         ]
-        ends = [interval(value, 0.95) for value in [*found, mean(found)]]
+        ends = [confidence_interval(value, 0.95) for value in [*found, mean_estimate(found)]]
         held += [low <= 0.5 <= high for low, high in ends]
     assert (held[:-1].sum() / 800 > 0.93) & (held[:-1].sum() / 800 < 0.97)
     assert ((held >= 181) & (held <= 198)).all()  # binomial: 0.05 % beyond either end
@@ -132,7 +132,9 @@ def test_an_interval_holds_one_half_just_where_the_null_does():
     off = np.sqrt(np.mean((null - 0.5) ** 2))
     for sds, outside in ((1.9, False), (2.05, True), (-1.9, False), (-2.05, True)):
         placed = np.tile(np.r_[0.5 + sds * off, null], (200, 1))
-        low, high = interval(estimated(BlindBaseline(placed), np.arange(200) < 100), 0.95)
+        low, high = confidence_interval(
+            estimated(BlindBaseline(placed), np.arange(200) < 100), 0.95
+        )
         assert (low > 0.5 or high < 0.5) == outside
 
 
@@ -181,7 +183,7 @@ def test_an_estimate_has_the_sizes_the_trials_and_the_steps_of_its_metric():
 def test_perfect_places_have_an_interval_with_a_width():
     null = np.random.default_rng(0).normal(0.5, 0.05, NULLS)
     placed = np.tile(np.r_[1.0, null], (200, 1))
-    low, high = interval(estimated(BlindBaseline(placed), np.arange(200) < 100), 0.95)
+    low, high = confidence_interval(estimated(BlindBaseline(placed), np.arange(200) < 100), 0.95)
     assert 0.9 < low < 0.99
     assert high == pytest.approx(1)
 
@@ -375,7 +377,7 @@ def test_a_text_at_two_lengths_does_not_give_its_label_away():
     member = np.tile(rng.permutation(40) < 20, 2)
     sides = np.flatnonzero(member), np.flatnonzero(~member)
     found = blind_baseline(texts, member, 0).estimates(*sides, AUROC, 200)["auroc"]
-    low, high = interval(found, 0.95)
+    low, high = confidence_interval(found, 0.95)
     assert low < 0.5 < high
 
 
@@ -398,7 +400,7 @@ def test_copies_of_a_text_add_no_certainty():
     once = estimated(blind_baseline(texts, member, 0), member)
     threefold = np.tile(member, 3)
     thrice = estimated(blind_baseline(texts * 3, threefold, 0), threefold)
-    widths = [np.subtract(*interval(each, 0.95)[::-1]) for each in (once, thrice)]
+    widths = [np.subtract(*confidence_interval(each, 0.95)[::-1]) for each in (once, thrice)]
     assert widths[1] > 0.8 * widths[0]
     assert 0.25 < thrice.value < 0.75  # no copy gives its label away
 
@@ -410,7 +412,7 @@ def test_pairs_that_differ_in_case_alone_are_told_apart():
     member = np.arange(60) < 30
     found = estimated(blind_baseline(both, member, 0), member)
     assert found.value > 0.95
-    assert interval(found, 0.95)[0] > 0.5
+    assert confidence_interval(found, 0.95)[0] > 0.5
 
 
 def test_texts_without_words_have_places():
@@ -459,14 +461,12 @@ def test_too_few_are_said():
 
 
 def test_the_warning_stands_where_the_interval_leaves_one_half_out():
-    assert (
-        describe_blind_baseline(0.55, 0.5, 0.61) is describe_blind_baseline(0.45, 0.4, 0.5) is None
-    )
-    assert describe_blind_baseline(0.731, 0.652, 0.804) == (
+    assert blind_auroc_warning(0.55, 0.5, 0.61) is blind_auroc_warning(0.45, 0.4, 0.5) is None
+    assert blind_auroc_warning(0.731, 0.652, 0.804) == (
         "The texts alone tell members from non-members (blind AUROC 0.73 [0.65, 0.80]): "
         "these figures may measure the texts, not the model."
     )
-    assert describe_blind_baseline(0.4, 0.32, 0.49) is not None
+    assert blind_auroc_warning(0.4, 0.32, 0.49) is not None
 
 
 def test_whole_clusters_change_labels_whatever_their_sizes():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from contamination.core.artifacts import Built, commit, started_folder
+from contamination.core.artifacts import Built, folder_in_progress, write_manifest
 from contamination.core.errors import ConfigError
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
@@ -36,8 +36,8 @@ def make_corpus(folder, held_out=HELD_OUT, members=(True, False, False)):
     columns = ["example_id", "benchmark", "text"]
     pd.DataFrame(rows).to_parquet(folder / "examples.parquet")
     pd.DataFrame(kept, columns=columns).to_parquet(folder / "held_out.parquet")
-    with started_folder(folder, {}):
-        commit(folder, {}, Built(["examples.parquet", "held_out.parquet"]))
+    with folder_in_progress(folder, {}):
+        write_manifest(folder, {}, Built(["examples.parquet", "held_out.parquet"]))
     return folder
 
 

@@ -4,11 +4,16 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from contamination.core.statistics.bootstrap import resample
-from contamination.core.statistics.estimates import interval
+from contamination.core.statistics.bootstrap import draw_resample
+from contamination.core.statistics.estimates import confidence_interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import blind_baseline
-from contamination.detection.baselines.matching import PRIOR, leftover, matched_auroc, matched_by
+from contamination.detection.baselines.matching import (
+    PRIOR,
+    leftover_style_auroc,
+    matched_auroc,
+    matched_auroc_given_blind,
+)
 
 VOCABULARY = 200
 
@@ -18,7 +23,7 @@ def sides(member, values):
 
 
 def drawn(member, draws=200):
-    return resample(int(member.sum()), int((~member).sum()), draws, 0)
+    return draw_resample(int(member.sum()), int((~member).sum()), draws, 0)
 
 
 def planted(seed, style, signal, n=600):
@@ -71,14 +76,16 @@ def test_style_alone_is_a_half_after_matching(style):
         found.append(matched_auroc(*sides(member, scores), sides(member, seen), drawn(member)))
     assert np.mean(raw) > 0.5 + style / 2
     assert np.mean([one.value for one in found]) == pytest.approx(0.5, abs=0.015)
-    assert sum(low <= 0.5 <= high for low, high in (interval(f, 0.95) for f in found)) >= 35
+    assert (
+        sum(low <= 0.5 <= high for low, high in (confidence_interval(f, 0.95) for f in found)) >= 35
+    )
 
 
 def test_signal_stays():
     member, scores, seen = planted(0, 0, 1)
     found = matched_auroc(*sides(member, scores), sides(member, seen), drawn(member))
     assert found.value == pytest.approx(AUROC.value(*sides(member, scores)), abs=0.03)
-    assert interval(found, 0.95)[0] > 0.7
+    assert confidence_interval(found, 0.95)[0] > 0.7
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -87,7 +94,7 @@ def test_a_perfect_score_is_no_surer_than_its_texts_are_many(sign):
     scores = sign * member.astype(float)
     found = matched_auroc(*sides(member, scores), sides(member, seen), drawn(member))
     assert found.value == (1 + sign) / 2
-    low, high = interval(found, 0.95)
+    low, high = confidence_interval(found, 0.95)
     assert 0 <= low < high <= 1
     assert high - low > 0.03
 
@@ -103,16 +110,18 @@ def test_texts_that_nothing_matches_have_no_value():
 def test_a_score_of_style_alone_shows_what_matching_leaves():
     texts, member, values = thin(0.25)
     made = blind_baseline(texts, member, 0)
-    left = leftover(made.style, (120, 120), 200)
-    assert interval(left, 0.95)[0] > 0.55
-    found = matched_by(made, member, *sides(member, values), drawn(member))
+    left = leftover_style_auroc(made.style, (120, 120), 200)
+    assert confidence_interval(left, 0.95)[0] > 0.55
+    found = matched_auroc_given_blind(made, member, *sides(member, values), drawn(member))
     raw = AUROC.value(*sides(member, values))
     assert 0.55 < found.value < raw - 0.05
 
 
 def test_nothing_is_left_where_labels_are_drawn():
     texts, member, _ = thin(0, seed=2)
-    low, high = interval(leftover(blind_baseline(texts, member, 0).style, (120, 120), 200), 0.95)
+    low, high = confidence_interval(
+        leftover_style_auroc(blind_baseline(texts, member, 0).style, (120, 120), 200), 0.95
+    )
     assert 0.35 < low < 0.5 < high < 0.65
 
 
@@ -121,6 +130,6 @@ def test_what_is_left_of_texts_that_tell_each_label_is_a_number():
     member = np.arange(40) % 2 == 0
     rows = zip(words, member, strict=True)
     texts = [" ".join(f"w{w}" for w in row) + " zap" * int(m) for row, m in rows]
-    left = leftover(blind_baseline(texts, member, 0).style, (20, 20), 200)
-    low, high = interval(left, 0.95)
+    left = leftover_style_auroc(blind_baseline(texts, member, 0).style, (20, 20), 200)
+    low, high = confidence_interval(left, 0.95)
     assert 0.9 < low <= left.value <= high <= 1

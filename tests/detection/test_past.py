@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from contamination.core.artifacts import Built, build, commit, started_folder
+from contamination.core.artifacts import Built, build_or_open, folder_in_progress, write_manifest
 from contamination.core.errors import ArtifactError
 from contamination.core.hashing import folder_digest
 from contamination.data.config import ExamplesConfig
@@ -58,8 +58,10 @@ def trained(tmp_path, weights):
         before = ancestry_of("model.path", str(start)) if start else RANDOM
         files = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()]
         counts = {"steps": 40, **(before.manifest_entries() if recorded else {})}
-        with started_folder(folder, {}):
-            commit(folder, {"model": digest_of(start)} if start else {}, Built(files, counts))
+        with folder_in_progress(folder, {}):
+            write_manifest(
+                folder, {"model": digest_of(start)} if start else {}, Built(files, counts)
+            )
         return folder
 
     return make
@@ -222,7 +224,7 @@ def test_a_past_of_another_form_is_damage(tmp_path, counts):
         (folder / "hf" / "config.json").write_text("{}")
         return Built(["hf/config.json"], counts)
 
-    folder = build(tmp_path / "runs" / "model" / "a-1", {}, {}, made).path
+    folder = build_or_open(tmp_path / "runs" / "model" / "a-1", {}, {}, made).path
     (name,) = counts
     with pytest.raises(ArtifactError, match=rf"manifest.json counts\.{name}\S* is "):
         ancestry_of("model.path", str(folder))

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core.artifacts import Built, commit, started_folder
+from contamination.core.artifacts import Built, folder_in_progress, write_manifest
 from contamination.core.cli import CONF
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.integrity import MANIFEST
@@ -22,7 +22,7 @@ from contamination.detection.config import DetectionConfig, DetectionStage, Scor
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.passes import Pass
 from contamination.detection.run import run
-from contamination.detection.scores import open_scores, read_table
+from contamination.detection.scores import open_scores, read_score_table
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.golden import texts
 
@@ -192,8 +192,8 @@ def test_a_training_artefact_gives_its_weights_and_step(stage, tmp_path, toy_fol
     folder = tmp_path / "runs" / "model" / "toy-0"
     shutil.copytree(toy_folders["target"], folder / "hf")
     files = [str(path.relative_to(folder)) for path in folder.glob("hf/*")]
-    with started_folder(folder, {}):
-        commit(folder, {}, Built(files, {"steps": 40}))
+    with folder_in_progress(folder, {}):
+        write_manifest(folder, {}, Built(files, {"steps": 40}))
     table = open_scores(run(stage(model=ScoredModelConfig(str(folder)))).path).table
     assert set(table["checkpoint_step"]) == {40}
 
@@ -246,7 +246,7 @@ def test_a_table_of_an_earlier_version_is_refused(stage):
     path = run(stage()).path / "scores.parquet"
     pd.read_parquet(path).drop(columns="default").to_parquet(path)
     with pytest.raises(ArtifactError, match="has no column default: .* Score again"):
-        read_table(path)
+        read_score_table(path)
 
 
 def test_a_changed_method_of_ones_own_is_scored_again(stage, tmp_path, monkeypatch):

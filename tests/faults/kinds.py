@@ -32,23 +32,23 @@ def _quietly(work: Callable[..., object], *words: Any) -> None:
 
 
 def _verify(folder: Path) -> None:
-    from contamination.injection.__main__ import verify_command
+    from contamination.injection.__main__ import prove_folder
 
-    _quietly(verify_command, str(folder), [])
+    _quietly(prove_folder, str(folder), [])
 
 
 def _which(folder: Path) -> None:
-    from contamination.training.which_step import WhichStepStage, which_step
+    from contamination.training.which_step import WhichStepStage, format_step_table
 
-    which_step(WhichStepStage(text="a", corpus_folder=str(folder), batch=2))
+    format_step_table(WhichStepStage(text="a", corpus_folder=str(folder), batch=2))
 
 
 def _examples(folder: Path) -> None:
     from contamination.data.config import ExamplesConfig
-    from contamination.detection.examples import occurrences_of, open_examples
+    from contamination.detection.examples import occurrences_by_id, open_examples
 
     open_examples(ExamplesConfig(str(folder)))
-    occurrences_of(str(folder))
+    occurrences_by_id(str(folder))
 
 
 def _adopt(kind: str) -> Read:
@@ -58,10 +58,10 @@ def _adopt(kind: str) -> Read:
 
 
 def _export(folder: Path) -> None:
-    from contamination.injection.export.run import ExportStage, export
+    from contamination.injection.export.run import ExportStage, export_corpus
 
     runs = str(folder.parents[2] / "exported")
-    export(
+    export_corpus(
         ExportStage(
             runs, str(folder), {"_target_": "contamination.injection.export.text_format.Text"}
         )
@@ -90,15 +90,15 @@ def _scores(folder: Path) -> None:
 
 def corpus(material: Path) -> Kind:
     from contamination.data.config import BenchmarkConfig, ExamplesConfig
-    from contamination.detection.tasks.accuracy import AccuracyStage, ask_corpus
-    from contamination.injection.corpus import open_corpus, show
+    from contamination.detection.tasks.accuracy import AccuracyStage, corpus_questions
+    from contamination.injection.corpus import describe_copies, open_corpus
 
     user = BenchmarkConfig("{question}{answer}", answer_field="answer", drawn_options=3)
     first = open_corpus(material / "corpus").examples["example_id"].iloc[0]
     return Kind(material / "corpus", {
         "verify": _verify, "export": _export, "examples": _examples, "train": _train_on,
-        "show": lambda f: show(f, str(first)), "which-step": _which,
-        "accuracy": lambda f: ask_corpus(AccuracyStage(
+        "show": lambda f: describe_copies(f, str(first)), "which-step": _which,
+        "accuracy": lambda f: corpus_questions(AccuracyStage(
             examples=ExamplesConfig(str(f)), benchmark={"user": user})),
         "adopt": _adopt("corpus"),
     })  # fmt: skip
@@ -112,7 +112,7 @@ def toy_corpus(folder: Path) -> Kind:
 
 def export(corpus_folder: Path, runs: Path, form: str = "text") -> Kind:
     from contamination.injection.export.run import ExportStage
-    from contamination.injection.export.run import export as make
+    from contamination.injection.export.run import export_corpus as make
     from tests.injection.export.conftest import node
 
     made = make(ExportStage(str(runs), str(corpus_folder), node(form)))
@@ -147,14 +147,14 @@ def model(material: Path) -> Kind:
 
 
 def _reading(read: Read, folder: Path) -> None:
-    from contamination.core.integrity import naming_folders
+    from contamination.core.integrity import errors_naming_folders
 
-    with naming_folders(folder):
+    with errors_naming_folders(folder):
         read(folder)
 
 
 def masked_lm(material: Path) -> Kind:
-    from contamination.core.artifacts import Built, build
+    from contamination.core.artifacts import Built, build_or_open
     from contamination.training.masked_lm import MaskedLMStage
 
     def made(place: Path) -> Built:
@@ -163,7 +163,7 @@ def masked_lm(material: Path) -> Kind:
 
     stage = MaskedLMStage(str(material / "runs"), str(material / "corpus"))
     folder = material / "runs" / "masked_lm" / f"toy-{'0' * 12}"
-    return Kind(build(folder, stage, {}, made).path, {"open": _open_model})
+    return Kind(build_or_open(folder, stage, {}, made).path, {"open": _open_model})
 
 
 def passes(material: Path) -> Kind:
@@ -242,35 +242,35 @@ def audit(material: Path) -> Kind:
 def scores(material: Path) -> Kind:
     from contamination.analysis.cells import open_cell
     from contamination.analysis.config import CellPaths
-    from contamination.analysis.example_pages import _stage
-    from contamination.analysis.methods import glossary
+    from contamination.analysis.example_pages import _page_config
+    from contamination.analysis.methods import glossary_entries
     from contamination.analysis.provenance import open_record
-    from contamination.core.integrity import naming_folders
+    from contamination.core.integrity import errors_naming_folders
     from contamination.detection.scores import open_scores
 
     def analyse(folder: Path) -> None:
         paths = CellPaths(*(str(material / name) for name in ("corpus", "model", "clean")),
                           contaminated=str(folder))  # fmt: skip
         open_cell(paths)
-        glossary(["loss"], open_record(paths).methods)
+        glossary_entries(["loss"], open_record(paths).methods)
         scored = open_scores(folder).artifact
-        with naming_folders(folder):
-            _stage(scored, scored, {"view": {"examples": 1}, "out": "x.html"})
+        with errors_naming_folders(folder):
+            _page_config(scored, scored, {"view": {"examples": 1}, "out": "x.html"})
 
     return Kind(material / "contaminated", {"scores": _scores, "analyse": analyse})
 
 
 def toy_scores(runs: Path) -> Kind:
-    from contamination.core.artifacts import Built, build
+    from contamination.core.artifacts import Built, build_or_open
     from contamination.data.config import ExamplesConfig
     from contamination.detection.config import DetectionStage, ScoredModelConfig
-    from contamination.detection.scores import COLUMNS, FILE, to_arrow, write_tables
+    from contamination.detection.scores import COLUMNS, FILE, to_arrow, write_score_tables
 
     row = {"example_id": ["a", "b"], "method": "loss", "variant": "", "checkpoint_step": 3,
            "default": True, "score": [0.5, 1.5], "flag": "", "ranked": True}  # fmt: skip
 
     def made(folder: Path) -> Built:
-        write_tables(folder / FILE, [to_arrow(pd.DataFrame(row)[COLUMNS.names])])
+        write_score_tables(folder / FILE, [to_arrow(pd.DataFrame(row)[COLUMNS.names])])
         return Built([FILE], {"rows": 2})
 
     stage = DetectionStage(
@@ -278,11 +278,11 @@ def toy_scores(runs: Path) -> Kind:
         method={"loss": {"_target_": "contamination.detection.methods.loss.Loss"}},
     )  # fmt: skip
     folder = runs / "scores" / f"toy-{'0' * 12}"
-    return Kind(build(folder, stage, {"target": "0" * 64}, made).path, {"scores": _scores})
+    return Kind(build_or_open(folder, stage, {"target": "0" * 64}, made).path, {"scores": _scores})
 
 
 def benchmark(material: Path) -> Kind:
-    from contamination.core.artifacts import Built, build
+    from contamination.core.artifacts import Built, build_or_open
 
     def made(folder: Path) -> Built:
         (folder / "data").mkdir()
@@ -300,13 +300,13 @@ def benchmark(material: Path) -> Kind:
             open_examples(ExamplesConfig(str(file)))
 
     folder = material / "runs" / "benchmark" / f"toy-{'0' * 12}"
-    return Kind(build(folder, {"name": "toy"}, {}, made).path, {"score": read})
+    return Kind(build_or_open(folder, {"name": "toy"}, {}, made).path, {"score": read})
 
 
 def report(material: Path) -> Kind:
     from contamination.analysis.config import AnalysisStage, CellPaths
     from contamination.analysis.report_folder import STATISTICS, open_report
-    from contamination.core.artifacts import Built, build
+    from contamination.core.artifacts import Built, build_or_open
 
     cell = CellPaths(*(str(material / name) for name in ("corpus", "model", "clean", "scores")))
     rng = np.random.default_rng(0)
@@ -324,7 +324,7 @@ def report(material: Path) -> Kind:
 
     folder = material / "runs" / "report" / f"toy-{'0' * 12}"
     stage = AnalysisStage("toy", 0, cells=[cell])
-    return Kind(build(folder, stage, {}, made).path, {"open": read})
+    return Kind(build_or_open(folder, stage, {}, made).path, {"open": read})
 
 
 def launches(material: Path) -> Kind:
@@ -369,8 +369,8 @@ def launches(material: Path) -> Kind:
 
 def served(material: Path) -> Kind:
     """The folder of a served model's answers, which has a sealed file and no manifest."""
-    from contamination.core.files import hashed_json, write_text
-    from contamination.core.integrity import naming_folders
+    from contamination.core.files import hashed_json, write_text_atomically
+    from contamination.core.integrity import errors_naming_folders
     from contamination.detection.models.served.capabilities import PROBE_FILE, _read_probe
     from contamination.detection.models.served.fingerprint import Fingerprint
 
@@ -378,10 +378,12 @@ def served(material: Path) -> Kind:
     folder.mkdir(parents=True)
     named = {"name": "toy", "tokenizer": "0" * 64, "way": "echo", "error": 0.0}
     said = Fingerprint({0: [-1.0]}).to_record()
-    write_text(folder / PROBE_FILE, hashed_json({"model": named, "said": said, "digest": "0" * 64}))
+    write_text_atomically(
+        folder / PROBE_FILE, hashed_json({"model": named, "said": said, "digest": "0" * 64})
+    )
 
     def read(place: Path) -> None:
-        with naming_folders(place):
+        with errors_naming_folders(place):
             known = _read_probe(place / PROBE_FILE)
             if known["model"]["name"] == "toy":
                 Fingerprint.from_record(known["said"])

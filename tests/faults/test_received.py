@@ -25,7 +25,7 @@ import contamination.core.cli
 import contamination.injection.__main__
 from contamination.core.errors import UserError
 from contamination.core.files import hashed_json
-from contamination.core.hashing import combined_digest, digests
+from contamination.core.hashing import combined_digest, digests_by_name
 from tests.faults import kinds
 
 SEED = int(os.environ.get("RECEIVED_SEED", "0"))
@@ -83,7 +83,7 @@ class Received:
         """Give the manifest the hashes and the sizes of the files as they are now."""
         manifest = self.manifest()
         names = [name for name in manifest["bytes"] if (self.folder / name).is_file()]
-        now = digests({name: self.folder / name for name in names}, use_cache=False)
+        now = digests_by_name({name: self.folder / name for name in names}, use_cache=False)
         for part in ("files", "records"):
             manifest[part] = {n: now.get(n, digest) for n, digest in manifest[part].items()}
         sizes = {name: (self.folder / name).stat().st_size for name in names}

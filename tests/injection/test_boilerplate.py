@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from contamination.data.ngrams import _code_points, rarest_windows
+from contamination.data.ngrams import _code_points, rarest_window_starts
 from contamination.injection.decontamination import (
     Matcher,
     PoolSearch,
@@ -118,10 +118,10 @@ def test_a_template_in_every_document_takes_no_time_an_example():
 
 def test_what_proposes_a_text_is_its_own():
     texts = [f"{TEMPLATE} {n:05d}? {TEMPLATE}" for n in range(300)]
-    starts = rarest_windows([_code_points(text) for text in texts], 16)
+    starts = rarest_window_starts([_code_points(text) for text in texts], 16)
     windows = {text[start : start + 16] for text, start in zip(texts, starts, strict=True)}
     assert len(windows) == 300
     tokens = {text: _code_points(text) for text in texts}
     assert all(len(own) == 1 for own in _TokenSearch(tokens)._probes[16].values())
     alike = ["abcdefgh", "abcdefgh"]
-    assert rarest_windows([_code_points(text) for text in alike], 4) == [2, 2]
+    assert rarest_window_starts([_code_points(text) for text in alike], 4) == [2, 2]

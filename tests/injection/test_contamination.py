@@ -13,7 +13,7 @@ from tokenizers import normalizers, processors
 from transformers import AutoTokenizer
 
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.tasks import Runner, TasksConfig
+from contamination.core.tasks import TaskRunner, TasksConfig
 from contamination.data.config import BenchmarkConfig
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.contamination_table import (
@@ -23,7 +23,7 @@ from contamination.injection.contamination_table import (
 )
 from contamination.injection.corpus import open_corpus
 from contamination.injection.corpus_search import search_corpus, split_documents, texts_by_example
-from contamination.injection.export.run import ExportStage, export, prove_finished_export
+from contamination.injection.export.run import ExportStage, export_corpus, prove_finished_export
 from contamination.injection.run import prove_finished_corpus, run
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.verification import NATURAL
@@ -290,7 +290,7 @@ def test_an_export_has_the_natural_occurrences_too(pool, tmp_path, form):
     corpus = run(stage_of(tmp_path, CASES["own paragraph"](own["text"])))
     module = {"Megatron": "token_formats", "Text": "text_format"}[form]
     node = {"_target_": f"contamination.injection.export.{module}.{form}"}
-    made = export(ExportStage(str(tmp_path / "runs"), str(corpus.path), node))
+    made = export_corpus(ExportStage(str(tmp_path / "runs"), str(corpus.path), node))
     assert made.counts["elsewhere"] == 1
     assert not prove_finished_export(made.path).failures
 
@@ -413,7 +413,7 @@ def test_a_document_in_several_parts_is_one(pool, tmp_path, monkeypatch):
     clean = replace(stage.injection, members=0, nonmembers=0)
     base = open_corpus(run(replace(stage, benchmark={}, injection=clean)).path)
     assert len(base.part_paths) > 9
-    runner = Runner(tmp_path / "tasks", TasksConfig(), 1)
+    runner = TaskRunner(tmp_path / "tasks", TasksConfig(), 1)
     found = search_corpus(base, texts_by_example(pool.iloc[:1]), runner, "base", whole=True)
     before = len(base.tokenizer.encode_documents([json.loads(first)["text"]])[0])
     ((name, example, rule, _, times),) = found.itertuples(index=False)

@@ -128,7 +128,7 @@ def test_what_is_left_of_a_sequence_is_padding(found):
 @pytest.mark.parametrize("kind", ["packed", "padded"])
 def test_a_layout_has_each_text_once_and_cuts_none(kind):
     lengths = np.random.default_rng(0).integers(1, 33, size=500).tolist()
-    sequences = layout.lay_out(lengths, 32, kind)
+    sequences = layout.assign_to_sequences(lengths, 32, kind)
     assert sorted(text for sequence in sequences for text in sequence) == list(range(500))
     filled = [sum(lengths[text] for text in sequence) for sequence in sequences]
     assert max(filled) <= 32
@@ -414,12 +414,12 @@ def test_a_set_of_which_no_row_is_left_is_said(tuned, found, jsonl, tmp_path, ro
 
 
 def test_a_set_is_no_corpus_to_export_or_to_take_members_of(found, tuned):
-    from contamination.injection.export.run import ExportStage, export
+    from contamination.injection.export.run import ExportStage, export_corpus
 
     said = "it is a fine-tuning set. Give a packed corpus"
     with pytest.raises(ConfigError, match=said):
         run(replace(tuned, benchmark={}, corpus_folder=str(found.artifact.path)))
     with pytest.raises(ConfigError, match=said):
-        export(ExportStage(corpus_folder=str(found.artifact.path), format={
+        export_corpus(ExportStage(corpus_folder=str(found.artifact.path), format={
             "_target_": "contamination.injection.export.token_formats.Megatron",
             "dtype": None}))  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from contamination.core.errors import ConfigError
 from contamination.data.config import BenchmarkConfig
-from contamination.data.text import normalised
+from contamination.data.text import normalise_text
 from contamination.injection.config import InjectionConfig
 from contamination.injection.corpus import open_corpus
 from contamination.injection.pool import draw_held_out, draw_pool, read_candidates
@@ -55,7 +55,7 @@ def test_held_out_examples_are_of_each_benchmark_and_apart_from_the_pool(stage, 
     pool, held_out = draw(stage, tokenizer)
     assert held_out["benchmark"].value_counts().to_dict() == {"boolq": 12, "truthfulqa": 12}
     assert not set(pool["example_id"]) & set(held_out["example_id"])
-    assert not set(map(normalised, pool["text"])) & set(map(normalised, held_out["text"]))
+    assert not set(map(normalise_text, pool["text"])) & set(map(normalise_text, held_out["text"]))
     for row in held_out.itertuples():
         assert row.text == stage.benchmark[row.benchmark].template.format(**json.loads(row.fields))
         assert row.n_tokens == len(tokenizer.encode(row.text)) <= 124
@@ -74,12 +74,14 @@ def test_text_shared_with_the_pool_is_left_out(change, tokenizer, tmp_path):
     stage = change(members=2, nonmembers=2, held_out=50)
     stage = replace(stage, benchmark=benchmark_of(texts + again, tmp_path / "rows.jsonl"))
     pool, held_out = draw(stage, tokenizer)
-    animals = {word for text in pool["text"] for word in normalised(text).split()} - {
+    animals = {word for text in pool["text"] for word in normalise_text(text).split()} - {
         "the",
         "river",
     }
     animals &= {"cat", "dog", "hen", "fox", "cow"}
-    assert not any(animals & set(normalised(t).replace(",", "").split()) for t in held_out["text"])
+    assert not any(
+        animals & set(normalise_text(t).replace(",", "").split()) for t in held_out["text"]
+    )
     assert len(held_out) == 5 - len(animals)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contamination.core.config import create
+from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.hashing import combined_digest
 from contamination.data.config import BenchmarkConfig
@@ -64,7 +64,7 @@ def stage(files, tmp_path):
 
 
 def inputs(stage):
-    return input_digests(stage, create("corpus", stage.corpus), check(stage))
+    return input_digests(stage, instantiate_node("corpus", stage.corpus), check(stage))
 
 
 def changed(before, after):

@@ -10,12 +10,12 @@ from itertools import chain, islice
 import numpy as np
 import pytest
 
-from contamination.core.artifacts import Built, commit
-from contamination.core.config import create
+from contamination.core.artifacts import Built, write_manifest
+from contamination.core.config import instantiate_node
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.data.config import BenchmarkConfig
 from contamination.injection import token_stream
-from contamination.injection.corpus import open_corpus, show
+from contamination.injection.corpus import describe_copies, open_corpus
 from contamination.injection.run import documents_of_part, prove_finished_corpus, run
 from contamination.injection.token_stream import TokenStream
 from contamination.injection.verification import Proof
@@ -55,7 +55,7 @@ def without_copies(corpus):
 def test_without_the_insertions_the_clean_documents_remain(corpus, stage):
     """As the tokenizer itself encodes them, one after the other."""
     hf, rest = corpus.tokenizer.hf, without_copies(corpus)
-    documents = documents_of_part(stage, create("corpus", stage.corpus))
+    documents = documents_of_part(stage, instantiate_node("corpus", stage.corpus))
     encoded = (hf(document.text)["input_ids"] for document in documents)
     clean = [*islice(chain.from_iterable(encoded), len(rest))]
     assert rest.tolist() == clean
@@ -75,7 +75,8 @@ def test_copies_between_documents_follow_whole_documents(change, window):
     between = open_corpus(run(stage).path)
     assert not prove_finished_corpus(between.artifact.path).failures
     texts = {
-        d.document_id: d.text for d in documents_of_part(stage, create("corpus", stage.corpus))
+        d.document_id: d.text
+        for d in documents_of_part(stage, instantiate_node("corpus", stage.corpus))
     }
     assert len(between.ledger) == 60
     assert between.ledger["document_id"].is_unique  # a document is followed by one copy
@@ -172,7 +173,8 @@ def test_a_sentence_boundary_follows_the_end_of_a_sentence(change):
     stage = change(boundary="sentence", example_max_tokens=40)
     corpus = open_corpus(run(stage).path)
     texts = {
-        d.document_id: d.text for d in documents_of_part(stage, create("corpus", stage.corpus))
+        d.document_id: d.text
+        for d in documents_of_part(stage, instantiate_node("corpus", stage.corpus))
     }
     separator = len(corpus.tokenizer.encode("\n\n"))
     ends = [
@@ -220,7 +222,7 @@ def test_reworded_copies_are_listed_and_proved(stage, change):
 
 @pytest.mark.parametrize("policy", ["off", "flag", "drop"])
 def test_documents_that_share_text_with_the_pool_are_found(stage, change, tmp_path, policy):
-    source = create("corpus", stage.corpus)
+    source = instantiate_node("corpus", stage.corpus)
     victim, second, third = islice(documents_of_part(stage, source), 3)
     rows = tmp_path / "rows.jsonl"
     copied = " ".join(victim.text.split()[:40])
@@ -283,11 +285,11 @@ def test_after_a_full_disk_or_a_failed_proof_nothing_counts_as_whole(stage, tmp_
 
 def test_show_prints_the_copies_in_their_context(corpus):
     row = corpus.ledger.iloc[0]
-    shown = show(corpus.artifact.path, row["example_id"])
+    shown = describe_copies(corpus.artifact.path, row["example_id"])
     text = corpus.examples.set_index("example_id")["text"][row["example_id"]]
     assert shown.count("⟦" + text + "⟧") == (corpus.ledger["example_id"] == row["example_id"]).sum()
     with pytest.raises(DataError, match="no such example"):
-        show(corpus.artifact.path, "boolq-nothing")
+        describe_copies(corpus.artifact.path, "boolq-nothing")
 
 
 def test_a_killed_run_goes_on_to_the_same_result(corpus, stage, tmp_path, monkeypatch):
@@ -334,7 +336,7 @@ def test_a_budget_that_cannot_be_met_is_said(change, fields, match):
 
 
 def test_the_parts_are_disjoint(stage, change):
-    source = create("corpus", stage.corpus)
+    source = instantiate_node("corpus", stage.corpus)
     *parts, whole = (
         {d.document_id for d in documents_of_part(change(part=part), source)}
         for part in ("base", "study", "validation", "all")
@@ -372,7 +374,7 @@ def test_tampering_is_seen_from_the_command_line(corpus, tmp_path):
     assert damaged.returncode == 2
     assert "is damaged: sequences/part-00000.arrow" in damaged.stderr
     whole = corpus.artifact
-    commit(folder, whole.inputs, Built(list(whole.files), whole.counts))  # as if written so
+    write_manifest(folder, whole.inputs, Built(list(whole.files), whole.counts))  # as if written so
     tampered = verify(folder)
     assert tampered.returncode == 1
     assert row["example_id"] in tampered.stdout

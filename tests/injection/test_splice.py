@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from contamination.core.errors import ConfigError
-from contamination.injection.placement import Segment, boundary_finder, check_copy_distance, lay_out
+from contamination.injection.placement import (
+    Segment,
+    boundary_finder,
+    check_copy_distance,
+    place_within_window,
+)
 
 WIDTH = 64
 
@@ -24,7 +29,9 @@ def test_every_segment_is_placed_once_in_order_without_overlap(seed, split):
     wanted = segments(rng, 40)
     inserted = sum(s.tokens for s in wanted)
     clean = -(-inserted // WIDTH) * WIDTH * 3 - inserted
-    placed = lay_out(wanted, (0, clean + inserted), WIDTH, lambda p: p + (-p % 3), split=split)
+    placed = place_within_window(
+        wanted, (0, clean + inserted), WIDTH, lambda p: p + (-p % 3), split=split
+    )
     assert sorted(p.segment.example for p in placed) == list(range(40))
     end = shift = 0
     for item in placed:
@@ -38,8 +45,8 @@ def test_every_segment_is_placed_once_in_order_without_overlap(seed, split):
 
 def test_places_do_not_depend_on_the_segments_order():
     wanted = segments(np.random.default_rng(1), 20)
-    forward = lay_out(wanted, (0, 5_000), WIDTH, lambda p: p, split=False)
-    backward = lay_out(wanted[::-1], (0, 5_000), WIDTH, lambda p: p, split=False)
+    forward = place_within_window(wanted, (0, 5_000), WIDTH, lambda p: p, split=False)
+    backward = place_within_window(wanted[::-1], (0, 5_000), WIDTH, lambda p: p, split=False)
     assert forward == backward
 
 
@@ -50,7 +57,9 @@ def places(placed):
 def test_a_position_is_a_share_of_the_windows_clean_tokens():
     shares = [(0.5, 1, 0), (0.9999, 3, 0), (0.0, 2, 0), (0.5, 0, 1), (0.5, 0, 0), (0.5, 1, 1)]
     wanted = [Segment(example, copy, 0, 4, share) for share, example, copy in shares]
-    placed = lay_out(wanted, (100, 224), WIDTH, lambda p: p, split=True)  # of which 100 are clean
+    placed = place_within_window(
+        wanted, (100, 224), WIDTH, lambda p: p, split=True
+    )  # of which 100 are clean
     half = [(151, 155 + 4 * before) for before in range(4)]
     assert places(placed) == [(101, 101), *half, (200, 220)]
     order = [(p.segment.example, p.segment.copy) for p in placed]
@@ -69,7 +78,7 @@ def test_a_boundary_is_looked_for_that_leaves_a_segment_whole(boundaries, clean)
         return next(b for b in boundaries if b >= position)
 
     wanted = [Segment(0, 0, 0, 9, 0.0), Segment(1, 0, 0, 6, 0.03)]
-    placed = lay_out(wanted, (0, 200), 10, boundary, split=False)
+    placed = place_within_window(wanted, (0, 200), 10, boundary, split=False)
     assert places(placed) == [(1, 1), (clean, clean + 9)]
 
 
@@ -84,7 +93,7 @@ def test_a_boundary_is_looked_for_that_leaves_a_segment_whole(boundaries, clean)
 )
 def test_the_last_segments_are_pulled_back_into_the_window(window, step, split, expected):
     wanted = [Segment(i, 0, i, 60, 0.999) for i in range(4)]
-    placed = lay_out(wanted, window, WIDTH, lambda p: p + (-p % step), split=split)
+    placed = place_within_window(wanted, window, WIDTH, lambda p: p + (-p % step), split=split)
     assert places(placed) == expected
     assert [p.segment for p in placed] == wanted
 
@@ -95,7 +104,7 @@ def test_the_last_segments_are_pulled_back_into_the_window(window, step, split, 
 def test_segments_stand_in_their_window_of_the_packed_corpus(seed, split, start):
     wanted = segments(np.random.default_rng(seed), 30, high=WIDTH // 2)
     window = start * WIDTH, (start + 30) * WIDTH
-    placed = lay_out(wanted, window, WIDTH, lambda p: p + (-p % 3), split=split)
+    placed = place_within_window(wanted, window, WIDTH, lambda p: p + (-p % 3), split=split)
     assert min(p.packed for p in placed) >= window[0]
     assert max(p.packed + p.segment.tokens for p in placed) <= window[1]
 
@@ -105,7 +114,7 @@ def test_segments_are_spread_over_the_whole_window():
     places = []
     for _ in range(300):
         wanted = segments(rng, 20, low=20, high=20)
-        placed = lay_out(wanted, (1_000, 2_000), WIDTH, lambda p: p, split=True)
+        placed = place_within_window(wanted, (1_000, 2_000), WIDTH, lambda p: p, split=True)
         places += [(p.packed + 10 - 1_000) / 1_000 for p in placed]
     for quarter in (0.25, 0.5, 0.75):
         assert np.mean(np.array(places) < quarter) == pytest.approx(quarter, abs=0.03)
@@ -137,21 +146,23 @@ def test_a_boundary_is_the_next_word_or_sentence_within_256_tokens():
 def test_too_little_room_is_said(n, tokens, window, width):
     said = f"can't be placed whole into tokens {window[0]} to {window[1]} of .* of {width}: raise"
     with pytest.raises(ConfigError, match=said):
-        lay_out([Segment(i, 0, i, tokens, 0.5) for i in range(n)], window, width, int, split=False)
+        place_within_window(
+            [Segment(i, 0, i, tokens, 0.5) for i in range(n)], window, width, int, split=False
+        )
 
 
 def test_a_segment_may_be_a_whole_sequence_and_fill_its_window():
     whole = [Segment(0, 0, 0, WIDTH, 0.5)]
-    placed = lay_out(whole, (WIDTH, 2 * WIDTH), WIDTH, int, split=False)
+    placed = place_within_window(whole, (WIDTH, 2 * WIDTH), WIDTH, int, split=False)
     assert places(placed) == [(WIDTH, WIDTH)]
     longer = [Segment(0, 0, 0, WIDTH + 1, 0.0)]
-    assert places(lay_out(longer, (0, 200), WIDTH, int, split=True)) == [(1, 1)]
+    assert places(place_within_window(longer, (0, 200), WIDTH, int, split=True)) == [(1, 1)]
 
 
 def test_copies_that_are_too_close_are_refused():
     wanted = [Segment(n % 2, n // 2, 0, 10, place) for n, place in
               enumerate((0.1, 0.15, 0.4, 0.8, 0.85, 0.9))]  # fmt: skip
-    placed = lay_out(wanted, (0, 1_060), WIDTH, int, split=True)
+    placed = place_within_window(wanted, (0, 1_060), WIDTH, int, split=True)
     assert [p.packed for p in placed] == [101, 161, 421, 831, 891, 951]
     check_copy_distance(placed, 120)
     with pytest.raises(ConfigError, match="copy_distance_tokens is 121"):

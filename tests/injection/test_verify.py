@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.core.config import create
-from contamination.data.ngrams import hashes_of
+from contamination.core.config import instantiate_node
+from contamination.data.ngrams import hash_windows
 from contamination.injection.run import documents_of_part
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.verification import Check, Proof, ProofUnits, _TokenSearch, verify
@@ -180,7 +180,7 @@ def test_counting_equals_a_plain_search_whatever_the_blocks():
             windows = np.lib.stride_tricks.sliding_window_view(flat, len(tokens))
             assert found[name] == int((windows == tokens).all(axis=1).sum()) > 0
     windows = np.lib.stride_tricks.sliding_window_view(flat, 9)
-    assert len(set(hashes_of(flat, 9).tolist())) == len(np.unique(windows, axis=0))
+    assert len(set(hash_windows(flat, 9).tolist())) == len(np.unique(windows, axis=0))
 
 
 def test_what_stands_before_the_stream_is_no_token():
@@ -190,7 +190,7 @@ def test_what_stands_before_the_stream_is_no_token():
 
 def test_the_ledger_names_the_document_and_its_place(corpus, stage):
     """The text before a copy is that of its document's tokens from BOS on, without other copies."""
-    source = create("corpus", stage.corpus)
+    source = instantiate_node("corpus", stage.corpus)
     texts = {d.document_id: d.text for d in documents_of_part(stage, source)}
     ids = np.array(corpus.sequences["input_ids"])
     flat, separator = ids.reshape(-1), len(corpus.tokenizer.encode("\n\n"))

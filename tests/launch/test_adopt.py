@@ -7,10 +7,15 @@ import shutil
 
 import pytest
 
-from contamination.core.artifacts import Built, build, open_artifact, run_folder
+from contamination.core.artifacts import Built, build_or_open, open_artifact, run_folder
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.files import hashed_json
-from contamination.core.hashing import combined_digest, digests, file_digests, folder_digest
+from contamination.core.hashing import (
+    combined_digest,
+    digests_by_name,
+    file_digests_of_folder,
+    folder_digest,
+)
 from contamination.core.integrity import MANIFEST, read_manifest
 from contamination.detection.models.hf_model import HFModel
 from contamination.injection.corpus import open_corpus
@@ -42,7 +47,7 @@ def corpus(tmp_path):
         return Built(["sequences/part"], {"tokens": 3}, ["notes.txt"])
 
     folder = run_folder(tmp_path / "other", "corpus", "mine", {"seed": 0}, {})
-    return build(folder, {"seed": 0}, {}, make).path
+    return build_or_open(folder, {"seed": 0}, {}, make).path
 
 
 def states(runs):
@@ -57,7 +62,7 @@ def test_a_model_becomes_an_artefact_once(tmp_path, model, capsys):
     assert capsys.readouterr().out == f"model: {folder}\n" * 2
     assert folder.name.startswith("mine-")
     assert states(runs) == [(folder, "whole")]
-    assert file_digests(folder / "hf") == file_digests(model)
+    assert file_digests_of_folder(folder / "hf") == file_digests_of_folder(model)
     assert not (folder / "hf" / ".cache").exists()
     manifest = read_manifest(folder)
     assert manifest["inputs"] == {"model": folder_digest(model)}
@@ -86,7 +91,7 @@ def test_a_corpus_keeps_its_name_and_its_manifest(tmp_path, corpus):
     assert {copy.path for copy in copies} == {runs / "corpus" / corpus.name}
     path = copies[0].path
     files = ("config.yaml", MANIFEST, "notes.txt", "sequences/part")
-    assert sorted(file_digests(path)) == sorted(files)
+    assert sorted(file_digests_of_folder(path)) == sorted(files)
     assert all((path / name).read_bytes() == (corpus / name).read_bytes() for name in files)
     assert states(runs) == [(path, "whole")]
     assert open_corpus(path).artifact == open_artifact(path, "corpus")
@@ -193,7 +198,7 @@ def test_another_one_of_the_same_name_is_kept(tmp_path, corpus):
         (folder / "x").write_text("other")
         return Built(["x"])
 
-    build(tmp_path / "runs" / "corpus" / corpus.name, {}, {}, make)
+    build_or_open(tmp_path / "runs" / "corpus" / corpus.name, {}, {}, make)
     with pytest.raises(ArtifactError, match="exists already, with other content"):
         adopt("corpus", str(corpus), str(tmp_path / "runs"))
     (corpus / "sequences" / "part").write_text("y")
@@ -206,7 +211,7 @@ def test_a_manifests_names_lead_nowhere_else(tmp_path, corpus, capsys, name):
     manifest = read_manifest(corpus)
     (tmp_path / "pwn.txt").write_text("own\n")
     content = (tmp_path / "pwn.txt").read_bytes()
-    digest = digests({"": tmp_path / "pwn.txt"})[""]
+    digest = digests_by_name({"": tmp_path / "pwn.txt"})[""]
     files, sizes = (
         {**manifest["files"], name: digest},
         {**manifest["bytes"], name: len(content)},

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from contamination.core.cli import command
+from contamination.core.cli import run_hydra_command
 from contamination.launch.downloads import fetch
 from contamination.launch.run import conclude_sweep, run
 from tests.data.benchmarks import layouts
@@ -31,7 +31,7 @@ def launched(tmp_path, monkeypatch, capsys):
         given = ["experiment=wikimia", f"examples.path={folder}", "examples.setting=original",
                  "examples.length=[32,64]", f"runs={tmp_path}/runs", *words]  # fmt: skip
         monkeypatch.setattr(sys, "argv", ["launch", *sorted(given)])  # -m goes first
-        status = max(command("pipeline", run), conclude_sweep())
+        status = max(run_hydra_command("pipeline", run), conclude_sweep())
         return status, capsys.readouterr()
 
     return call
@@ -51,7 +51,7 @@ def test_one_report_has_all_models(launched, tmp_path):
 
 def test_nothing_of_it_is_fetched(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["launch", "experiment=wikimia", "model.path=x"])
-    assert command("pipeline", fetch) == 2
+    assert run_hydra_command("pipeline", fetch) == 2
     assert "give examples.path=DIR model.path=DIR" in capsys.readouterr().err
 
 

@@ -20,11 +20,11 @@ import contamination.injection.corpus
 import contamination.injection.export.run
 import contamination.training.masked_lm
 import contamination.training.trained_model
-from contamination.core.artifacts import Built, build, shared_folder, started_folder
+from contamination.core.artifacts import Built, build_or_open, folder_in_progress, shared_folder
 from contamination.core.errors import ConfigError
 from contamination.core.files import hashed_json, temporary_path, verified_json
 from contamination.core.integrity import MANIFEST
-from contamination.core.lock import exclusive_build, lease_file
+from contamination.core.lock import exclusive_build, lease_path
 from contamination.launch.__main__ import main
 from contamination.launch.check import ARTIFACTS, format_paths, inspect_runs, prune_paths
 
@@ -42,14 +42,14 @@ def runs(tmp_path):
         "model/older-000000000001",
         "model/trained-000000000001",
     ):
-        build(tmp_path / name, {}, {}, make)
+        build_or_open(tmp_path / name, {}, {}, make)
     (tmp_path / "scores/damaged-000000000001/data.txt").write_text("x" * 999 + "y")
     older = tmp_path / "model/older-000000000001" / MANIFEST
     manifest = verified_json(older.read_text())
     older.write_text(hashed_json({**manifest, "schema": 99}))
     (tmp_path / "model/trained-000000000001/checkpoints/step-00000003").mkdir(parents=True)
     (tmp_path / "corpus/whole-000000000001/tokens").mkdir()
-    with started_folder(tmp_path / "model/half-000000000001", {}):
+    with folder_in_progress(tmp_path / "model/half-000000000001", {}):
         (tmp_path / "model/half-000000000001/checkpoints/damaged-step-00000003").mkdir(parents=True)
     (tmp_path / "corpus" / f".table.{socket.gethostname()}.{gone()}.unfinished").write_text("half")
     temporary_path(tmp_path / "corpus" / "table").write_text("half")  # this process lives
@@ -164,7 +164,7 @@ def test_what_a_process_makes_a_part_of_is_not_removed(runs, capsys):
 
 
 def test_the_lease_of_the_dead_is_left_over(runs):
-    lease = lease_file(runs / "corpus" / "other-1")
+    lease = lease_path(runs / "corpus" / "other-1")
     code = "import os,sys; from contamination.core.lock import exclusive_build\n"
     code += "from pathlib import Path\nwith exclusive_build(Path(sys.argv[1])): os._exit(0)"
     place = str(runs / "corpus" / "other-1")
@@ -176,7 +176,7 @@ def test_the_lease_of_the_dead_is_left_over(runs):
 
 def test_what_another_machine_left_goes_and_what_is_odd_stays(runs, capsys):
     half = runs / "model/half-000000000001"
-    lease = lease_file(half)
+    lease = lease_path(half)
     lease.parent.mkdir(exist_ok=True)
     lease.write_text("filelock/2\npid=7\nhost=far\nmode=lease\ntoken=ab\nduration=45.0\n")
     os.utime(lease, (0, 0))

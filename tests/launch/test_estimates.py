@@ -23,7 +23,7 @@ from contamination.launch.run_records import Cost
 from contamination.launch.stages import Stages
 from contamination.launch.workload import ModelCost
 from contamination.training.config import MemoryConfig, MemoryStage
-from contamination.training.memory_plan import MACHINES, need_on
+from contamination.training.memory_plan import MACHINES, memory_need_on
 
 SUBSETS = ("common_crawl", "c4", "github", "arxiv", "wikipedia", "stackexchange")
 FLOPS = 6 * (6_738_415_616 - 32_000 * 4096) + 12 * 32 * 4096 * 2048  # PaLM, appendix B
@@ -65,7 +65,7 @@ def test_the_papers_training_by_hand(papers):
     own = papers.training
     stage = MemoryStage(own.model, own.deepspeed, own.training, MemoryConfig(2048))
     shape = ModelCost.of(own.model, 2048).shape
-    assert train.device_bytes == need_on(shape, stage, MACHINES[1]).total
+    assert train.device_bytes == memory_need_on(shape, stage, MACHINES[1]).total
     assert train.table_cells()[2:5] == ["8", "8 min", "1.08"]
 
 
@@ -262,7 +262,7 @@ PAPERS = {
 
 def test_what_comes_from_the_hub_is_listed_without_asking_it(papers, monkeypatch):
     monkeypatch.setattr(hub, "cached_snapshot", lambda name: None)
-    monkeypatch.setattr(downloads, "rows_are_kept", lambda name: name == "google/boolq")
+    monkeypatch.setattr(downloads, "is_data_set_cached", lambda name: name == "google/boolq")
     found = downloads.list_downloads(papers)
     assert {one.field: one.name for one in found} == PAPERS
     head, _, *lines = downloads.describe_downloads(found)
@@ -284,8 +284,8 @@ def test_fetching_asks_the_hub_for_each(papers, corpus, monkeypatch, capsys):
         asked.append((field, kind, name, {"*.safetensors", "*.jinja"} <= {*files}))
         return Path("c0ffee")
 
-    monkeypatch.setattr(hub, "snapshot", snapshot)
-    monkeypatch.setattr(downloads, "fetch_rows", lambda *rows: asked.append(rows))
+    monkeypatch.setattr(hub, "download_snapshot", snapshot)
+    monkeypatch.setattr(downloads, "download_split", lambda *rows: asked.append(rows))
     with initialize_config_dir(str(CONF), version_base="1.3"):
         downloads.fetch(compose("pipeline", ["experiment=paper/table3", corpus]))
     assert ("model.path", "model", "huggyllama/llama-7b", True) in asked

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from contamination.core.config import Ranged, at_least, limited
+from contamination.core.config import Ranged, at_least, ranged_field
 from contamination.launch.field_reference import (
     COMMANDS,
     FieldDoc,
@@ -23,7 +23,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "fields.md"
 class Inner(Ranged, node="inner"):
     """Inside."""
 
-    count: int = limited(3, at_least(1))
+    count: int = ranged_field(3, at_least(1))
     """How many,
     in words."""
 
@@ -38,7 +38,7 @@ class Outer(Inner):
     name: str
     inner: Inner = field(default_factory=Inner)
     several: dict[str, Inner] = field(default_factory=dict)
-    shares: list[float | None] = limited([0.5, None], None)
+    shares: list[float | None] = ranged_field([0.5, None], None)
     """Of | all."""
     hidden: int = field(default=0, init=False)
 

@@ -178,7 +178,7 @@ def test_ctrl_c_concludes_nothing(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("contamination.launch.__main__.command", interrupted)
+    monkeypatch.setattr("contamination.launch.__main__.run_hydra_command", interrupted)
     monkeypatch.setattr(
         "contamination.launch.run.conclude_sweep", lambda: pytest.fail("it concluded")
     )
@@ -186,7 +186,9 @@ def test_ctrl_c_concludes_nothing(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         main()
     for code in (130, 143):
-        monkeypatch.setattr("contamination.launch.__main__.command", lambda *_, code=code: code)
+        monkeypatch.setattr(
+            "contamination.launch.__main__.run_hydra_command", lambda *_, code=code: code
+        )
         assert main() == code
 
 

@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from contamination.core.cli import CONF
-from contamination.core.config import convert
+from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError
 from contamination.launch import slurm
 from contamination.launch.cells import CellFolder, Launch, Outcome
@@ -192,7 +192,7 @@ DOCS = (CONF.parent / "docs" / "launch.md").read_text()
 @pytest.mark.parametrize("line", re.findall(r"^'?\+?cluster\..*$", DOCS, re.MULTILINE))
 def test_a_documented_option_is_one_that_hydra_takes(line):
     config = composed("cluster=slurm", *shlex.split(line))
-    assert convert(config, LaunchSettings).cluster.kind == "slurm"
+    assert convert_config(config, LaunchSettings).cluster.kind == "slurm"
 
 
 ASKED = {
@@ -208,7 +208,7 @@ def test_the_documented_jobs_ask_for_gpus_where_models_run_and_nowhere_else(tmp_
     (said,) = re.findall(r"cluster=slurm (cluster.jobs.inject.*?)\npython", DOCS, re.DOTALL)
     words = said.replace("\\\n", " ").split()
     config = composed("experiment=paper/frequency", "corpus.paths=/data", "cluster=slurm", *words)
-    cluster, launch = convert(config, LaunchSettings).cluster, Launch(tmp_path / "study-1")
+    cluster, launch = convert_config(config, LaunchSettings).cluster, Launch(tmp_path / "study-1")
     text = slurm.render_batch_scripts(launch, launch.folder / "code-1", cluster, 1, None)
     kept = ("partition", "nodes", "ntasks-per-node", "gpus-per-node", "cpus-per-task")
     for script in text.split("#!/bin/bash")[1:]:
@@ -220,7 +220,7 @@ def test_the_documented_jobs_ask_for_gpus_where_models_run_and_nowhere_else(tmp_
 def test_detection_takes_a_node_of_the_training_and_gpus_may_be_of_a_kind_or_none():
     given = ["ntasks_per_node=4", "gpus_per_node=a100:4", "nodes=2", "time=900"]
     given = ["injection.num_proc=4", *(f"cluster.jobs.train.{word}" for word in given)]
-    cluster = convert(composed("cluster=slurm", *given), LaunchSettings).cluster
+    cluster = convert_config(composed("cluster=slurm", *given), LaunchSettings).cluster
     kept = ("ntasks_per_node", "gpus_per_node", "nodes", "cpus_per_task", "time")
     jobs = {
         stage: [cluster.job_options(stage).get(name) for name in kept] for stage in cluster.jobs
@@ -230,4 +230,6 @@ def test_detection_takes_a_node_of_the_training_and_gpus_may_be_of_a_kind_or_non
     assert jobs["detect"] == [4, "a100:4", 1, 8, 240]
     assert jobs["analyse"] == [None, None, None, None, 60]
     config = composed("cluster=slurm", "cluster.jobs.train.gpus_per_node=null")
-    assert "gpus_per_node" not in convert(config, LaunchSettings).cluster.job_options("detect")
+    assert "gpus_per_node" not in convert_config(config, LaunchSettings).cluster.job_options(
+        "detect"
+    )

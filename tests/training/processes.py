@@ -60,13 +60,13 @@ def train_here(corpus: Path, runs: Path, *overrides: str) -> Path:
     from hydra import compose, initialize_config_dir
 
     from contamination.core.cli import CONF
-    from contamination.core.config import convert
+    from contamination.core.config import convert_config
     from contamination.training.config import TrainingStage
     from contamination.training.run import run
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
         given = [f"corpus_folder={corpus}", f"runs={runs}", *TINY, *overrides]
-        stage = convert(compose("training", given), TrainingStage)
+        stage = convert_config(compose("training", given), TrainingStage)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as OMP_NUM_THREADS does in the others: sums of the same order
     try:

@@ -9,7 +9,12 @@ import torch
 
 from contamination.core.models import load_model, load_tokenizer
 from contamination.training.config import ModelConfig, TrainingConfig
-from contamination.training.engine import engine_config, export_model, start_engine, start_processes
+from contamination.training.engine import (
+    engine_config,
+    export_model,
+    join_process_group,
+    start_engine,
+)
 from contamination.training.loop import StepPart, optimizer_step
 from contamination.training.models import make_model
 from contamination.training.objectives.likelihood import Likelihood
@@ -19,7 +24,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "target"
 
 def main(folder: Path) -> None:
     """Two steps from the golden model, then both ways of asking for logits."""
-    world = start_processes()
+    world = join_process_group()
     config = TrainingConfig(batch_sequences=4, micro_batch_sequences=2, warmup_steps=0)
     settings = engine_config(config, {"zero_optimization": {
         "stage": 3, "stage3_gather_16bit_weights_on_model_save": True}}, world)  # fmt: skip

@@ -51,8 +51,8 @@ def sha256(path):
 
 
 def test_a_marker_holds_what_was_saved_once_all_is_on_the_disk(place, monkeypatch):
-    synced, sync = [], checkpoints.sync
-    monkeypatch.setattr(checkpoints, "sync", lambda path: synced.append(path) or sync(path))
+    synced, sync = [], checkpoints.sync_to_disk
+    monkeypatch.setattr(checkpoints, "sync_to_disk", lambda path: synced.append(path) or sync(path))
     path = save(place, 4)
     assert names(place) == ["step-00000004"]  # of no further file is the newest one read
     given = json.loads((path / STATE).read_text())
@@ -183,9 +183,11 @@ def test_a_marker_of_something_else_is_damaged(place, content):
 
 def test_what_a_disk_has_spoilt_is_read_anew(place, monkeypatch):
     """It keeps its size and its times, by which the hash of a large file is remembered."""
-    seen, digests = [], checkpoints.digests
+    seen, digests = [], checkpoints.digests_by_name
     monkeypatch.setattr(
-        checkpoints, "digests", lambda files, **how: seen.append(how) or digests(files, **how)
+        checkpoints,
+        "digests_by_name",
+        lambda files, **how: seen.append(how) or digests(files, **how),
     )
     save(place, 4)
     checkpoints.find_newest(place, MADE_WITH, WORLD)

@@ -14,7 +14,7 @@ from contamination.core.models import load_model
 from contamination.injection.corpus import open_corpus
 from contamination.training.loop import evaluate_losses, evaluation_token_ids
 from contamination.training.loss import token_losses
-from contamination.training.resources import flops_per_token, utilization
+from contamination.training.resources import flops_per_token, flops_utilization
 from contamination.training.run import run
 from contamination.training.trained_model import open_checkpoint
 from tests.rounding import FORWARD
@@ -65,7 +65,7 @@ def test_flops_are_counted_as_multiplications_of_the_weights():
     norms = 5 * 8
     found = flops_per_token(config, weights + norms + 100 * 8, sequence_tokens=32)
     assert found == 6 * (weights + norms) + 12 * 2 * 8 * 32
-    assert utilization(1000.0, 2e9, peak_tflops=4.0, devices=2) == pytest.approx(0.25)
+    assert flops_utilization(1000.0, 2e9, peak_tflops=4.0, devices=2) == pytest.approx(0.25)
 
 
 def test_bfloat16_without_zero_is_refused(change):

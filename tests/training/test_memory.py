@@ -19,14 +19,14 @@ from contamination.training.memory_plan import (
     format_memory_plan,
     largest_micro_batch,
     memories_too_small,
-    need_on,
+    memory_need_on,
 )
 from contamination.training.models import make_model
 from contamination.training.resources import (
     activation_bytes_per_token,
     memory_need,
+    model_shape,
     model_state_bytes,
-    shape_of,
 )
 
 MODEL = ModelConfig(
@@ -54,12 +54,12 @@ OFFLOAD = {
 
 @pytest.fixture(scope="module")
 def large():
-    return shape_of(ModelConfig(name="llama_7b", architecture=LLAMA_7B))
+    return model_shape(ModelConfig(name="llama_7b", architecture=LLAMA_7B))
 
 
 @pytest.fixture(scope="module")
 def larger():
-    return shape_of(ModelConfig(name="llama_13b", architecture=LLAMA_13B))
+    return model_shape(ModelConfig(name="llama_13b", architecture=LLAMA_13B))
 
 
 def test_the_parameters_are_those_of_the_papers_model(large):
@@ -75,7 +75,7 @@ def test_states_are_exactly_what_a_small_model_and_its_optimizer_hold(tied):
     optimizer.step()
     parameters = list(model.parameters())
     moments = [s[name] for s in optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
-    found = model_state_bytes(shape_of(config), 4, STAGES[0], 1)
+    found = model_state_bytes(model_shape(config), 4, STAGES[0], 1)
     assert found["weights"] == sum(p.nbytes for p in parameters)
     assert found["gradients"] == sum(p.grad.nbytes for p in parameters)
     assert found["optimizer"] == sum(m.nbytes for m in moments)
@@ -98,7 +98,7 @@ def test_activations_are_what_a_small_model_keeps(dtype):
         hidden = model.model(input_ids=ids, use_cache=False)[0]
     measured = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
     assert torch.isfinite(hidden).all()
-    expected = activation_bytes_per_token(shape_of(MODEL), dtype.itemsize, checkpointing=False)
+    expected = activation_bytes_per_token(model_shape(MODEL), dtype.itemsize, checkpointing=False)
     assert measured / ids.numel() == pytest.approx(expected, rel=0.02)
 
 
@@ -127,7 +127,7 @@ def test_logits_are_what_a_small_models_loss_keeps_at_once(dtype):
     with Alive(4 * 64 * 300 * 4) as alive:  # B, T, V, float32
         token_losses(model, torch.arange(256).reshape(4, 64)).sum().backward()
     config = TrainingConfig(dtype=dtype, micro_batch_sequences=4)
-    assert memory_need(shape_of(MODEL), config, STAGES[1], 1, 64).logits == alive.most
+    assert memory_need(model_shape(MODEL), config, STAGES[1], 1, 64).logits == alive.most
 
 
 def test_recomputing_keeps_the_inputs_of_layers_and_one_layer(large):
@@ -211,7 +211,7 @@ def test_a_model_made_whole_is_on_every_processs_host(large):
     for path, whole in ((None, True), ("model.gguf", True), ("some/hub-id", False)):
         model = ModelConfig(path=path, architecture=LLAMA_7B)
         stage = MemoryStage(model=model, deepspeed=STAGES[3])
-        assert (need_on(large, stage, eight).host * 8 > 0.99 * host) is whole
+        assert (memory_need_on(large, stage, eight).host * 8 > 0.99 * host) is whole
 
 
 def test_a_smaller_share_never_needs_more(large):
@@ -284,15 +284,15 @@ def test_what_the_engine_refuses_is_not_planned():
 
 def test_an_architecture_without_a_vocabulary_is_refused():
     with pytest.raises(ConfigError, match=r"model.architecture is \{.*add its vocab_size"):
-        shape_of(ModelConfig(architecture={"hidden_size": 64}))
+        model_shape(ModelConfig(architecture={"hidden_size": 64}))
 
 
 def test_a_local_folder_goes_before_the_architecture():
     given = ModelConfig(path="tests/golden/target", architecture=LLAMA_7B)
-    assert shape_of(given).hidden < 4096
+    assert model_shape(given).hidden < 4096
     with pytest.raises(ConfigError, match="there is no such folder"):
-        shape_of(ModelConfig(path="/nowhere/model", architecture=LLAMA_7B))
+        model_shape(ModelConfig(path="/nowhere/model", architecture=LLAMA_7B))
 
 
 def test_a_hub_id_with_an_architecture_needs_no_hub(large):
-    assert shape_of(ModelConfig(path="huggyllama/llama-7b", architecture=LLAMA_7B)) == large
+    assert model_shape(ModelConfig(path="huggyllama/llama-7b", architecture=LLAMA_7B)) == large

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from contamination.core.config import convert
+from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError
 from contamination.core.hashing import file_digest
-from contamination.core.models import load_config, load_model, load_tokenizer, resolve
+from contamination.core.models import load_config, load_model, load_tokenizer, resolve_model_path
 from contamination.detection.models.hf_model import HFModel
 from contamination.training.config import ModelConfig, TrainingStage
 from contamination.training.models import hf_folder, make_model, model_digest
-from contamination.training.resources import shape_of
+from contamination.training.resources import model_shape
 
 GOLDEN = "tests/golden/target"
 SMOLLM2 = os.environ.get("SMOLLM2_GGUF", "")
@@ -31,7 +31,9 @@ def preset(name, *overrides):
     from hydra import compose, initialize_config_dir
 
     with initialize_config_dir(str(Path("conf").resolve()), version_base="1.3"):
-        return convert(compose("training", [f"model={name}", *overrides]), TrainingStage).model
+        return convert_config(
+            compose("training", [f"model={name}", *overrides]), TrainingStage
+        ).model
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def preset(name, *overrides):
 def test_presets_name_the_hub_and_have_its_shape(name, hub, parameters):
     found = preset(name)
     assert (found.name, found.path) == (name, hub)
-    assert shape_of(found).parameters == parameters
+    assert model_shape(found).parameters == parameters
     assert preset(name, "model.path=null").path is None
 
 
@@ -126,13 +128,13 @@ def test_a_gguf_file_is_named_by_its_hash(small_gguf):
     assert scored.digest == scored.tokenizer_digest == file_digest(small_gguf)
     assert (scored.slug, scored.folder) == ("small", small_gguf)
     assert load_config("model.path", str(small_gguf)).max_position_embeddings == 64
-    assert shape_of(ModelConfig(path=str(small_gguf))).hidden == 32
+    assert model_shape(ModelConfig(path=str(small_gguf))).hidden == 32
 
 
 def test_a_gguf_file_that_is_not_there_is_said():
     for path in ("/nowhere/model.gguf", "model.gguf", "owner/model.gguf"):
         with pytest.raises(ConfigError, match=f"model.path is '{path}': there is no such file"):
-            resolve("model.path", path)
+            resolve_model_path("model.path", path)
 
 
 def test_a_gguf_file_that_is_none_is_said(tmp_path):

@@ -235,8 +235,8 @@ def test_of_several_processes_one_hashes_what_is_read(stage, monkeypatch):
         found.update(inputs=inputs, world=world, folder=folder)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("contamination.training.run.launched_processes", lambda: 2)
-    monkeypatch.setattr("contamination.training.run.start_processes", Follower)
+    monkeypatch.setattr("contamination.training.run.launched_process_count", lambda: 2)
+    monkeypatch.setattr("contamination.training.run.join_process_group", Follower)
     monkeypatch.setattr("contamination.training.run._train_with_all_processes", together)
     monkeypatch.setattr("contamination.training.run.open_corpus", opened)
     monkeypatch.setattr("contamination.core.models.folder_digest", None)

@@ -9,9 +9,9 @@ from contamination.launch.processes import LAUNCHER
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.engine import (
     engine_config,
+    join_process_group,
     parameter_groups,
     start_engine,
-    start_processes,
 )
 from contamination.training.loop import StepPart, optimizer_step
 from contamination.training.models import make_model
@@ -85,7 +85,7 @@ ZERO = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # DeepSpeed's o
 
 @pytest.mark.parametrize("stage", [0, *(pytest.param(n, marks=ZERO) for n in (1, 2, 3))])
 def test_losses_are_trainers_at_weight_decay(rows, model, trainers_losses, stage):
-    world = start_processes()
+    world = join_process_group()
     settings = engine_config(CONFIG, {"zero_optimization": {"stage": stage}}, world)
     engine = start_engine(model, CONFIG, settings, STEPS, world)
     ours = [

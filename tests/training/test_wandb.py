@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from contamination.analysis.wandb.read import _inspect
-from contamination.core.artifacts import Built, build
+from contamination.analysis.wandb.read import _inspect_record
+from contamination.core.artifacts import Built, build_or_open
 from contamination.injection.packing import LEDGER_COLUMNS
 from contamination.training.config import WandbConfig
 from contamination.training.metrics import TrainingRecord, _wandb_job_type
@@ -33,7 +33,9 @@ def corpus_of(tmp_path):
             return Built(["ledger.parquet"])
 
         config = CorpusConfig({"part": part, "members": 0})
-        return str(build(tmp_path / "corpus" / f"{part}-000000000000", config, {}, write).path)
+        return str(
+            build_or_open(tmp_path / "corpus" / f"{part}-000000000000", config, {}, write).path
+        )
 
     return make
 
@@ -47,7 +49,7 @@ def recorded(stage, folder):
     record.record_step({"step": 1, "loss": 2.0, "tokens": 128, "tokens_per_second": 9.0})
     record.close()
     (path,) = place.glob("wandb/offline-run-*/*.wandb")
-    (run,) = [line["run"] for line in _inspect(path) if line["type"] == "run"]
+    (run,) = [line["run"] for line in _inspect_record(path) if line["type"] == "run"]
     return run
 
 

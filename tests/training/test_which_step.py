@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contamination.core.artifacts import Built, build
+from contamination.core.artifacts import Built, build_or_open
 from contamination.core.cli import compose_stage
 from contamination.core.errors import ArtifactError, ConfigError, DataError
-from contamination.injection.export.run import ExportStage, export
+from contamination.injection.export.run import ExportStage, export_corpus
 from contamination.training.data import SequenceOrder, make_exposure_table
-from contamination.training.which_step import WhichStepStage, which_step
+from contamination.training.which_step import WhichStepStage, format_step_table
 from tests.injection.export.conftest import WIDTH, node, toy_corpus
 
 
@@ -22,7 +22,7 @@ def corpus(tmp_path_factory):
 
 
 def table(**words):
-    head, *rows = which_step(WhichStepStage(**words)).splitlines()
+    head, *rows = format_step_table(WhichStepStage(**words)).splitlines()
     rows = [row for row in rows if "not full" not in row]
     return [dict(zip(head.split(), row.split(), strict=True)) for row in rows]
 
@@ -57,7 +57,7 @@ def test_a_stated_order_is_walked(corpus, tmp_path):
             rows = table(corpus_folder=place, order=path, batch=4, example_id=example)
             assert told(rows) == walked(order, 4, corpus, example)
             assert [int(r["step"]) for r in rows] == sorted(int(r["step"]) for r in rows)
-    made = export(ExportStage(str(tmp_path), place, format=node("olmo")))
+    made = export_corpus(ExportStage(str(tmp_path), place, format=node("olmo")))
     rows = table(corpus_folder=str(made.path), batch=4, example_id="b")
     assert told(rows) == walked(orders["corpus"], 4, corpus, "b")
 
@@ -70,7 +70,7 @@ def test_a_last_batch_that_is_not_full_is_said(corpus, tmp_path):
     orders = {(other, other, last): True, (last, other, other): False, (other, last): False}
     for order, note in orders.items():
         np.savetxt(tmp_path / "order.txt", order, fmt="%d")
-        assert ("step 2: its batch is not full" in which_step(asked)) == note
+        assert ("step 2: its batch is not full" in format_step_table(asked)) == note
 
 
 def test_batches_that_begin_anew_with_each_epoch_are_filled_up(corpus, tmp_path):
@@ -112,7 +112,7 @@ def model(corpus, tmp_path):
         return Built(["exposures.parquet", *names], counts, ["metrics.jsonl"])
 
     config = ModelConfig(str(corpus.artifact.path))
-    return build(tmp_path / "model" / "toy-0", config, {}, make).path, order
+    return build_or_open(tmp_path / "model" / "toy-0", config, {}, make).path, order
 
 
 def test_a_trainings_own_record_is_told_with_the_models_around_it(corpus, model):
@@ -133,9 +133,9 @@ def test_a_trainings_own_record_is_told_with_the_models_around_it(corpus, model)
 
 def test_a_text_that_no_step_saw_is_said(corpus, model):
     place = str(corpus.artifact.path)
-    said = which_step(WhichStepStage(corpus_folder=place, batch=4, text="never"))
+    said = format_step_table(WhichStepStage(corpus_folder=place, batch=4, text="never"))
     assert said.splitlines()[1:] == ["c: no step saw a copy"]
-    said = which_step(WhichStepStage(model_folder=str(model[0]), example_id="c"))
+    said = format_step_table(WhichStepStage(model_folder=str(model[0]), example_id="c"))
     assert said.splitlines()[1:] == ["c: no step saw a copy"]
 
 
@@ -159,21 +159,25 @@ def test_odd_questions_are_refused(corpus, tmp_path):
         WhichStepStage(corpus_folder="x", batch=0, example_id="a")
     for words, said in (({"example_id": "z"}, "Known: a, b, c"), ({"text": "z?"}, "no example")):
         with pytest.raises(DataError, match=said):
-            which_step(WhichStepStage(**place, **words))
+            format_step_table(WhichStepStage(**place, **words))
     for text, words in (("0\n99", "of the .* sequences"), ("1.5", "order is"), ("", "order is"),
                         ("9" * 23, "order is")):  # fmt: skip
         (tmp_path / "order.txt").write_text(text)
         with pytest.raises((DataError, ConfigError), match=words):
-            which_step(WhichStepStage(**place, order=str(tmp_path / "order.txt"), example_id="a"))
+            format_step_table(
+                WhichStepStage(**place, order=str(tmp_path / "order.txt"), example_id="a")
+            )
     with (tmp_path / "archive.npy").open("wb") as stream:
         np.savez(stream, order=np.arange(3))
     with pytest.raises(DataError, match="order is .*archive.npy"):
-        which_step(WhichStepStage(**place, order=str(tmp_path / "archive.npy"), example_id="a"))
+        format_step_table(
+            WhichStepStage(**place, order=str(tmp_path / "archive.npy"), example_id="a")
+        )
     (tmp_path / "config.json").touch()
     with pytest.raises(ConfigError, match="model_folder is .* a model alone does not say"):
-        which_step(WhichStepStage(model_folder=str(tmp_path), example_id="a"))
-    made = export(ExportStage(str(tmp_path), place["corpus_folder"], format=node("text")))
+        format_step_table(WhichStepStage(model_folder=str(tmp_path), example_id="a"))
+    made = export_corpus(ExportStage(str(tmp_path), place["corpus_folder"], format=node("text")))
     with pytest.raises(ConfigError, match="give an export of tokens"):
-        which_step(WhichStepStage(corpus_folder=str(made.path), batch=4, example_id="a"))
+        format_step_table(WhichStepStage(corpus_folder=str(made.path), batch=4, example_id="a"))
     with pytest.raises(ArtifactError, match="does not exist"):
-        which_step(WhichStepStage(corpus_folder="none", batch=4, example_id="a"))
+        format_step_table(WhichStepStage(corpus_folder="none", batch=4, example_id="a"))

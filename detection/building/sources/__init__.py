@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-from contamination.core.config import Ranged, at_least, limited, one_of
+from contamination.core.config import Ranged, at_least, one_of, ranged_field
 from contamination.core.errors import ConfigError
 from contamination.data.readers.files import find_shards
 from contamination.data.readers.rows import ON_ERROR, Shard, Tally
@@ -36,9 +36,9 @@ class Source(Ranged, ABC, node="source"):
     unchanged_members: bool = True
     """Leave out members whose text was edited after `build.members_before`, since a model that was
     trained before can't have seen it. False: only the date of creation counts."""
-    max_text_bytes: int = limited(1 << 26, at_least(1))
+    max_text_bytes: int = ranged_field(1 << 26, at_least(1))
     """The largest size of a revision, a row or a line after decompression."""
-    on_error: str = limited("stop", one_of(ON_ERROR))
+    on_error: str = ranged_field("stop", one_of(ON_ERROR))
     """Rows that can't be read or have no date: stop, or skip (leave them out and count them)."""
 
     def __post_init__(self) -> None:

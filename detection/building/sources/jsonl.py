@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
-from contamination.core.config import Range, limited
-from contamination.data.readers.files import MISSING, find_shards, lookup, value_at
+from contamination.core.config import Range, ranged_field
+from contamination.data.readers.files import (
+    MISSING,
+    find_shards,
+    value_at,
+    value_at_path_or_missing,
+)
 from contamination.data.readers.rows import ReadOptions, Row, Shard, Tally, read_file
 from contamination.detection.building.dates import CutOffs, DatedDocument, parse_time
 from contamination.detection.building.sources import OnBytesRead, Source
@@ -36,7 +41,9 @@ class Jsonl(Source):
     title: str | None = "title"
     id: str | None = None
     """The field of a unique id; null: the file's name and the row's number."""
-    zone: str | None = limited(None, Range(_is_zone, "give a zone such as UTC or Europe/Paris."))
+    zone: str | None = ranged_field(
+        None, Range(_is_zone, "give a zone such as UTC or Europe/Paris.")
+    )
     """The time zone of dates that name none; null: such dates can't be used."""
 
     @cached_property
@@ -67,7 +74,7 @@ class Jsonl(Source):
             f"{row.shard.name}:{row.number}" if self.id is None else value_at(row, self.id, tally)
         )
         changed = created if self.changed is None else value_at(row, self.changed, tally)
-        title = MISSING if self.title is None else lookup(row.value, self.title)
+        title = MISSING if self.title is None else value_at_path_or_missing(row.value, self.title)
         if document_id is None or changed is None:
             return None
         zone = None if self.zone is None else ZoneInfo(self.zone)

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from contamination.core.errors import DataError
-from contamination.core.progress import progress
+from contamination.core.progress import progress_bar
 from contamination.data.readers.files import find_shards
 from contamination.data.readers.rows import ReadOptions, Tally, read_file
 from contamination.detection.building.dates import parse_time
@@ -73,7 +73,7 @@ def write_date_array(path: Path, array_file: Path, max_bytes: int) -> dict[str, 
 
 def _iter_dump_dates(path: Path, max_bytes: int, tally: Tally) -> Iterator[tuple[int, int]]:
     size = path.stat().st_size
-    bar = progress(desc="reading dates", total=size, unit="B", unit_scale=True)
+    bar = progress_bar(desc="reading dates", total=size, unit="B", unit_scale=True)
     position = "its beginning"
     with (
         bar,

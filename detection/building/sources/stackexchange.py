@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import BinaryIO, ClassVar
 
-from contamination.data.html_text import START, TEXT, tokens
+from contamination.data.html_text import START, TEXT, iter_html_tokens
 from contamination.data.readers.rows import Shard, Tally
 from contamination.detection.building.dates import CutOffs, DatedDocument, parse_time
 from contamination.detection.building.sources import OnBytesRead, Source, xml_streams
@@ -18,7 +18,7 @@ QUESTION = "1"
 LEFT_OUT = ("pre", "code")
 BREAKS = ("p", "br", "li", "blockquote", "hr", "h1", "h2", "h3")
 FORMULA = re.compile(
-    r"\$\$.*?\$\$|\\\[(?:[^\\]|\\[^\[\]])*+\\\]|\\\((?:[^\\]|\\[^()])*+\\\)"
+    r"\$\$.*?\$\$|\\\[(?:[^\\]|\\[^\[\]])*\\\]|\\\((?:[^\\]|\\[^()])*\\\)"
     r"|(?<![\\\w$])\$(?:(?=\S)[^$\n]*+(?<=\S)\$(?!\d)|[^$\n\\^_{}]*+[\\^_{}][^$\n]*+\$)",
     re.DOTALL,
 )
@@ -59,7 +59,7 @@ class StackExchange(Source):
         """Returns the text of the HTML without code and formulas."""
         parts: list[str] = []
         depth = 0  # of elements that are left out
-        for token_kind, value in tokens(raw):
+        for token_kind, value in iter_html_tokens(raw):
             if token_kind == TEXT:
                 parts.append("" if depth else value)
             elif value in LEFT_OUT:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
 from contamination.core.errors import ConfigError, describe_error
-from contamination.core.tasks import run_once
+from contamination.core.tasks import run_unless_stored
 from contamination.data.readers.rows import Shard, Tally
 from contamination.data.text import has_words
 from contamination.detection.building.dates import CutOffs, DatedDocument
@@ -206,7 +206,9 @@ class Wikipedia(Source):
         if self.dates is None:
             return self
         path, array, limit = Path(self.dates), folder / "dates.npy", self.max_text_bytes
-        run_once(folder / "dates.json", [array], lambda: write_date_array(path, array, limit))
+        run_unless_stored(
+            folder / "dates.json", [array], lambda: write_date_array(path, array, limit)
+        )
         return replace(self, read_dates=str(array))
 
     @cached_property

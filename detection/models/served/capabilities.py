@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from contamination.core.artifacts import file_name
+from contamination.core.artifacts import path_part_of
 from contamination.core.errors import ArtifactError, ServerError
-from contamination.core.files import hashed_json, read_verified_json, write_text
-from contamination.core.integrity import naming_folders
+from contamination.core.files import hashed_json, read_verified_json, write_text_atomically
+from contamination.core.integrity import errors_naming_folders
 from contamination.detection.models.base import SERVED_SUFFIX
 from contamination.detection.models.served.chat import model_for_dialect
 from contamination.detection.models.served.client import Client, RefusedError
@@ -217,10 +217,10 @@ def find_answers_folder(
         "way": probe.strategy,
         "error": probe.error,
     }
-    slug = file_name(model_name)
+    slug = path_part_of(model_name)
     matches: list[tuple[float, Path, str, Fingerprint]] = []
     for file in sorted(served.glob(f"{slug}-*/{PROBE_FILE}")):
-        with naming_folders(file.parent):
+        with errors_naming_folders(file.parent):
             record = _read_probe(file)
             if record["model"] == identity:
                 first = Fingerprint.from_record(record["said"])
@@ -234,7 +234,7 @@ def find_answers_folder(
     digest = hashlib.sha256(text.encode()).hexdigest() + SERVED_SUFFIX
     folder = served / f"{slug}-{digest[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / PROBE_FILE, hashed_json({**record, "digest": digest}))
+    write_text_atomically(folder / PROBE_FILE, hashed_json({**record, "digest": digest}))
     return folder, digest, probe.fingerprint
 
 

@@ -112,7 +112,7 @@ class Client:
 
     def without_key(self, text: str) -> str:
         """Returns the words without the key."""
-        return secrets.without_key(text, self._key) if self._key else text
+        return secrets.hide_key(text, self._key) if self._key else text
 
     def _new_http_client(self) -> httpx.AsyncClient:
         headers = {"Accept-Encoding": "gzip"}
@@ -263,7 +263,7 @@ def base_url(field: str, url: str) -> str:
     Raises:
         ConfigError: the address is invalid, or includes a user, a key or a fragment.
     """
-    secrets.check_address(field, url)
+    secrets.check_url_holds_no_key(field, url)
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{field} is {url!r}: give an address such as http://localhost:8000/v1.")

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from contamination.core.artifacts import file_name
+from contamination.core.artifacts import path_part_of
 from contamination.core.errors import ConfigError, ServerError, require
-from contamination.core.hub import snapshot
-from contamination.core.models import TOKENIZER_FILES, load_tokenizer, resolve, tokenizer_digest
+from contamination.core.hub import download_snapshot
+from contamination.core.models import (
+    TOKENIZER_FILES,
+    load_tokenizer,
+    resolve_model_path,
+    tokenizer_digest,
+)
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.models.base import (
     UNKNOWN_STEP,
@@ -371,7 +376,7 @@ class ServedModel(ModelHandle):
             hf_tokenizer=tokenizer,
             tokenizer_hash=tokenizer_hash,
             limit=model.context,
-            slug=file_name(model.id),
+            slug=path_part_of(model.id),
             provides=probe.provides | {"continuations"},
         )
 
@@ -435,8 +440,8 @@ def _probe_named_model(client: Client, model: ServerModel, tokenizer: Any) -> Pr
 
 def _tokenizer_digest(field: str, path: str) -> str:
     """Returns a hash of the tokenizer's files, in a folder or on the hub."""
-    resolved = resolve(field, path)
+    resolved = resolve_model_path(field, path)
     folder = Path(resolved)
     if not folder.is_dir():
-        folder = snapshot(field, resolved, TOKENIZER_FILES)
+        folder = download_snapshot(field, resolved, TOKENIZER_FILES)
     return tokenizer_digest(folder)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import httpx
 
 from contamination.core.errors import ConfigError
-from contamination.core.network_environment import environment_fault
+from contamination.core.network_environment import describe_environment_fault
 
 GZIP = ("gzip", "x-gzip")
 """The accepted names of the coding; both mean the same (RFC 9110, 8.4.1.3)."""
@@ -130,7 +130,7 @@ class Sessions:
         try:
             return self._connect()
         except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
-            raise ConfigError(f"{self._where}: {environment_fault(error)}") from None
+            raise ConfigError(f"{self._where}: {describe_environment_fault(error)}") from None
 
 
 class _Session:

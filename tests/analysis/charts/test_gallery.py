@@ -21,7 +21,7 @@ from contamination.analysis.charts.occurrences import factor_chart
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.provenance import has_losses, ledger_counts, loss_table
 from contamination.analysis.statistics.controls import mean_control_rows
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.sweeps import find_sweeps
 
 CONFIG = AnalysisConfig(draws=40)
@@ -29,7 +29,7 @@ CONFIG = AnalysisConfig(draws=40)
 
 @pytest.fixture(scope="module")
 def sweep(two_rates):
-    return two_rates, statistics("trial", 0, two_rates, CONFIG)
+    return two_rates, compute_statistics("trial", 0, two_rates, CONFIG)
 
 
 def test_a_line_runs_over_the_learning_rates(sweep):
@@ -69,7 +69,7 @@ def test_cells_with_late_copies_are_a_series_of_their_own(make_parts):
                 parts["corpus"].config["injection"]["last_tokens"] = last
             cells.append(make_cell(**parts))
     assert len({cell.condition for cell in cells}) == 4
-    made = statistics("trial", 0, cells, CONFIG)
+    made = compute_statistics("trial", 0, cells, CONFIG)
     first, second = find_sweeps(made.pooled, made.trends, series_settings(cells))
     assert [first.name, second.name] == ["auroc_by_learning_rate", "auroc_by_learning_rate-2"]
     for found, last in ((first, None), (second, 200_000)):

@@ -10,7 +10,7 @@ import pandas as pd
 
 from contamination.analysis.cells import make_cell
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.statistics.results import blind_of
+from contamination.analysis.statistics.results import make_blind_baseline
 from contamination.detection.baselines.blind import blind_obstacle
 from tests.analysis.conftest import results_table
 
@@ -31,10 +31,12 @@ def test_places_are_a_function_of_the_seed_and_of_each_benchmark_alone(caplog):
     one = table(texts(40, 7), np.arange(40) % 2 == 0)
     few = table(["a", "", "b c"], np.array([True, False, False]), "arc")
     with caplog.at_level(logging.WARNING):
-        found = blind_of(pd.concat([one.assign(benchmark="imdb"), few, one]), 4, 3).percentiles
+        found = make_blind_baseline(
+            pd.concat([one.assign(benchmark="imdb"), few, one]), 4, 3
+        ).percentiles
     same, lacking, own = np.split(found, [40, 43])
-    np.testing.assert_array_equal(blind_of(one, folds=4, seed=3).percentiles, own)
-    others = blind_of(one, folds=5, seed=3), blind_of(one, 4, 4)
+    np.testing.assert_array_equal(make_blind_baseline(one, folds=4, seed=3).percentiles, own)
+    others = make_blind_baseline(one, folds=5, seed=3), make_blind_baseline(one, 4, 4)
     for other in (same, *(blind.percentiles for blind in others)):
         assert (other != own).any()
         assert not np.isnan(other).any()

@@ -19,16 +19,16 @@ from contamination.analysis.statistics.controls import (
     _relabelled_aurocs,
     control_aurocs,
     control_warning,
-    distances,
+    distances_by_control,
     group_by_control,
     mean_control_aurocs,
     mean_control_rows,
     off_control_rows,
-    with_p_values,
+    with_control_p_values,
 )
 from contamination.analysis.statistics.relabelling import ids_by_benchmark, induced_permutations
 from contamination.analysis.statistics.results import BlindBaselines
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.core.statistics.metrics import auroc_value
 from contamination.detection.baselines.blind import NULLS, BlindBaseline
 
@@ -50,7 +50,7 @@ def shifted(cell, **by_benchmark: float):
 
 def test_errors_of_opposite_signs_do_not_cancel(cell):
     """The clean model at an AUROC of about 0.06 and 0.93, which are 0.5 on average."""
-    pooled = statistics("trial", 0, [shifted(cell, boolq=-2.2, imdb=2.1)], QUICK).pooled
+    pooled = compute_statistics("trial", 0, [shifted(cell, boolq=-2.2, imdb=2.1)], QUICK).pooled
     means = mean_control_rows(pooled).query("method != 'blind'")
     assert ((means["ci_low"] < 0.5) & (means["ci_high"] > 0.5)).all()
     off = off_control_rows(pooled)
@@ -75,7 +75,7 @@ def test_a_small_error_that_all_benchmarks_share_shows_in_their_mean(make):
     clean = pd.DataFrame(scores, cell.scores["clean"].index, one)
     aurocs = control_aurocs(replace(cell, scores={"clean": clean}), no_blind(cell), 0)
     table = rows_of(aurocs)
-    tested = with_p_values(table, "cell", {"c": distances(aurocs)})
+    tested = with_control_p_values(table, "cell", {"c": distances_by_control(aurocs)})
     assert set(off_control_rows(tested)["benchmark"]) == {"all"}
     words = control_warning(tested)
     assert "(mean over benchmarks: loss 0.64 [0.64, 0.64], corrected p = 0.0" in words
@@ -114,7 +114,7 @@ def test_relabelings_keep_sizes_and_count_ties_half(cell):
     assert (of_one > 0.5).mean() == pytest.approx(0.5, abs=0.06)
     assert set(found[ControlKey("loss", "", "imdb")]) == {0.5}  # all are tied: never off
     table = rows_of(found)
-    p_values = with_p_values(table, "cell", {"c": distances(found)})["p_control"]
+    p_values = with_control_p_values(table, "cell", {"c": distances_by_control(found)})["p_control"]
     assert (p_values[table["benchmark"] == "imdb"] == 1).all()
 
 
@@ -123,9 +123,9 @@ def test_members_and_non_members_that_change_places_are_relabelled_alike(make):
     both = [control_aurocs(cell, no_blind(cell), 0) for cell in (make(), make(swapped=True))]
     for look, own in both[0].items():
         np.testing.assert_allclose(own, 1 - both[1][look])
-    alone = with_p_values(rows_of(both[0]), "cell", {"c": distances(both[0])})
-    together = {"c": distances(both[0]), "swapped": distances(both[1])}
-    with_other = with_p_values(rows_of(both[0]), "cell", together)
+    alone = with_control_p_values(rows_of(both[0]), "cell", {"c": distances_by_control(both[0])})
+    together = {"c": distances_by_control(both[0]), "swapped": distances_by_control(both[1])}
+    with_other = with_control_p_values(rows_of(both[0]), "cell", together)
     pd.testing.assert_frame_equal(alone, with_other)
 
 
@@ -260,11 +260,11 @@ def test_a_cell_that_lacks_examples_is_permuted_uniformly():
 
 def test_conditions_of_one_clean_model_are_corrected_once_and_others_together(make):
     cells = [make(learning_rate=rate) for rate in (1e-4, 1e-3)]
-    both = statistics("trial", 0, cells, QUICK).pooled
-    alone = statistics("trial", 0, cells[:1], QUICK).pooled
+    both = compute_statistics("trial", 0, cells, QUICK).pooled
+    alone = compute_statistics("trial", 0, cells[:1], QUICK).pooled
     first = both[both["condition"] == both["condition"].iloc[0]]
     np.testing.assert_array_equal(first["p_control"], alone["p_control"])
-    other = statistics("trial", 0, [cells[0], make(benchmarks=["arc"])], QUICK).pooled
+    other = compute_statistics("trial", 0, [cells[0], make(benchmarks=["arc"])], QUICK).pooled
     same = other[other["condition"] == alone["condition"].iloc[0]]
     of_clean = (same["method"] != "blind").to_numpy() & same["p_control"].notna().to_numpy()
     assert (same["p_control"].to_numpy() >= alone["p_control"].to_numpy())[of_clean].all()
@@ -286,7 +286,7 @@ def test_a_benchmark_without_non_members_does_not_hide_another(make):
     kept = ~lonely.to_numpy()
     scores = {name: table[kept] for name, table in cell.scores.items()}
     short = replace(cell, examples=cell.examples[kept].reset_index(drop=True), scores=scores)
-    pooled = statistics("trial", 0, [short], QUICK).pooled
+    pooled = compute_statistics("trial", 0, [short], QUICK).pooled
     assert set(off_control_rows(pooled)["benchmark"]) == {"boolq"}
     assert "(worst benchmark: boolq, " in control_warning(pooled)
 

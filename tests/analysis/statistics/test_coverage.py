@@ -19,11 +19,11 @@ from contamination.analysis.statistics import paired, seed_pooling, trends
 from contamination.analysis.statistics.controls import (
     ControlKey,
     control_aurocs,
-    distances,
-    with_p_values,
+    distances_by_control,
+    with_control_p_values,
 )
 from contamination.analysis.statistics.results import Measure, cell_estimates, cell_rows
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.detection.baselines.blind import NULLS, BlindBaseline
 
 RUNS, LEVEL = 200, 0.95
@@ -139,7 +139,7 @@ def test_poisson_numbers_do_not_make_a_constant_auroc_fall(cell):
         table = pd.DataFrame(scores, index=examples["example_id"], columns=names)
         tables = {"clean": table.head(0).reindex(table.index, fill_value=0), "contaminated": table}
         made = replace(cell, seed=seed, examples=examples, scores=tables)
-        rows = statistics("trial", 0, [made], replace(CONFIG, blind_folds=3)).trends
+        rows = compute_statistics("trial", 0, [made], replace(CONFIG, blind_folds=3)).trends
         fell += (rows.query("benchmark == 'all'")["slope_high"] < 0).sum()
     assert fell <= binom.ppf(0.999, 2 * methods, 0.025)
 
@@ -197,7 +197,7 @@ def test_a_clean_control_is_off_in_five_percent(cell):
     off, signs = 0, []
     for aurocs in by_method.values():
         rows = pd.DataFrame(aurocs.keys(), columns=ControlKey._fields).assign(needs="", **facts)
-        rows = with_p_values(rows, "cell", {"c": distances(aurocs)})
+        rows = with_control_p_values(rows, "cell", {"c": distances_by_control(aurocs)})
         off += (rows["p_control"] <= 0.05).any()
         signs += [own[0] > 0.5 for own, p in zip(aurocs.values(), rows["p_control"], strict=True)
                   if p <= 0.05]  # fmt: skip

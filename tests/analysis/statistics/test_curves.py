@@ -17,8 +17,8 @@ from contamination.analysis.statistics.curves import (
     roc_table,
     score_samples,
 )
-from contamination.core.statistics.bootstrap import resample
-from contamination.core.statistics.estimates import estimate, interval
+from contamination.core.statistics.bootstrap import draw_resample
+from contamination.core.statistics.estimates import confidence_interval, estimate_metrics
 from contamination.core.statistics.metrics import tpr_at_fpr
 
 CONFIG = AnalysisConfig(draws=60)
@@ -42,10 +42,10 @@ def test_a_curve_is_the_metric_at_each_rate(found):
     np.testing.assert_allclose(line["tpr"], expected)
     assert line["tpr"].is_monotonic_increasing
     assert line["tpr"].iloc[-1] == 1
-    drawn = resample(len(sample.members), len(sample.nonmembers), CONFIG.draws, sample.seed)
+    drawn = draw_resample(len(sample.members), len(sample.nonmembers), CONFIG.draws, sample.seed)
     wanted = [tpr_at_fpr(float(rate)) for rate in line["fpr"]]
-    found = estimate(sample.members, sample.nonmembers, drawn, wanted).values()
-    expected = [interval(each, CONFIG.confidence) for each in found]
+    found = estimate_metrics(sample.members, sample.nonmembers, drawn, wanted).values()
+    expected = [confidence_interval(each, CONFIG.confidence) for each in found]
     np.testing.assert_allclose(line[["ci_low", "ci_high"]], expected)
 
 

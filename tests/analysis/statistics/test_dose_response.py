@@ -12,12 +12,12 @@ from contamination.analysis.statistics.dose_response import (
     BenchmarkScores,
     dose_response,
     dose_response_of_groups,
-    interval,
     logistic,
+    slope_interval,
 )
 from contamination.analysis.statistics.trends import mean_response
 from contamination.analysis.summary import Direction
-from contamination.core.statistics.bootstrap import Resample, resample
+from contamination.core.statistics.bootstrap import Resample, draw_resample
 from perf.slope_coverage import simulate_report
 
 LADDER = np.array([1.0, 2.0, 4.0, 8.0])
@@ -28,7 +28,7 @@ def simulated(rng, doses, level=0.5, slope=0.7, nonmembers=60, draws=60) -> Benc
     x = np.log2(np.asarray(doses, float))
     members = rng.normal(2**0.5 * norm.ppf(logistic(level + slope * x)))
     others = rng.normal(size=nonmembers)
-    return BenchmarkScores(x, members, others, resample(len(x), nonmembers, draws, seed=7))
+    return BenchmarkScores(x, members, others, draw_resample(len(x), nonmembers, draws, seed=7))
 
 
 def placements(sample):
@@ -84,7 +84,7 @@ def test_the_interval_is_students_from_the_influence_of_both_sides(monkeypatch):
     variance = members + nonmembers
     freedom = variance**2 / (members**2 / few + nonmembers**2 / 24)
     half = t.ppf(0.95, freedom) * variance**0.5
-    low, high = interval(found.curves.slope, 0.9)
+    low, high = slope_interval(found.curves.slope, 0.9)
     assert (low, high) == pytest.approx((found.slope.value - half, found.slope.value + half))
 
 

@@ -16,9 +16,9 @@ from contamination.analysis.statistics.dose_test import (
     design_effect,
     dose_tests,
     joint_test,
-    stratum,
+    make_stratum,
 )
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from perf import false_alarms
 
 SIZES = {"a": 12, "b": 32, "c": 80}
@@ -66,7 +66,7 @@ def rising(table):
 @pytest.mark.parametrize("members", [3, 4, 5])
 def test_a_small_stratum_weighs_as_much_in_either_order(members):
     dose, scores = np.arange(1, members + 1), np.arange(members) * 1.0
-    up, down = (stratum(np.arange(members), dose, sign * scores) for sign in (1, -1))
+    up, down = (make_stratum(np.arange(members), dose, sign * scores) for sign in (1, -1))
     pairs = members * (members - 1) / 2
     deviation = np.sqrt(members * (members - 1) * (2 * members + 5) / 18)  # Kendall 1938
     assert (up.z, down.z) == pytest.approx((pairs / deviation, -pairs / deviation))
@@ -77,7 +77,7 @@ def test_benchmarks_of_three_members_leave_a_trend_elsewhere_alone():
     alone, beside = [], []
     for _ in range(100):
         strata = [
-            stratum(np.arange(n) + 1_000 * k, dose, 0.25 * np.log2(dose) + rng.normal(size=n))
+            make_stratum(np.arange(n) + 1_000 * k, dose, 0.25 * np.log2(dose) + rng.normal(size=n))
             for k, n in enumerate((100, 3, 3, 3))
             for dose in [np.resize([1, 2, 4, 8], n)]
         ]
@@ -90,7 +90,7 @@ def test_the_design_effect_is_that_of_the_examples_that_recur():
     rng, parts, shares, by_example = np.random.default_rng(8), [], [], {}
     for ids, doses in ((range(12), (1, 2, 4)), (range(8, 13), (1, 8))):
         dose, scores = np.resize(doses, len(ids)), rng.normal(size=len(ids))
-        parts.append(stratum(np.array(ids), dose, scores))
+        parts.append(make_stratum(np.array(ids), dose, scores))
         own = zscore(rankdata(dose)) * zscore(rankdata(scores))
         shares.extend(own**2)
         for example, share in zip(ids, own, strict=True):
@@ -98,7 +98,7 @@ def test_the_design_effect_is_that_of_the_examples_that_recur():
     expected = sum(each**2 for each in by_example.values()) / sum(shares)
     assert design_effect(parts) == pytest.approx(expected)
     assert abs(expected - 1) > 0.05
-    assert design_effect([stratum(np.arange(3), [1, 2, 4], np.zeros(3))]) == 1
+    assert design_effect([make_stratum(np.arange(3), [1, 2, 4], np.zeros(3))]) == 1
 
 
 def check_no_trend(found):
@@ -207,7 +207,7 @@ def test_equal_scores_say_nothing(cell):
 def test_one_dose_has_no_test_and_says_so(make):
     cell = make(doses=[4])
     scores = {name: table[["loss"]] for name, table in cell.scores.items()}
-    made = statistics("trial", 0, [replace(cell, scores=scores)], AnalysisConfig(draws=20))
+    made = compute_statistics("trial", 0, [replace(cell, scores=scores)], AnalysisConfig(draws=20))
     assert (len(made.comparisons), tuple(made.comparisons)) == (0, paired.COLUMNS)
     found = made.trends
     assert (set(found["method"]), tuple(found)) == ({"loss"}, trends.COLUMNS)

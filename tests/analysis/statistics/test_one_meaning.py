@@ -15,7 +15,7 @@ from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPat
 from contamination.analysis.page.build import page_data
 from contamination.analysis.report_files import gather_findings
 from contamination.analysis.statistics.curves import histogram_table, roc_table, score_samples
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.wandb import keys
 from contamination.data.texts import Text
 from contamination.detection.summary import summary
@@ -146,7 +146,7 @@ def test_a_seed_that_lacks_a_kind_leaves_the_condition_without_all():
     short = lacking("non-members")
     short["corpus"] = replace(short["corpus"], config={**short["corpus"].config, "seed": 1})
     cells = [make_cell(**simulate_parts()), make_cell(**short)]
-    pooled = statistics("trial", 0, cells, AnalysisConfig(draws=20)).pooled
+    pooled = compute_statistics("trial", 0, cells, AnalysisConfig(draws=20)).pooled
     rows = pooled.query("metric == 'auroc' and occurrences == 'any' and method == 'loss'")
     assert set(rows.query("benchmark == 'all'")["needs"]) == {LACKS["non-members"]}
     assert rows.query("benchmark != 'all'")["value"].notna().all()
@@ -156,7 +156,7 @@ def test_a_report_without_all_says_so_and_draws_the_benchmarks_that_it_has():
     cells = [make_cell(**lacking("non-members", rate)) for rate in (1e-3, 1e-4)]
     where = [CellPaths("corpus", "model", "clean", "contaminated")]
     stage = AnalysisStage("trial", 0, cells=where, analysis=AnalysisConfig(draws=20))
-    made = statistics("trial", 0, cells, stage.analysis)
+    made = compute_statistics("trial", 0, cells, stage.analysis)
     findings = gather_findings(stage, cells, made, [])
     words, *controls = next(iter(findings.sentences.values()))
     assert words == "all, the mean over benchmarks: needs non-members in imdb."

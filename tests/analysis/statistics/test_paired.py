@@ -10,13 +10,13 @@ from contamination.analysis.statistics.paired import (
     COLUMNS,
     Differences,
     comparison_rows,
-    max_t,
-    p_values,
+    max_t_p_values,
+    pairwise_p_values,
 )
 from contamination.analysis.statistics.results import Measure
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.core.statistics.estimates import Estimate
-from contamination.core.statistics.significance import holm
+from contamination.core.statistics.significance import holm_correction
 
 
 def differences(values: list[float], spread: float = 1.0, draws: int = 999) -> Differences:
@@ -26,7 +26,7 @@ def differences(values: list[float], spread: float = 1.0, draws: int = 999) -> D
 
 
 def test_p_values_are_those_of_the_normal_and_never_zero():
-    found = p_values(differences([0.0, 1.96, -1.96, 50.0]))
+    found = pairwise_p_values(differences([0.0, 1.96, -1.96, 50.0]))
     assert found[0] == 1
     assert found[1:3] == pytest.approx([0.05, 0.05], abs=0.02)
     assert found[3] == 1 / 1000
@@ -34,7 +34,7 @@ def test_p_values_are_those_of_the_normal_and_never_zero():
 
 def test_methods_that_always_agree_differ_by_nothing():
     same = Differences(np.zeros(1), np.zeros((1, 99)))
-    assert p_values(same).tolist() == max_t(same).tolist() == [1.0]
+    assert pairwise_p_values(same).tolist() == max_t_p_values(same).tolist() == [1.0]
 
 
 def test_differences_that_never_vary_disturb_no_others():
@@ -42,23 +42,25 @@ def test_differences_that_never_vary_disturb_no_others():
     noisy = differences([1.5], draws=99)
     value = np.r_[0.3, 0.0, noisy.value]
     found = Differences(value, np.vstack([np.full(99, 0.3), np.full(99, 0.1), noisy.draws]))
-    alone = max_t(noisy)[0]
+    alone = max_t_p_values(noisy)[0]
     assert 0.05 < alone < 0.3
-    assert max_t(found).tolist() == [0.01, 1, alone]
+    assert max_t_p_values(found).tolist() == [0.01, 1, alone]
 
 
 def test_holm_by_hand():
-    assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
-    assert holm(np.array([0.5, 0.9])).tolist() == [1.0, 1.0]
+    assert holm_correction(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx(
+        [0.03, 0.06, 0.06]
+    )
+    assert holm_correction(np.array([0.5, 0.9])).tolist() == [1.0, 1.0]
 
 
 def test_max_t_corrects_independent_pairs_and_spares_copies():
     """Ten independent pairs cost about a factor of ten, ten copies of one pair nothing."""
     apart = differences([2.5, *[0.0] * 9])
-    assert max_t(apart)[0] == pytest.approx(1 - (1 - 0.0124) ** 10, abs=0.03)
+    assert max_t_p_values(apart)[0] == pytest.approx(1 - (1 - 0.0124) ** 10, abs=0.03)
     one = differences([2.5])
     copies = Differences(np.repeat(one.value, 10), np.repeat(one.draws, 10, axis=0))
-    assert max_t(copies).tolist() == p_values(copies).tolist()
+    assert max_t_p_values(copies).tolist() == pairwise_p_values(copies).tolist()
 
 
 def stepped_down(found: Differences, monotone: bool = True) -> list[float]:
@@ -87,7 +89,7 @@ def test_max_t_steps_down_and_never_turns_back():
     value = np.array([3.3 * draws[0].std(), 3.2, -2.1, 0.4])
     found = Differences(value, draws + value[:, None])
     expected = stepped_down(found)
-    assert max_t(found).tolist() == pytest.approx(expected)
+    assert max_t_p_values(found).tolist() == pytest.approx(expected)
     assert expected != stepped_down(found, monotone=False)  # the order of p-values had to be kept
     single = 1 + (np.abs(draws / draws.std(axis=1)[:, None]).max(axis=0) >= 2.1).sum()
     assert expected[2] < single / 401  # against those left alone, not against all
@@ -118,7 +120,7 @@ def test_every_two_methods_are_compared_over_all_members_of_a_benchmark():
 
 
 def test_the_table_finds_the_simulated_order(make):
-    found = statistics("trial", 0, [make(a_dose=20)], AnalysisConfig(draws=200)).comparisons
+    found = compute_statistics("trial", 0, [make(a_dose=20)], AnalysisConfig(draws=200)).comparisons
     assert tuple(found.columns) == COLUMNS
     assert not found.isna().any().any()
     rows = found.query("benchmark == 'all' and metric == 'auroc'")

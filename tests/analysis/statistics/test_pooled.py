@@ -18,12 +18,12 @@ from contamination.analysis.statistics.seed_pooling import (
     COLUMNS,
     cells_by_condition,
     condition_rows,
-    hierarchical,
+    hierarchical_draws,
     pool_estimates,
     pooled_estimate,
 )
-from contamination.analysis.statistics.tidy_tables import replicates_table, statistics
-from contamination.core.statistics.estimates import Estimate, interval
+from contamination.analysis.statistics.tidy_tables import compute_statistics, replicates_table
+from contamination.core.statistics.estimates import Estimate, confidence_interval
 from tests.analysis.conftest import results_table
 
 QUICK = AnalysisConfig(draws=60, blind_folds=3)
@@ -31,7 +31,7 @@ KEY = ["checkpoint", "benchmark", "method", "variant", "occurrences", "metric"]
 
 
 def test_one_seed_equals_its_results(cell):
-    found = statistics("trial", 0, [cell], QUICK)
+    found = compute_statistics("trial", 0, [cell], QUICK)
     assert tuple(found.pooled.columns) == COLUMNS
     shared = [*KEY, "value", "ci_low", "ci_high", "n_members", "n_nonmembers"]
     pd.testing.assert_frame_equal(found.pooled[shared], found.results[shared])
@@ -51,7 +51,7 @@ def test_each_condition_has_rows_in_every_table(make, monkeypatch):
     monkeypatch.setattr(
         module, "pool_estimates", lambda *how: given.append(how[1:]) or pool_estimates(*how)
     )
-    found = statistics("trial", 3, cells, QUICK)
+    found = compute_statistics("trial", 3, cells, QUICK)
     names = {cell.condition for cell in cells}
     for table in (found.pooled, found.comparisons, found.trends, found.flags):
         assert set(table["condition"]) == names
@@ -64,7 +64,7 @@ def test_the_value_is_the_mean_over_seeds(make):
     cells = [make(seed=seed, a_dose=members) for seed, members in enumerate((5, 4, 6))]
     shifted = cells[1].scores["contaminated"] * -1
     cells[1] = replace(cells[1], scores={**cells[1].scores, "contaminated": shifted})
-    found = statistics("trial", 0, cells, QUICK)
+    found = compute_statistics("trial", 0, cells, QUICK)
     mean = found.results.groupby(KEY)["value"].mean().sort_index()
     pooled = found.pooled.set_index(KEY)["value"].sort_index()
     pd.testing.assert_series_equal(pooled, mean)
@@ -75,7 +75,7 @@ def test_the_value_is_the_mean_over_seeds(make):
 
 
 def test_the_same_examples_and_scores_again_are_as_uncertain_as_once(make):
-    twice = statistics("trial", 0, [make(seed=0), make(seed=1)], QUICK)
+    twice = compute_statistics("trial", 0, [make(seed=0), make(seed=1)], QUICK)
     columns = [*KEY, "value", "ci_low", "ci_high"]
     once = twice.results[twice.results["seed"] == 0].reset_index(drop=True)
     pd.testing.assert_frame_equal(twice.pooled[columns], once[columns])
@@ -84,7 +84,7 @@ def test_the_same_examples_and_scores_again_are_as_uncertain_as_once(make):
 def test_seeds_that_differ_show_in_the_hierarchical_draws():
     rng = np.random.default_rng(0)
     apart = np.stack([rng.normal(centre, 0.01, 4000) for centre in (0.6, 0.7, 0.8)])
-    drawn = hierarchical(apart, 0)
+    drawn = hierarchical_draws(apart, 0)
     between = np.var([0.6, 0.7, 0.8]) / 3
     assert drawn.mean() == pytest.approx(0.7, abs=0.005)
     assert drawn.var() == pytest.approx(between + 0.01**2 / 3, rel=0.05)
@@ -92,27 +92,27 @@ def test_seeds_that_differ_show_in_the_hierarchical_draws():
 
 def test_within_variance_of_equal_seeds_adds_up():
     """A seed that was drawn twice counts with two resamples, so nothing is added here."""
-    drawn = hierarchical(np.random.default_rng(0).normal(0.7, 0.03, (4, 4000)), 0)
+    drawn = hierarchical_draws(np.random.default_rng(0).normal(0.7, 0.03, (4, 4000)), 0)
     assert drawn.std() == pytest.approx(0.03 / 2, rel=0.05)
 
 
 def test_seeds_of_the_same_examples_are_no_more_certain_about_them():
     """Their draws use the same resamples, so they move together and the mean does as one does."""
     same = np.tile(np.random.default_rng(0).normal(0.7, 0.03, 4000), (4, 1))
-    assert hierarchical(same, 0, ["a"] * 4).std() == pytest.approx(0.03, rel=0.05)
+    assert hierarchical_draws(same, 0, ["a"] * 4).std() == pytest.approx(0.03, rel=0.05)
     mixed = np.r_[same[:2], np.random.default_rng(1).normal(0.7, 0.03, (2, 4000))]
     shares = np.random.default_rng(2).integers(0, 4, (100_000, 4)) < 2
     twice = shares.sum(axis=1)  # of four drawn cells, how many hold the shared examples
     expected = 0.03 * np.sqrt((twice**2 + 4 - twice).mean()) / 4
-    drawn = hierarchical(mixed, 0, ["a", "a", "b", "c"])
+    drawn = hierarchical_draws(mixed, 0, ["a", "a", "b", "c"])
     assert drawn.std() == pytest.approx(expected, rel=0.05)
 
 
 def test_the_same_examples_count_once_towards_certainty():
     perfect = [Estimate(25, 25, 1.0, np.ones(100), 100.0) for _ in range(2)]
-    one = interval(perfect[0], 0.95)
-    assert interval(pooled_estimate(perfect, 0, ["a", "a"]), 0.95) == one
-    assert interval(pooled_estimate(perfect, 0, ["a", "b"]), 0.95)[0] > one[0]
+    one = confidence_interval(perfect[0], 0.95)
+    assert confidence_interval(pooled_estimate(perfect, 0, ["a", "a"]), 0.95) == one
+    assert confidence_interval(pooled_estimate(perfect, 0, ["a", "b"]), 0.95)[0] > one[0]
 
 
 def test_examples_that_more_seeds_hold_have_more_weight_in_the_certainty():
@@ -134,7 +134,7 @@ def test_a_measure_is_pooled_over_the_cells_that_have_it(cell):
     assert {(m, name) for m, by_name in joint.items() for name in by_name} == set(parts)
     for (measure, name), ks in parts.items():
         made, own = joint[measure][name], digests[-len(ks) :]
-        expected = hierarchical(draws[ks], 7, own)
+        expected = hierarchical_draws(draws[ks], 7, own)
         assert made.value == pytest.approx(np.mean(ks) / 10)
         np.testing.assert_array_equal(made.draws, expected)
     assert pool_estimates(found[1:2], digests[1:2], 7) is found[1]
@@ -145,22 +145,24 @@ def test_a_measure_is_pooled_over_the_cells_that_have_it(cell):
 
 def test_the_same_plan_keeps_differences_paired():
     draws = np.random.default_rng(0).normal(size=(3, 500))
-    np.testing.assert_allclose(hierarchical(draws + 0.1, 7) - hierarchical(draws, 7), 0.1)
+    np.testing.assert_allclose(
+        hierarchical_draws(draws + 0.1, 7) - hierarchical_draws(draws, 7), 0.1
+    )
 
 
 def test_draws_follow_the_seed_and_those_of_one_cell_stay():
     draws, examples = np.random.default_rng(0).normal(size=(3, 500)), ["a", "b", "a"]
-    np.testing.assert_array_equal(hierarchical(draws[:1], 0), draws[0])
-    assert set(hierarchical(np.repeat([[0.0], [1.0]], 500, axis=1), 0)) == {0, 0.5, 1}
+    np.testing.assert_array_equal(hierarchical_draws(draws[:1], 0), draws[0])
+    assert set(hierarchical_draws(np.repeat([[0.0], [1.0]], 500, axis=1), 0)) == {0, 0.5, 1}
     cells = [Estimate(9, 9, 0.5, own) for own in draws]
     found = [pooled_estimate(cells, seed, examples).draws for seed in (7, 8)]
     assert (found[0] != found[1]).any()
-    np.testing.assert_array_equal(found[0], hierarchical(draws, 7, examples))
+    np.testing.assert_array_equal(found[0], hierarchical_draws(draws, 7, examples))
 
 
 def test_a_perfect_detector_has_an_interval():
     perfect = [Estimate(25, 25, 1.0, np.ones(100), 100.0) for _ in range(2)]
-    low, high = interval(pooled_estimate(perfect, 0), 0.95)
+    low, high = confidence_interval(pooled_estimate(perfect, 0), 0.95)
     assert (low, high) == (pytest.approx(0.981, abs=0.001), 1.0)
 
 

@@ -154,7 +154,9 @@ def test_cells_that_insert_the_same_texts_more_often_draw_them_together(make):
 
 def test_the_blind_baseline_is_made_once_of_the_same_examples(make, monkeypatch):
     made = []
-    monkeypatch.setattr(module, "blind_of", lambda *given: made.append(given) or len(made))
+    monkeypatch.setattr(
+        module, "make_blind_baseline", lambda *given: made.append(given) or len(made)
+    )
     cell, same = make(), make(learning_rate=1.0)
     other, blind = make(a_dose=4), BlindBaselines(3, 0)
     assert [blind(each) for each in (cell, same, other, cell)] == [1, 1, 2, 1]

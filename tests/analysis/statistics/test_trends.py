@@ -15,7 +15,7 @@ from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.dose_response import Curves, DoseResponse, log_dose_at_level
 from contamination.analysis.statistics.dose_test import Detector
 from contamination.analysis.statistics.results import Measure
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.statistics.trends import (
     COLUMNS,
     NOT_MEASURED,
@@ -257,7 +257,7 @@ def test_one_dose_has_no_slope():
 
 def test_the_table_finds_the_simulated_dose(make):
     cells = [make(a_dose=20, seed=seed) for seed in (0, 1)]
-    found = statistics("trial", 0, cells, QUICK).trends
+    found = compute_statistics("trial", 0, cells, QUICK).trends
     assert tuple(found.columns) == COLUMNS
     rows = found.query("over == 'occurrences' and benchmark == 'all'").set_index("method")
     assert list(rows.index) == ["loss", "min_k", "min_k_plus_plus"]
@@ -270,7 +270,7 @@ def test_the_table_finds_the_simulated_dose(make):
 
 def test_a_series_is_conditions_that_differ_in_one_fact(make):
     cells = [make(learning_rate=rate) for rate in (1e-4, 1e-3, 1e-2)]
-    found = statistics("trial", 0, cells, QUICK).trends
+    found = compute_statistics("trial", 0, cells, QUICK).trends
     assert set(found["over"]) == {"occurrences", "learning_rate"}
     rows = found.query("over == 'learning_rate'")
     assert set(rows["condition"]) == {"tiny_llama-lr0.0001-tokens400000"}
@@ -288,7 +288,7 @@ def test_a_falling_series_falls_and_swapped_cells_are_a_series_of_their_own(make
     cells = [make(benchmarks=one, learning_rate=r, effect=e) for r, e in effects.items()]
     cells += [make(benchmarks=one, learning_rate=r, effect=1 - e, swapped=True)
               for r, e in effects.items()]  # fmt: skip
-    made = statistics("trial", 0, cells[::-1], QUICK)
+    made = compute_statistics("trial", 0, cells[::-1], QUICK)
     assert set(made.replicates["condition"]) == {cell.condition for cell in cells[:3]}
     rows = made.trends.query("over == 'learning_rate' and benchmark == 'all'")
     falling = rows["condition"].eq("tiny_llama-lr0.0001-tokens400000")

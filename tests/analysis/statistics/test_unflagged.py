@@ -9,7 +9,7 @@ import pytest
 from contamination.analysis.cells import CLEAN, CONTAMINATED, make_cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.flagged import unflagged_sentences
-from contamination.analysis.statistics.tidy_tables import statistics
+from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.tables.statistical import condition_tables
 from contamination.core.statistics.metrics import AUROC
@@ -42,7 +42,7 @@ def plain_auroc(cell, method, benchmark, without=()):
 
 def test_the_table_is_that_of_the_other_examples(make_parts):
     cell, names = flagged_cell(make_parts)
-    made = statistics("trial", 0, [cell], CONFIG)
+    made = compute_statistics("trial", 0, [cell], CONFIG)
     rows = made.unflagged.set_index(["checkpoint", "method", "benchmark"])
     for method in ("loss", "min_k"):
         boolq = rows.loc[(CONTAMINATED, method, "boolq"), :]
@@ -61,7 +61,7 @@ def test_the_table_is_that_of_the_other_examples(make_parts):
 
 def test_the_report_says_how_many_and_shows_both(make_parts):
     cell, _ = flagged_cell(make_parts)
-    made = statistics("trial", 0, [cell], CONFIG)
+    made = compute_statistics("trial", 0, [cell], CONFIG)
     (sentence,) = unflagged_sentences(made.pooled, made.unflagged, cell.condition)
     start = (
         "Examples that share text with a corpus beside their copies: boolq (1 member, 3 "
@@ -94,7 +94,7 @@ def test_the_report_says_how_many_and_shows_both(make_parts):
 def test_nothing_is_said_where_nothing_is_flagged(make):
     cell = make()
     assert (cell.examples[CONTAMINATION_COLUMN] == "").all()
-    made = statistics("trial", 0, [cell], CONFIG)
+    made = compute_statistics("trial", 0, [cell], CONFIG)
     assert made.unflagged.empty
     assert unflagged_sentences(made.pooled, made.unflagged, cell.condition) == []
     assert "without_flagged" not in [t.name for t in condition_tables(made, cell.condition)]
@@ -102,7 +102,7 @@ def test_nothing_is_said_where_nothing_is_flagged(make):
 
 def test_the_intervals_are_those_corrected_for_the_choice_of_the_best_method(make_parts):
     cell, _ = flagged_cell(make_parts)
-    made = statistics("trial", 0, [cell], CONFIG)
+    made = compute_statistics("trial", 0, [cell], CONFIG)
     (sentence,) = unflagged_sentences(made.pooled, made.unflagged, cell.condition)
     assert sentence.endswith(" (intervals corrected for the choice among 3 methods).")
     method = sentence.partition("the AUROC of ")[2].partition(" ")[0]
@@ -119,7 +119,7 @@ def test_seeds_are_pooled_and_an_example_that_both_flag_counts_once(make_parts):
     cells = [flagged_cell(make_parts, seed=seed)[0] for seed in (0, 1)]
     examples = cells[1].examples
     examples.loc[examples["example_id"] == "boolq-001", CONTAMINATION_COLUMN] = "base: 13-gram"
-    made = statistics("trial", 0, cells, CONFIG)
+    made = compute_statistics("trial", 0, cells, CONFIG)
     assert (made.unflagged["n_seeds"] == 2).all()
     assert "boolq (2 members, 3 non-members)" in unflagged_sentences(
         made.pooled, made.unflagged, cells[0].condition
@@ -134,7 +134,7 @@ def test_where_all_non_members_are_flagged_it_says_what_is_lacking(make_parts):
     flagged = (examples["benchmark"] == "boolq") & ~examples["member"].astype(bool)
     examples[CONTAMINATION_COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
     cell = make_cell(**parts)
-    made = statistics("trial", 0, [cell], CONFIG)
+    made = compute_statistics("trial", 0, [cell], CONFIG)
     (sentence,) = unflagged_sentences(made.pooled, made.unflagged, cell.condition)
     assert "is not known (it needs non-members in boolq), with them 0." in sentence
 
@@ -146,7 +146,7 @@ def test_a_benchmark_whose_examples_are_all_flagged_is_stated(make_parts):
     flagged = examples["benchmark"] == "boolq"
     examples[CONTAMINATION_COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
     cell = make_cell(**parts)
-    made = statistics("trial", 0, [cell], CONFIG)
+    made = compute_statistics("trial", 0, [cell], CONFIG)
     (sentence,) = unflagged_sentences(made.pooled, made.unflagged, cell.condition)
     assert "beside their copies: boolq (32 members, 32 non-members). Without them" in sentence
     assert "is not known (it needs non-members and members in boolq), with them 0." in sentence
@@ -169,7 +169,7 @@ def test_where_no_benchmark_is_left_the_sentence_still_counts_the_flags(make_par
     flagged = {"members": member, "non-members": ~member, "both": member | True}[side]
     examples[CONTAMINATION_COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
     cell = make_cell(**parts)
-    made = statistics("trial", 0, [cell], CONFIG)
+    made = compute_statistics("trial", 0, [cell], CONFIG)
     (sentence,) = unflagged_sentences(made.pooled, made.unflagged, cell.condition)
     counted = {"members": "32 members", "non-members": "32 non-members",
                "both": "32 members, 32 non-members"}[side]  # fmt: skip
@@ -186,7 +186,7 @@ def test_seeds_of_which_one_has_lost_a_benchmark_have_no_mean_over_it(make_parts
         flagged = (examples["benchmark"] == "boolq") & (seed == 1)
         examples[CONTAMINATION_COLUMN] = flagged.map({True: "corpus: verbatim", False: ""})
         cells.append(make_cell(**parts))
-    made = statistics("trial", 0, cells, CONFIG)
+    made = compute_statistics("trial", 0, cells, CONFIG)
     rows = made.unflagged.set_index(["checkpoint", "method", "benchmark"])
     for benchmark, known in {"boolq": False, "imdb": True, "all": False}.items():
         row = rows.loc[(CONTAMINATED, "loss", benchmark), :]
@@ -196,11 +196,11 @@ def test_seeds_of_which_one_has_lost_a_benchmark_have_no_mean_over_it(make_parts
 
 
 def test_other_results_are_the_same_with_flags_as_without(make_parts):
-    plain = statistics("trial", 0, [make_cell(**make_parts())], CONFIG)
+    plain = compute_statistics("trial", 0, [make_cell(**make_parts())], CONFIG)
     parts = make_parts()
     parts["corpus"].examples[CONTAMINATION_COLUMN] = "base: 13-gram"
     parts["corpus"].examples.loc[10:, CONTAMINATION_COLUMN] = ""
-    flagged = statistics("trial", 0, [make_cell(**parts)], CONFIG)
+    flagged = compute_statistics("trial", 0, [make_cell(**parts)], CONFIG)
     for name in ("results", "pooled", "comparisons", "trends"):
         pd.testing.assert_frame_equal(getattr(plain, name), getattr(flagged, name))
     assert replace(plain, unflagged=flagged.unflagged).unflagged is flagged.unflagged

@@ -23,9 +23,9 @@ def value(results: pd.DataFrame, metric: str, place: tuple[str, ...]) -> str:
 
 @pytest.mark.parametrize("metric", ["auroc", "tpr_at_fpr_0.25"])
 def test_by_occurrences_stands_beside_its_controls(results, metric):
-    table = estimates.by_occurrences(results, metric)
+    table = estimates.occurrences_table(results, metric)
     assert table.header == ["method", "1", "2", "4", "8", "any", "clean model, any"]
-    longer = estimates.by_occurrences(results.replace({"occurrences": {"8": "16"}}), metric)
+    longer = estimates.occurrences_table(results.replace({"occurrences": {"8": "16"}}), metric)
     assert longer.header == ["method", "1", "2", "4", "16", "any", "clean model, any"]
     methods = [line[0] for line in table.lines]
     assert methods == ["loss", "min_k", "min_k_plus_plus", "blind"]
@@ -41,9 +41,9 @@ def test_a_rate_that_is_not_carried_is_no_number_but_what_it_needs(results):
     needs = "needs ≥ 100 non-members"
     table = estimates.benchmark_table(results, "tpr_at_fpr_0.05")
     assert table.lines == [["every method", needs, needs, f"{needs} a benchmark"]]
-    table = estimates.by_occurrences(results, "tpr_at_fpr_0.05")
+    table = estimates.occurrences_table(results, "tpr_at_fpr_0.05")
     assert table.lines == [["every method", *[f"{needs} a benchmark"] * 6]]
-    some = row_of(estimates.by_occurrences(results, "fpr_at_tpr_0.75"), "loss")
+    some = row_of(estimates.occurrences_table(results, "fpr_at_tpr_0.75"), "loss")
     assert some[4] == "needs ≥ 20 members a benchmark"
     place = ("contaminated", "loss", "all", "any")
     assert some[5] == value(results, "fpr_at_tpr_0.75", place)
@@ -81,7 +81,7 @@ def test_variants_are_told_apart_only_where_there_are_several(results):
 
 def test_what_was_not_measured_is_a_dash(results):
     kept = results[~((results["occurrences"] == "8") & (results["method"] == "loss"))]
-    assert row_of(estimates.by_occurrences(kept, "auroc"), "loss")[4] == estimates.NO_VALUE
+    assert row_of(estimates.occurrences_table(kept, "auroc"), "loss")[4] == estimates.NO_VALUE
 
 
 def test_markdown_is_padded_and_csv_holds_the_tidy_rows(results, tmp_path):
@@ -109,7 +109,7 @@ def test_a_name_has_no_mark_up_of_its_own():
 
 
 def test_a_narrow_terminal_shows_the_ends_of_a_table_and_names_the_rest(results, monkeypatch):
-    table = estimates.by_occurrences(results, "auroc")
+    table = estimates.occurrences_table(results, "auroc")
     assert table.terminal_text() == table.markdown()
     monkeypatch.setattr("contamination.core.report.tables.terminal_width", lambda: 100)
     monkeypatch.setattr("contamination.core.terminal.terminal_width", lambda: 100)

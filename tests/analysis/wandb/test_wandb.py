@@ -24,7 +24,7 @@ from contamination.analysis.wandb import keys as wandb_keys
 from contamination.analysis.wandb import read as wandb_read
 from contamination.analysis.wandb.read import write_wandb_report
 from contamination.analysis.wandb.runs import _training_runs, mirror_to_wandb
-from contamination.core.artifacts import Artifact, Built, build, run_folder
+from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
 from contamination.core.errors import ConfigError, DataError
 from contamination.training.config import WandbConfig
 from tests.analysis.conftest import results_table
@@ -53,7 +53,7 @@ def trained(runs: Path, rate: float) -> Artifact:
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         return Built(["metrics.jsonl"])
 
-    return build(folder, {"name": "trial", "rate": rate}, {}, make)
+    return build_or_open(folder, {"name": "trial", "rate": rate}, {}, make)
 
 
 def report_of(runs: Path, results: pd.DataFrame) -> Report:
@@ -67,7 +67,9 @@ def report_of(runs: Path, results: pd.DataFrame) -> Report:
             (folder / name).write_text("<svg/>")
         return Built(["results.parquet", *names])
 
-    return open_report(build(run_folder(runs, "report", "trial", {}, {}), {}, {}, make).path)
+    return open_report(
+        build_or_open(run_folder(runs, "report", "trial", {}, {}), {}, {}, make).path
+    )
 
 
 def of_model(cell: Cell, model: Artifact) -> Cell:
@@ -169,7 +171,7 @@ def test_the_offline_record_reads_back_equal(logged):
 @needs_reader
 def test_the_run_is_its_trainings_and_can_be_filtered(logged):
     (path,) = logged.folder.glob("*.wandb")
-    records = wandb_read._inspect(path)
+    records = wandb_read._inspect_record(path)
     (run,) = [record["run"] for record in records if record["type"] == "run"]
     assert (run["run_group"], run["project"], run["run_id"]) == ("trial", "a-project", logged.id)
     assert run["resume"]  # so that `wandb sync` adds it to the training's record
@@ -182,7 +184,7 @@ def test_the_run_is_its_trainings_and_can_be_filtered(logged):
     for key in logged_keys - {"occurrences"}:
         assert steps[key.replace(".", r"\.")] == "occurrences", key
     assert run["job_type"] == "train"
-    (whole,) = wandb_read._inspect(path, "--summary")
+    (whole,) = wandb_read._inspect_record(path, "--summary")
     assert whole["summary"]["train/loss"] == 3.5 + logged.cell.learning_rate
     assert doses_named(whole["summary"]) == {"1", "2", "4", "8"}
     assert "occurrences" not in whole["summary"]

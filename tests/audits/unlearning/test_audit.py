@@ -9,7 +9,7 @@ import pytest
 
 from contamination.audits.run import run
 from contamination.audits.unlearning.inputs import ORIGINAL
-from contamination.core.config import create
+from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_tokenizer
 from contamination.detection.config import ReferenceConfig
@@ -117,7 +117,7 @@ def test_an_audit_of_other_scores_is_another_audit(stage, folders, golden):
     other = ReferenceConfig(str(folders["clean"]))
     found = []
     for one in (first, replace(first, detection=least), replace(first, reference=other)):
-        prepared = create("audit", one.audit).prepare(one)
+        prepared = instantiate_node("audit", one.audit).prepare(one)
         found.append((prepared.inputs, prepared.settings))
     assert all(one != two for one, two in combinations(found, 2))
 

@@ -52,11 +52,13 @@ def test_precision_and_recall_are_those_of_a_count():
 
 
 def test_rates_have_wilsons_interval():
-    from contamination.core.statistics.estimates import interval
+    from contamination.core.statistics.estimates import confidence_interval
 
     before, found = np.full(60, -2.0), units(40, 20)
     after = np.where(np.arange(60) < 10, -2.0, -4.0)
-    low, high = interval(apply_ratio_screen(found, before, after, None, 1.15).recall, 0.95)
+    low, high = confidence_interval(
+        apply_ratio_screen(found, before, after, None, 1.15).recall, 0.95
+    )
     wanted = binomtest(10, 40).proportion_ci(method="wilson")
     assert (low, high) == pytest.approx((wanted.low, wanted.high), abs=0.02)
 

@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from contamination.core.cli import CONF
-from contamination.core.config import convert
+from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError, DataError
 from contamination.detection.config import DetectionStage
 from contamination.detection.run import run
@@ -19,7 +19,7 @@ from tests.data.benchmarks.layouts import SEEN
 def stage(benchmark, path, *overrides):
     words = [f"examples={benchmark}", f"examples.path='{path}'", "model.path=x", *overrides]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return convert(compose("detection", words), DetectionStage)
+        return convert_config(compose("detection", words), DetectionStage)
 
 
 def hashed(text):

@@ -7,11 +7,11 @@ from fnmatch import fnmatchcase
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core.artifacts import Built, build
+from contamination.core.artifacts import Built, build_or_open
 from contamination.core.cli import CONF
-from contamination.core.config import convert
+from contamination.core.config import convert_config
 from contamination.core.errors import ArtifactError, ConfigError, DataError
-from contamination.data.benchmark_parts import parts_of
+from contamination.data.benchmark_parts import chosen_parts
 from contamination.data.config import ExamplesConfig, SourceConfig
 from contamination.detection.config import DetectionStage
 from contamination.detection.examples import open_examples
@@ -23,7 +23,7 @@ from tests.data.benchmarks.layouts import SEEN, UNSEEN, write
 def opened(benchmark, path, *overrides):
     words = [f"examples={benchmark}", f"examples.path='{path}'", "model.path=x", *overrides]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return open_examples(convert(compose("detection", words), DetectionStage).examples)
+        return open_examples(convert_config(compose("detection", words), DetectionStage).examples)
 
 
 def test_wikimia_is_read_by_length_and_setting(tmp_path, caplog):
@@ -41,7 +41,9 @@ def test_the_online_setting_reads_a_part_too(tmp_path):
     folder = layouts.wikimia(tmp_path)
     words = ["examples=wikimia", f"examples.path={folder}", "examples.length=32", "model.path=x"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        stage = convert(compose("online", [*words, "examples.setting=original"]), OnlineStage)
+        stage = convert_config(
+            compose("online", [*words, "examples.setting=original"]), OnlineStage
+        )
     assert len(open_examples(stage.examples)) == 2
 
 
@@ -129,7 +131,7 @@ def test_mimirs_files_are_brought_from_the_hub_without_a_script(tmp_path, monkey
         asked.append((name, *(n for n in names if fnmatchcase(n, files[0]))))
         return cache
 
-    monkeypatch.setattr("contamination.data.benchmark_rows.snapshot", snapshot)
+    monkeypatch.setattr("contamination.data.benchmark_rows.download_snapshot", snapshot)
     assert len(opened("mimir", "hub", "examples.domain=arxiv")) == 4
     name, folder = "arxiv_ngram_13_0.8.jsonl", "cache_100_200_1000_512"
     assert asked == [("iamgroot42/mimir", f"{folder}/{s}/{name}") for s in ("train", "test")]
@@ -335,7 +337,7 @@ def built(runs):
             write(folder / "data", {f"length{length}.jsonl": rows})
         return Built([f"data/length{length}.jsonl" for length in (8, 16)])
 
-    return build(runs / "benchmark" / f"mine-{'0' * 12}", {}, {}, make).path
+    return build_or_open(runs / "benchmark" / f"mine-{'0' * 12}", {}, {}, make).path
 
 
 @pytest.mark.parametrize("place", ["data", "data/length8.jsonl"])
@@ -373,4 +375,4 @@ def test_the_number_of_parts_is_limited():
     has = {axis: values for axis in ("domain", "length", "setting")}
     sources = [SourceConfig(has=has)]
     with pytest.raises(ConfigError, match=r"have 1,000,000 combinations. Ask for fewer values"):
-        parts_of(ExamplesConfig("x", name="mine", sources=sources))
+        chosen_parts(ExamplesConfig("x", name="mine", sources=sources))

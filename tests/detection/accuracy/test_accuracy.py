@@ -12,10 +12,10 @@ import yaml
 from scipy import stats
 
 from contamination.core.artifacts import open_artifact
-from contamination.core.config import convert, identity
+from contamination.core.config import convert_config, identity_data
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model, load_tokenizer
-from contamination.core.statistics.significance import p_value, relabelled_differences
+from contamination.core.statistics.significance import relabelled_differences, relabelling_p_value
 from contamination.data.config import BenchmarkConfig, ExamplesConfig
 from contamination.detection.config import DetectionConfig, ReferenceConfig, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
@@ -24,19 +24,19 @@ from contamination.detection.tasks.accuracy import (
     FILE,
     AccuracyStage,
     answer_logprobs,
-    prompt_tokens,
     run,
+    shared_prompt_length,
     tokenize_questions,
 )
 from contamination.detection.tasks.accuracy_summary import (
-    compared,
     estimates_by_benchmark,
+    format_comparison,
     format_summary,
     p_values_by_benchmark,
 )
 from contamination.detection.tasks.questions import (
-    ask_questions,
     make_answer_table,
+    make_questions,
     option_scores_by_criterion,
     questions_digest,
 )
@@ -180,7 +180,7 @@ def test_a_naive_loop_chooses_the_same_in_every_way(stage):
 
 
 def test_each_benchmark_has_its_options():
-    asked = ask_questions(corpus_of(rows_of()), {})
+    asked = make_questions(corpus_of(rows_of()), {})
     by = {q.example_id: q for q in asked.questions}
     assert not asked.left_out
     assert by["boolq-0"].options == ("Yes", "No")
@@ -193,7 +193,7 @@ def test_each_benchmark_has_its_options():
 def test_drawn_options_are_never_members_answers_and_follow_from_the_id():
     rows = rows_of(10)
     rows[5] = example("open", OPEN, 1, False, question="Who?", answer="Owner number 0 does")
-    asked = [ask_questions(corpus_of(each), {}) for each in (rows, rows[::-1])]
+    asked = [make_questions(corpus_of(each), {}) for each in (rows, rows[::-1])]
     first, second = ({q.example_id: q for q in a.questions} for a in asked)
     assert first == second
     assert questions_digest(asked[0].questions) == questions_digest(asked[1].questions)
@@ -208,7 +208,7 @@ def test_drawn_options_are_never_members_answers_and_follow_from_the_id():
 
 def test_a_source_with_wrong_answers_is_not_drawn_for():
     row = example("open", OPEN, 0, True, question="Who?", answer="Ann", options="Ann\nBob\nAnn")
-    (question,) = ask_questions(corpus_of([row]), {}).questions
+    (question,) = make_questions(corpus_of([row]), {}).questions
     assert (question.options, question.drawn) == (("Ann", "Bob"), False)
 
 
@@ -222,7 +222,7 @@ def test_what_cannot_be_asked_is_counted():
     configs = {**NAMES, "open": BenchmarkConfig(**{**vars(OPEN), "shorten": "answer"}),
                "news": plain}  # fmt: skip
     rows.append(example("news", plain, 0, False, text="No question."))
-    asked = ask_questions(corpus_of(rows, configs), {})
+    asked = make_questions(corpus_of(rows, configs), {})
     assert asked.left_out == {
         ("boolq", "the text is not what its template makes of its fields"): 1,
         ("choice", "the right answer is not among the options"): 1,
@@ -236,15 +236,17 @@ def test_options_can_be_named_for_a_corpus_that_records_none():
     bare = BenchmarkConfig(template=BOOLQ.template)
     rows = [r for r in rows_of() if r["benchmark"] == "boolq"]
     corpus = corpus_of(rows, {"boolq": bare})
-    assert not ask_questions(corpus, {}).questions
-    assert len(ask_questions(corpus, {"boolq": BOOLQ}).questions) == 8
+    assert not make_questions(corpus, {}).questions
+    assert len(make_questions(corpus, {"boolq": BOOLQ}).questions) == 8
     typo = BenchmarkConfig(template="", answer_field="anser", options=["Yes", "No"])
     with pytest.raises(ConfigError, match="answer_field is 'anser'.*Did you mean answer"):
-        ask_questions(corpus, {"boolq": typo})
+        make_questions(corpus, {"boolq": typo})
 
 
 def test_naming_options_makes_no_other_corpus():
-    assert identity(BOOLQ) == identity(BenchmarkConfig(template=BOOLQ.template, shorten="passage"))
+    assert identity_data(BOOLQ) == identity_data(
+        BenchmarkConfig(template=BOOLQ.template, shorten="passage")
+    )
     with pytest.raises(ConfigError, match="drawn_options is 1: give 2 or more"):
         BenchmarkConfig(drawn_options=1)
 
@@ -261,11 +263,11 @@ def test_naming_options_makes_no_other_corpus():
     ],
 )
 def test_the_prompts_tokens_end_where_an_option_begins(prompt, ids, count):
-    assert prompt_tokens(prompt, ids) == count
+    assert shared_prompt_length(prompt, ids) == count
 
 
 def test_the_prompt_is_the_text_before_the_answer():
-    asked = {q.example_id: q for q in ask_questions(corpus_of(rows_of()), {}).questions}
+    asked = {q.example_id: q for q in make_questions(corpus_of(rows_of()), {}).questions}
     assert asked["boolq-0"].prompt.endswith("Question: does Ann have 0 cats?\nAnswer: ")
     assert asked["choice-0"].letter_texts[2] == asked["choice-0"].prompt + "C"
     assert asked["open-0"].letter_texts == asked["boolq-0"].letter_texts == ()
@@ -278,7 +280,7 @@ def test_a_model_that_learnt_a_sentence_chooses_its_end(toy_folders):
         template=start + " is {answer}", answer_field="answer", options=options
     )
     row = example("heron", config, 0, True, answer=end)
-    asked = ask_questions(corpus_of([row], {"heron": config}), {})
+    asked = make_questions(corpus_of([row], {"heron": config}), {})
     source = HFModel.from_path("model.path", str(toy_folders["target"]))
     settings = DetectionConfig(device="cpu")
     rows, left_out = tokenize_questions(LoadedModel(source, settings), asked)
@@ -300,11 +302,11 @@ def test_every_way_can_choose_another_option():
 def test_options_without_letters_or_text_are_not_asked():
     rows = [r for r in rows_of() if r["benchmark"] == "open"]
     lettered = BenchmarkConfig(**{**vars(OPEN), "chosen_by": "letter"})
-    left = ask_questions(corpus_of(rows, {"open": lettered}), {}).left_out
+    left = make_questions(corpus_of(rows, {"open": lettered}), {}).left_out
     assert left == {("open", "its options have no letters, and chosen_by is letter"): len(rows)}
     boolq = [r for r in rows_of() if r["benchmark"] == "boolq"]
     empty = BenchmarkConfig(**{**vars(BOOLQ), "options": ["Yes", "No", " "]})
-    left = ask_questions(corpus_of(boolq, {"boolq": empty}), {}).left_out
+    left = make_questions(corpus_of(boolq, {"boolq": empty}), {}).left_out
     assert left == {("boolq", "one of its options is empty"): len(boolq)}
     with pytest.raises(ConfigError, match="chosen_by is 'mean': choose from sum, token"):
         BenchmarkConfig(chosen_by="mean")
@@ -354,7 +356,7 @@ def test_the_same_examples_are_compared_in_pairs():
     assert table["members"].value == pytest.approx(0.1)
     assert table["members"].draws.std() < 0.04  # unpaired it would be 0.07
     assert (table["non-members"].draws == 0).all()
-    said = compared(after, before)
+    said = format_comparison(after, before)
     ways = 4  # of the five: there are no letters
     assert said.count(" 0.100 [") == 2 * (1 + ways)  # the members' and the difference
     assert "-0.100 [" not in said
@@ -381,7 +383,7 @@ def test_p_values_hold_what_they_promise():
     for seed in range(300):
         sides = (rng.random((2, 30)) < 0.4).astype(float)
         difference = sides[0].mean() - sides[1].mean()
-        found.append(p_value(difference, relabelled_differences(*sides, 999, seed)))
+        found.append(relabelling_p_value(difference, relabelled_differences(*sides, 999, seed)))
         counts = [[int(side.sum()), 30 - int(side.sum())] for side in sides]
         expected.append(stats.fisher_exact(counts).pvalue)
     assert np.mean(np.array(found) <= 0.05) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
@@ -399,7 +401,7 @@ def test_unequal_sides_and_values_of_a_change_are_relabelled_as_a_loop_does():
     assert set(found.round(9)) == set(np.round(differences, 9))
     for value in (0.1, 0.5, 1.0):
         expected = np.mean(np.abs(differences) >= value - 1e-12)
-        assert p_value(value, found) == pytest.approx(expected, abs=0.015)
+        assert relabelling_p_value(value, found) == pytest.approx(expected, abs=0.015)
 
 
 def test_p_values_are_corrected_over_the_benchmarks():
@@ -460,7 +462,7 @@ def test_the_config_composes_and_the_shipped_benchmarks_name_their_options():
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("accuracy", ["examples.path=x", "model.path=y"])
-    stage = convert(config, AccuracyStage)
+    stage = convert_config(config, AccuracyStage)
     assert stage.benchmark["boolq"].options == ["Yes", "No"]
     ways = {name: one.chosen_by for name, one in stage.benchmark.items()}
     assert ways.pop("commonsenseqa") == "letter"

@@ -20,7 +20,7 @@ from contamination.core.cli import CONF
 from contamination.data.config import BenchmarkConfig, ExamplesConfig
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.tasks.accuracy import FILE, AccuracyStage, run
-from contamination.detection.tasks.questions import ask_questions
+from contamination.detection.tasks.questions import make_questions
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.corpus import open_corpus
 from contamination.injection.run import run as inject
@@ -96,7 +96,7 @@ def test_every_example_is_answered_as_the_harness_answers_it(harness, corpus, tm
         model=ScoredModelConfig(str(model)), detection=DetectionConfig(device="cpu"),
     ))  # fmt: skip
     table = pd.read_parquet(artifact.path / FILE)
-    questions = ask_questions(open_corpus(corpus), {}).questions
+    questions = make_questions(open_corpus(corpus), {}).questions
     assert list(table["example_id"]) == [q.example_id for q in questions]
     (tmp_path / "tasks.json").write_text(json.dumps(asked_of_the_harness(questions, tmp_path)))
     script = Path(__file__).with_name("harness.py")

@@ -9,7 +9,7 @@ import pytest
 
 from contamination.core.cli import compose_stage
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.tasks import Runner
+from contamination.core.tasks import TaskRunner
 from contamination.data.readers.files import FilesCorpus
 from contamination.detection.building import datasheet
 from contamination.detection.building.overlap_selection import (
@@ -59,7 +59,7 @@ def selected(folder, *words):
 
 def searched(folder, texts, n, corpus):
     search = NgramSearch(texts, n, corpus, folder)
-    Runner(folder).run("overlap", search)
+    TaskRunner(folder).run("overlap", search)
     return search.shares_in_corpus()
 
 

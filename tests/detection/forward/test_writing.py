@@ -10,11 +10,11 @@ import torch
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
-from contamination.core.seeds import derive
+from contamination.core.seeds import derive_seed
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
 from contamination.data.text import split_at_share
-from contamination.detection.collect import Collector, covering_passes
+from contamination.detection.collect import Collector, covering_pass_by_pass
 from contamination.detection.config import DetectionConfig, DetectionStage
 from contamination.detection.forward.reader import run_continuations
 from contamination.detection.loaded_model import LoadedModel
@@ -82,8 +82,8 @@ def test_writes_what_a_float64_loop_writes(found, double, tokenizer):
         assert greedy.ids.tolist() == loop(double, ids, most, 0)
         assert greedy.text == tokenizer.decode(greedy.ids)
         assert greedy.scored == len(whole) - 1
-        seed = derive(derive(0, "continuations"), sha256)
-        drawn = [loop(double, ids, most, 0.8, derive(seed, number)) for number in range(3)]
+        seed = derive_seed(derive_seed(0, "continuations"), sha256)
+        drawn = [loop(double, ids, most, 0.8, derive_seed(seed, number)) for number in range(3)]
         assert [one.ids.tolist() for one in found["sampled"][sha256]] == drawn
 
 
@@ -96,9 +96,9 @@ def test_samia_is_a_loop_from_the_text_to_the_score(found, double, tokenizer, gr
         start = text.text[: split_at_share(text.text, 0.5)[0].rindex(words[len(words) // 2 - 1])]
         ids = tokenizer(start + words[len(words) // 2 - 1])["input_ids"]
         most = min(20, len(tokenizer(text.text)["input_ids"]) - len(ids))
-        seed, total = derive(derive(0, "continuations"), text.sha256), 0.0
+        seed, total = derive_seed(derive_seed(0, "continuations"), text.sha256), 0.0
         for number in range(3):
-            drawn = tokenizer.decode(loop(double, ids, most, 0.8, derive(seed, number)))
+            drawn = tokenizer.decode(loop(double, ids, most, 0.8, derive_seed(seed, number)))
             left = [drawn.split()[i : i + gram] for i in range(len(drawn.split()) - gram + 1)]
             wanted = [rest[i : i + gram] for i in range(len(rest) - gram + 1)]
             hits = 0
@@ -137,7 +137,7 @@ def test_another_seed_draws_others(found, tmp_path):
 def test_more_continuations_hold_fewer():
     five, other = Pass(view="sampled", n=5, share=0.5), Pass(view="sampled", n=9, share=0.4)
     three = Pass(view="sampled", n=3, share=0.5)
-    assert covering_passes({three, five, other}) == {three: five, five: five, other: other}
+    assert covering_pass_by_pass({three, five, other}) == {three: five, five: five, other: other}
 
 
 def test_a_text_ends_at_the_models_end_of_a_text():

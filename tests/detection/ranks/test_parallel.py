@@ -18,7 +18,7 @@ from hydra import compose, initialize_config_dir
 from transformers import AutoModelForCausalLM
 
 from contamination.core.cli import CONF
-from contamination.core.config import convert
+from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
 from contamination.detection import process_group, workers
@@ -192,7 +192,7 @@ def test_a_launchers_processes_give_the_scores_and_the_errors_of_one(
     ]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         overrides = [*options, f"runs={tmp_path / 'one'}", f"examples.path={good}"]
-        one = run(convert(compose("detection", overrides), DetectionStage)).path
+        one = run(convert_config(compose("detection", overrides), DetectionStage)).path
     found, expected = scores_of(tmp_path / "two" / "scores" / one.name), scores_of(one)
     pd.testing.assert_series_equal(found, expected, rtol=1e-5, atol=FORWARD)
 

@@ -21,11 +21,11 @@ from contamination.detection.config import (
     PrefixConfig,
     ScoredModelConfig,
 )
-from contamination.detection.evaluation import split_scores
+from contamination.detection.evaluation import scores_by_membership
 from contamination.detection.examples import open_examples
 from contamination.detection.run import run
-from contamination.detection.scores import Origin, read_scores, to_arrow, write_tables
-from contamination.detection.tasks.calibration import ThresholdStage, decide
+from contamination.detection.scores import Origin, read_scores, to_arrow, write_score_tables
+from contamination.detection.tasks.calibration import ThresholdStage, calibrate_or_apply
 from contamination.detection.thresholds import (
     apply_thresholds,
     calibrate,
@@ -36,7 +36,7 @@ from contamination.detection.thresholds import (
 
 def write_table(path, table, made_of=Origin()):  # noqa: B008
     """As `out=` writes it."""
-    write_tables(path, [to_arrow(table)], made_of)
+    write_score_tables(path, [to_arrow(table)], made_of)
 
 
 def naive(members, nonmembers, rule, fpr):
@@ -98,7 +98,7 @@ def calibrated(tmp_path):
         texts = {"examples": examples_digest(open_examples(ExamplesConfig(str(file))))}
         write_table(folder / "scores.parquet", table, Origin({**inputs, **texts}, SETTINGS))
         out = folder / "thresholds.json"
-        decide(ThresholdStage(str(folder), examples=str(file), out=str(out), **more))
+        calibrate_or_apply(ThresholdStage(str(folder), examples=str(file), out=str(out), **more))
         return folder, out
 
     return make
@@ -112,7 +112,7 @@ def decided(folder, thresholds, *override):
     stage = ThresholdStage(
         str(folder), apply=str(thresholds), out=str(folder / "decided.csv"), override=[*override]
     )
-    decide(stage)
+    calibrate_or_apply(stage)
     return pd.read_csv(folder / "decided.csv")
 
 
@@ -147,7 +147,7 @@ def test_calibration_is_judged_on_other_texts():
     assert found.value == pytest.approx(1.0, abs=0.4)
     assert found.accuracy == pytest.approx(0.841, abs=0.03)
     assert found.stability == pytest.approx(
-        spread(*split_scores(table, halves_of(examples))), rel=0.25
+        spread(*scores_by_membership(table, halves_of(examples))), rel=0.25
     )
     fit = {e.example_id for e in halves_of(examples)}
     own = table["score"][table["example_id"].isin(fit)]
@@ -407,7 +407,7 @@ def test_other_texts_than_were_scored_are_refused(calibrated, tmp_path):
         lines.append({"text": text, "id": name, "label": 0})
         file.write_text("\n".join(map(json.dumps, lines)))
         with pytest.raises(DataError, match="these are not the texts of"):
-            decide(ThresholdStage(str(folder), examples=str(file)))
+            calibrate_or_apply(ThresholdStage(str(folder), examples=str(file)))
 
 
 def test_a_users_folder_of_scores_knows_its_model(toy_folders, tmp_path, capsys):
@@ -424,13 +424,13 @@ def test_a_users_folder_of_scores_knows_its_model(toy_folders, tmp_path, capsys)
         )  # fmt: skip
         folders[role] = run(stage).path
     out = tmp_path / "thresholds.json"
-    decide(ThresholdStage(str(tmp_path / "target"), examples=str(file), out=str(out)))
+    calibrate_or_apply(ThresholdStage(str(tmp_path / "target"), examples=str(file), out=str(out)))
     for folder in (folders["target"], tmp_path / "target"):
-        decide(ThresholdStage(str(folder), apply=str(out), out=str(tmp_path / "d.csv"),
+        calibrate_or_apply(ThresholdStage(str(folder), apply=str(out), out=str(tmp_path / "d.csv"),
                               override=["chance", "size"]))  # fmt: skip
     for folder in (folders["reference"], tmp_path / "reference"):
         with pytest.raises(DataError, match="its target model is"):
-            decide(ThresholdStage(str(folder), apply=str(out), override=["chance"]))
+            calibrate_or_apply(ThresholdStage(str(folder), apply=str(out), override=["chance"]))
 
 
 def test_scores_say_the_settings_and_the_prefix_whatever_the_texts(toy_folders, tmp_path, capsys):
@@ -482,7 +482,7 @@ def test_errors_name_what_is_missing(tmp_path):
         ThresholdStage("x", apply="y", override=["all"])
     write_table(tmp_path / "scores.parquet", table)
     with pytest.raises(DataError, match="no file of thresholds"):
-        decide(ThresholdStage(str(tmp_path), apply=str(tmp_path / "none.json")))
+        calibrate_or_apply(ThresholdStage(str(tmp_path), apply=str(tmp_path / "none.json")))
 
 
 @pytest.mark.parametrize("place", [30, 300, -30, -3, None])

@@ -14,7 +14,7 @@ from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
 from contamination.data.texts import Texts
 from contamination.detection.config import ReferenceConfig
-from contamination.detection.examples import occurrences_of
+from contamination.detection.examples import occurrences_by_id
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.viewer.page import select_examples, split_at_tokens
 from contamination.detection.viewer.run import ViewConfig, run
@@ -150,8 +150,8 @@ def test_examples_are_drawn_by_the_seed_whatever_their_order():
 
 def test_a_corpus_says_how_often_an_example_is_in_it(tmp_path):
     folder = make_corpus(tmp_path / "corpus" / "one")
-    assert occurrences_of(str(folder)) == {"a": 1, "b": 0, "c": 0}
-    assert occurrences_of(str(tmp_path)) == {}
+    assert occurrences_by_id(str(folder)) == {"a": 1, "b": 0, "c": 0}
+    assert occurrences_by_id(str(tmp_path)) == {}
 
 
 def test_200_long_examples_take_less_than_5_megabytes(stage, tmp_path):

@@ -15,10 +15,10 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from contamination.core.artifacts import Built, build
+from contamination.core.artifacts import Built, build_or_open
 from contamination.core.cli import CONF
 from contamination.injection.corpus import open_corpus
-from contamination.injection.export.run import ExportStage, export
+from contamination.injection.export.run import ExportStage, export_corpus
 from contamination.injection.packing import locate_in_part
 from contamination.injection.token_stream import Tokenizer
 
@@ -163,7 +163,7 @@ def toy_corpus(folder, kind="bytes bos", copies=COPIES):
         counts = {"sequences": len(ids) // WIDTH, "tokens": len(ids)}
         return Built([name, "ledger.parquet", "examples.parquet", *files], counts)
 
-    return open_corpus(build(folder / "corpus" / "toy-0", ToyConfig(), {}, make).path)
+    return open_corpus(build_or_open(folder / "corpus" / "toy-0", ToyConfig(), {}, make).path)
 
 
 def node(name, **more):
@@ -184,6 +184,6 @@ def exported(tmp_path_factory):
     def make(name, kind="bytes bos", copies=COPIES, **more):
         found = corpus(kind, copies)
         stage = ExportStage(str(runs), str(found.artifact.path), format=node(name, **more))
-        return found, export(stage)
+        return found, export_corpus(stage)
 
     return make

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from datasets import load_dataset
 
-from contamination.injection.export.run import ExportStage, export, open_export
-from contamination.training.which_step import WhichStepStage, which_step
+from contamination.injection.export.run import ExportStage, export_corpus, open_export
+from contamination.training.which_step import WhichStepStage, format_step_table
 from tests.injection.export.conftest import node
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ def made(request, tmp_path, exported):
         else:
             corpus = request.getfixturevalue("corpus")
             stage = ExportStage(str(tmp_path), str(corpus.artifact.path), format=node(name))
-            artifact = export(stage)
+            artifact = export_corpus(stage)
         sequences = np.array(corpus.sequences["input_ids"])
         return corpus, open_export(artifact.path), sequences
 
@@ -76,7 +76,7 @@ def test_megatron(made, tmp_path, capsys):
     np.save(tmp_path / "order.npy", order)
     stated = {"corpus_folder": str(place), "order": str(tmp_path / "order.npy"), "batch": 4}
     for name, places in export.ledger.groupby("example_id")["sequence"]:
-        _, *lines = which_step(WhichStepStage(**stated, example_id=name)).splitlines()
+        _, *lines = format_step_table(WhichStepStage(**stated, example_id=name)).splitlines()
         rows = [words for line in lines if (words := line.split())[0] == name]  # others are notes
         assert len(rows) == sum(places.isin(order))
         for row in rows:

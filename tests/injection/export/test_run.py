@@ -9,10 +9,10 @@ import sys
 import pytest
 import yaml
 
-from contamination.core.artifacts import Built, commit
+from contamination.core.artifacts import Built, write_manifest
 from contamination.core.errors import ArtifactError, ConfigError, DataError, StoppedError
 from contamination.injection.__main__ import main
-from contamination.injection.export.run import ExportStage, export, open_export
+from contamination.injection.export.run import ExportStage, export_corpus, open_export
 from contamination.injection.export.token_formats import Olmo
 from tests.injection.export import conftest
 from tests.injection.export.conftest import node, toy_corpus
@@ -36,7 +36,7 @@ def test_the_command_makes_an_export_once_and_verify_proves_it(exported, tmp_pat
     assert call("export", *words)[0] == 0
     stage = ExportStage(str(tmp_path), str(corpus.artifact.path), node("megatron"))
     folder = tmp_path / "export" / made.path.name
-    assert export(stage).path == folder
+    assert export_corpus(stage).path == folder
     found = open_export(folder)
     assert (found.artifact.digest, found.artifact.files) == (made.digest, made.files)
     assert found.examples.equals(corpus.examples)
@@ -55,7 +55,7 @@ def test_a_proof_that_fails_ends_with_1(exported, tmp_path, call):
     data[open_export(made.path).ledger["byte_start"][0]] ^= 1
     (folder / "tokens.bin").write_bytes(data)
     assert call("verify", folder)[0] == 2  # damaged
-    commit(folder, made.inputs, Built([*made.files], made.counts))
+    write_manifest(folder, made.inputs, Built([*made.files], made.counts))
     status, said = call("verify", folder)
     assert status == 1
     assert "FAILURES\na copy 0: sequence" in said.out
@@ -71,12 +71,12 @@ def test_an_export_that_was_stopped_is_made_again(exported, tmp_path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(Olmo, "prove", stop)
         with pytest.raises(StoppedError):
-            export(stage)
+            export_corpus(stage)
     (folder,) = (tmp_path / "export").iterdir()
     (folder / "tokenizer" / "left.json").touch()
     with pytest.raises(ArtifactError, match="unfinished"):
         open_export(folder)
-    assert (export(stage).path, export(stage).files) == (folder, made.files)
+    assert (export_corpus(stage).path, export_corpus(stage).files) == (folder, made.files)
 
 
 def test_what_can_not_be_exported_is_said(exported, tmp_path, call):
@@ -84,17 +84,19 @@ def test_what_can_not_be_exported_is_said(exported, tmp_path, call):
     place = str(corpus.artifact.path)
     assert "Known: datatrove, megatron, olmo, text." in call("export", "format=olmi")[1].err
     with pytest.raises(ConfigError, match="corpus_folder is ''"):
-        export(ExportStage(str(tmp_path), format=node("olmo")))
+        export_corpus(ExportStage(str(tmp_path), format=node("olmo")))
     with pytest.raises(ArtifactError, match="not a corpus"):
-        export(ExportStage(str(tmp_path), str(made.path), format=node("olmo")))
+        export_corpus(ExportStage(str(tmp_path), str(made.path), format=node("olmo")))
     for target in ("os.system", "no.such.Class", None):
         with pytest.raises(ConfigError, match="format._target_ .* conf/format/"):
-            export(ExportStage(str(tmp_path), place, format={"_target_": target, "command": "x"}))
+            export_corpus(
+                ExportStage(str(tmp_path), place, format={"_target_": target, "command": "x"})
+            )
     assert not [*tmp_path.iterdir()]
     unfinished = toy_corpus(tmp_path).artifact.path
     (unfinished / "manifest.json").unlink()
     with pytest.raises(ArtifactError, match="unfinished"):
-        export(ExportStage(str(tmp_path), str(unfinished), format=node("olmo")))
+        export_corpus(ExportStage(str(tmp_path), str(unfinished), format=node("olmo")))
 
 
 @pytest.mark.parametrize("name", ["megatron", "text"])
@@ -103,7 +105,7 @@ def test_a_corpus_whose_ledger_is_wrong_is_not_exported(tmp_path, monkeypatch, n
     monkeypatch.setattr(conftest, "ledger_of", lambda owners: right([None, *owners[:-1]]))
     place = str(conftest.toy_corpus(tmp_path).artifact.path)
     with pytest.raises(DataError, match="FAILURES"):
-        export(ExportStage(str(tmp_path), place, format=node(name)))
+        export_corpus(ExportStage(str(tmp_path), place, format=node(name)))
     assert not [*tmp_path.glob("export/*/manifest.json")]
 
 
@@ -136,7 +138,7 @@ def payloads(folder, canary):
         "joblib": {"_target_": "joblib.load", "filename": str(pickled)},
         "sympy": {"_target_": "sympy.sympify", "a": f"__import__('os').mkdir({canary!r})"},
         "a writer of the project": {
-            "_target_": "contamination.core.files.write_text",
+            "_target_": "contamination.core.files.write_text_atomically",
             "path": path,
             "text": "x",
         },
@@ -164,7 +166,7 @@ def test_a_received_export_runs_no_code(exported, tmp_path, call, monkeypatch, n
     kept.mkdir()
     node = payloads(folder, str(canary))[name]
     (folder / "config.yaml").write_text(yaml.safe_dump({**made.config(), "format": node}))
-    commit(folder, made.inputs, Built([*made.files], made.counts))
+    write_manifest(folder, made.inputs, Built([*made.files], made.counts))
     monkeypatch.syspath_prepend(folder)
     monkeypatch.chdir(folder)
     status, said = call("verify", folder)
@@ -183,7 +185,7 @@ def test_ones_own_format_is_proved_where_the_command_names_it(
     node = {"_target_": "payload.Mine"}
     (tmp_path / "payload.py").write_text(PAYLOAD.format(canary=str(canary)))
     (folder / "config.yaml").write_text(yaml.safe_dump({**made.config(), "format": node}))
-    commit(folder, made.inputs, Built([*made.files], made.counts))
+    write_manifest(folder, made.inputs, Built([*made.files], made.counts))
     monkeypatch.syspath_prepend(tmp_path)
     assert call("verify", folder)[0] == 2
     assert call("verify", folder, "format._target_=other.Mine")[0] == 2
@@ -202,7 +204,7 @@ def test_a_file_that_can_not_be_parsed_is_an_error_of_one_line(
     folder = tmp_path / "export" / "edited"
     shutil.copytree(made.path, folder)
     (folder / name).write_bytes(content)
-    commit(folder, made.inputs, Built([*made.files], made.counts))
+    write_manifest(folder, made.inputs, Built([*made.files], made.counts))
     status, said = call("verify", folder)
     errors = said.err.splitlines()
     assert (status, len(errors)) == (2, 1), said.err

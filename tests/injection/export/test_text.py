@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.core.artifacts import Built, commit
-from contamination.injection.export.run import ExportStage, export, prove_finished_export
+from contamination.core.artifacts import Built, write_manifest
+from contamination.injection.export.run import ExportStage, export_corpus, prove_finished_export
 from contamination.injection.export.text_format import TextLines
 from tests.injection.export import conftest
 from tests.injection.export.conftest import COPIES, DOCUMENTS, EXAMPLES, SEPARATOR, node
@@ -117,7 +117,7 @@ def test_a_special_token_in_a_copy_begins_no_line(kind, tmp_path, monkeypatch):
     text = "a <s> b"
     monkeypatch.setattr(conftest, "EXAMPLES", [("a", text, True, 1)])
     corpus = conftest.toy_corpus(tmp_path, kind, ((0, 21, "a", 0),))
-    made = export(ExportStage(str(tmp_path), str(corpus.artifact.path), format=node("text")))
+    made = export_corpus(ExportStage(str(tmp_path), str(corpus.artifact.path), format=node("text")))
     assert sliced(made.path) == {("a", 0): "a  b"}
     words = "special tokens within a line", "copies whose text the tokenizer changes"
     assert made.counts["lost"] == dict.fromkeys(words, 1)
@@ -129,7 +129,7 @@ def test_a_text_that_begins_with_blanks_keeps_its_own(kind, text, tmp_path, monk
     """Also behind the one that SentencePiece puts before it."""
     monkeypatch.setattr(conftest, "EXAMPLES", [("a", text, True, 1)])
     corpus = conftest.toy_corpus(tmp_path, kind, ((0, 21, "a", 0),))
-    made = export(ExportStage(str(tmp_path), str(corpus.artifact.path), format=node("text")))
+    made = export_corpus(ExportStage(str(tmp_path), str(corpus.artifact.path), format=node("text")))
     assert sliced(made.path) == {("a", 0): text}
 
 
@@ -180,6 +180,6 @@ def test_what_was_edited_is_caught(exported, change, tmp_path):
     made = exported("text")[1]
     folder = Path(copytree(made.path, tmp_path / "export" / "edited"))
     edited(change)(folder)
-    commit(folder, made.inputs, Built([*made.files], made.counts))
+    write_manifest(folder, made.inputs, Built([*made.files], made.counts))
     failures = prove_finished_export(folder).failures
     assert any(EDITS[change] in line for line in failures), failures

@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from contamination.core.disk import disk_errors
+from contamination.core.disk import disk_errors_as_data_errors
 from contamination.core.errors import ArtifactError, DataError
 from contamination.detection.models.served.answer_store import AnswerStore, question_key
 
@@ -32,7 +32,7 @@ def test_a_full_disk_takes_no_part_of_an_answer(tmp_path):
     try:
         with (
             pytest.raises(DataError, match="File too large. .* run the same"),
-            disk_errors(tmp_path),
+            disk_errors_as_data_errors(tmp_path),
         ):
             fill(answers)
     finally:

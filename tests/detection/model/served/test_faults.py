@@ -29,7 +29,7 @@ from contamination.detection.models.served.responses import Completion
 from contamination.detection.models.served.transport import in_parallel
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
-from contamination.detection.tasks.probe import plan_requests as dry_run
+from contamination.detection.tasks.probe import format_request_plan as dry_run
 from tests.detection.model.served.conftest import FOLDER
 from tests.detection.model.served.server import Server
 from tests.detection.model.served.test_served_model import PROBES

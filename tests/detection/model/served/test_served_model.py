@@ -9,7 +9,7 @@ from contamination.detection.config import PrefixConfig, ScoredModelConfig
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks.probe import ProbeStage
-from contamination.detection.tasks.probe import plan_requests as dry_run
+from contamination.detection.tasks.probe import format_request_plan as dry_run
 from contamination.detection.tasks.probe import run as probe
 from tests.detection.model.served.conftest import FOLDER, NODES
 from tests.detection.model.served.server import Server
