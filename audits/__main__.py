@@ -1,4 +1,4 @@
-"""`python -m audits audit=NAME …`: audit a model with your own texts."""
+"""`python -m audits NAME …`: audit a model with your own texts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ def run_chosen_audit() -> int:
     from contamination.audits.base import add_audit_prefixes, register_installed_audits
     from contamination.detection.__main__ import run_launched
 
-    register_installed_audits(sys.argv[1:])
-    sys.argv[1:] = add_audit_prefixes(sys.argv[1:])
+    words = sys.argv[1:]
+    if words and words[0].isidentifier():  # the audit's name alone
+        words[0] = f"audit={words[0]}"
+    register_installed_audits(words)
+    sys.argv[1:] = add_audit_prefixes(words)
     return run_launched(partial(run_hydra_command, "audit", main))
 
 

@@ -83,7 +83,6 @@ def run(
     if stage.out is not None:
         check_writable_folder("out", stage.out)
     methods, examples, models, resources = open_stage_inputs(stage, examples)
-    log.info("%s", describe_first_text(examples, models["target"]))
     settings, inputs = _settings_and_inputs(stage, methods, examples, models, resources)
     folder = run_folder(Path(stage.runs), KIND, models["target"].slug, settings, inputs)
     if start is not None and not is_complete(folder):
@@ -162,6 +161,7 @@ def required_passes(methods: Methods) -> set[Pass]:
 
 def _write_scores(methods: Methods, texts: Texts, collector: Collector, folder: Path) -> Built:
     models, settings = collector.models, collector.settings
+    log.info("%s", describe_first_text(texts, models["target"]))
     whole_passes = collector.collect(required_passes(methods))
     texts, passes = restrict_to_scope(settings.scope, texts, whole_passes, models)
     step, min_scored_tokens = models["target"].step, settings.min_scored_tokens

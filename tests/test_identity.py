@@ -58,6 +58,7 @@ GIVES = contamination.detection.requirements.HFModel.provides
 READING = (
     *(f"examples.{name}" for name in ("format", "split", "subset", "on_error", "name", "domain")),
     *(f"examples.{name}" for name in ("length", "setting", "columns", "label_words", "papers")),
+    *(f"examples.{name}" for name in ("template", "separator", "limit")),
 )  # those that choose texts are in the texts' own digest
 RUNS_A_MODEL = ("detection.device", "detection.device_map", "detection.batch_tokens",
                 "detection.kernel", "detection.processes")  # fmt: skip
@@ -106,6 +107,7 @@ RUNTIME = {
 
 VALUES = {
     "examples.label_words": 2,
+    "examples.limit": 2,
     **{f"{role}.key_env": "ANOTHER" for role in ("model", "reference")},
     **{f"injection.{name}": value for name, value in INJECTION.items()},
     "injection.members": 9, "injection.nonmembers": 9, "injection.last_tokens": 5_000,

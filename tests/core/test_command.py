@@ -59,14 +59,14 @@ runs = [lambda config: None, *map(raising, [ConfigError(""), ServerError("")]),
     kill(signal.SIGINT), kill(signal.SIGTERM)]
 for run in runs:
     sys.argv = ["thresholds"]
-    print(command.command("thresholds", run))
+    print(command.run_hydra_command("thresholds", run))
 sys.argv = ["thresholds", "-m", "seed=range(0,0)"]
 try:
-    command.command("thresholds", runs[0])
+    command.run_hydra_command("thresholds", runs[0])
 except SystemExit as end:
     print("sweep", end.code)
 sys.argv = ["thresholds"]
-command.command("thresholds", raising(KeyError()))
+command.run_hydra_command("thresholds", raising(KeyError()))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.stdout.split() == ["0", "2", "2", "130", "143", "sweep", "2"], run.stderr
@@ -88,7 +88,7 @@ def test_a_sweep_that_would_run_something_else_is_refused(words, message):
     code = (
         "import sys; from contamination.core import cli as command; "
         f"sys.argv = ['thresholds', '-m', 'seed=0,1', {words!r}]; "
-        "sys.exit(command.command('thresholds', lambda config: print('it ran')))"
+        "sys.exit(command.run_hydra_command('thresholds', lambda config: print('it ran')))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.stdout, run.returncode) == ("", 2)
@@ -99,7 +99,7 @@ def test_a_configuration_that_could_not_be_read_again_is_refused_before_the_run(
     code = (
         "import sys; from contamination.core import cli as command; "
         "sys.argv = ['thresholds', '+x=' + 'a' * 100_001]; "
-        "sys.exit(command.command('thresholds', lambda config: print('it ran')))"
+        "sys.exit(command.run_hydra_command('thresholds', lambda config: print('it ran')))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.stdout, run.returncode) == ("", 2)

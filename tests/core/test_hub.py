@@ -55,7 +55,7 @@ def test_what_the_environment_names_for_connections_and_lacks_is_said(name, valu
     code = (
         "import sys; sys.modules['socksio'] = None; from contamination.core import hub; "
         "from contamination.core.cli import run_tool as said; "
-        "sys.exit(said(lambda: print(hub.snapshot('model.path', 'owner/name', ['a']))))"
+        "sys.exit(said(lambda: print(hub.download_snapshot('model.path', 'owner/name', ['a']))))"
     )
     kept = {n: v for n, v in os.environ.items() if not n.lower().endswith("_proxy")}
     run = subprocess.run(

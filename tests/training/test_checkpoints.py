@@ -191,7 +191,7 @@ def test_what_a_disk_has_spoilt_is_read_anew(place, monkeypatch):
     )
     save(place, 4)
     checkpoints.find_newest(place, MADE_WITH, WORLD)
-    assert [how for how in seen if how] == [{"remembered": False}] * 2  # not of the exports
+    assert [how for how in seen if how] == [{"use_cache": False}] * 2  # not of the exports
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_n_grams_of_packed_sequences_are_found_across_blocks(tmp_path, sequences
     ids = np.array([i for text in own for i in tokenizer.encode_documents([text])[0]], np.int32)
     ids = ids[: len(ids) // 16 * 16].reshape(-1, 16)
     blocks = [ids[n : n + sequences] for n in range(0, len(ids), sequences)]
-    corpus = SimpleNamespace(tokenizer=tokenizer, blocks=lambda: iter(blocks))
+    corpus = SimpleNamespace(tokenizer=tokenizer, iter_blocks=lambda: iter(blocks))
     other = "Quite another text of as many words as a gram has or so"
     found = searched(tmp_path, [*own[:-1], other], 7, PackedTexts(corpus))
     assert found.tolist() == [1] * 39 + [0]
@@ -127,7 +127,7 @@ def test_n_grams_of_long_words_are_found_across_blocks(tmp_path):
            for _ in range(4)]  # fmt: skip
     ids = np.array([i for text in own for i in tokenizer.encode_documents([text])[0]], np.int32)
     blocks = [ids[n : n + 256].reshape(1, -1) for n in range(0, len(ids), 256)]
-    corpus = SimpleNamespace(tokenizer=tokenizer, blocks=lambda: iter(blocks))
+    corpus = SimpleNamespace(tokenizer=tokenizer, iter_blocks=lambda: iter(blocks))
     assert searched(tmp_path, own, 13, PackedTexts(corpus)).tolist() == [1] * 4
 
 
