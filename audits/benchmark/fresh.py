@@ -53,7 +53,7 @@ class FreshStage(Ranged):
     """For hold_out and version: a CSV, TSV, JSONL or Parquet file."""
     share: float = ranged_field(0.5, PART)
     """For hold_out: the share of the questions that is kept back."""
-    cluster: str | None = None
+    cluster_column: str | None = None
     """The column of what belongs together (one passage, the versions of one question): for hold_out
     it stays on one side; for version it is required. null: each question by itself."""
     generator: str | None = None
@@ -127,7 +127,7 @@ def _warn_of_near_duplicates(sides: Mapping[str, Sequence[Mapping[str, Any]]]) -
     if number := sum(not is_published[i] for i in found):
         log.warning(
             "%d of %d fresh questions share much text with a published one, so they would leak "
-            "with it. Name the column of what belongs together (cluster=COLUMN).",
+            "with it. Name the column of what belongs together (cluster_column=COLUMN).",
             *(number, len(sides[FRESH])),
         )
 
@@ -138,8 +138,10 @@ def _draw_version(stage: FreshStage, rows: Sequence[Row]) -> dict[str, list[Mapp
     Both get the columns `id` (of a published one) and `cluster` (of the others) that the audit
     reads.
     """
-    remedy = "name the column with the question's id, which its versions share (cluster=COLUMN)."
-    require(stage.cluster is not None, "cluster", None, remedy)
+    remedy = (
+        "name the column with the question's id, which its versions share (cluster_column=COLUMN)."
+    )
+    require(stage.cluster_column is not None, "cluster_column", None, remedy)
     versions: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         versions.setdefault(_cluster_of(stage, row), []).append(row.value)
@@ -163,12 +165,14 @@ def _draw_version(stage: FreshStage, rows: Sequence[Row]) -> dict[str, list[Mapp
 
 
 def _cluster_of(stage: FreshStage, row: Row) -> str:
-    if stage.cluster is None:
+    if stage.cluster_column is None:
         return ""
-    if stage.cluster not in row.value:
+    if stage.cluster_column not in row.value:
         remedy = f"its columns are {', '.join(map(str, row.value))}."
-        raise DataError(f"cluster is {stage.cluster!r}: {row.where} has no such column; {remedy}")
-    return value_as_text(row.value[stage.cluster])
+        raise DataError(
+            f"cluster_column is {stage.cluster_column!r}: {row.where} has no such column; {remedy}"
+        )
+    return value_as_text(row.value[stage.cluster_column])
 
 
 def _generate(

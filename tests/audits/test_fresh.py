@@ -33,11 +33,13 @@ def test_a_part_is_held_back_and_no_row_is_lost(questions, tmp_path):
 
 
 def test_clusters_stay_on_one_side_and_another_seed_draws_others(questions, tmp_path):
-    folder = drawn(tmp_path, questions=str(questions), cluster="passage")
+    folder = drawn(tmp_path, questions=str(questions), cluster_column="passage")
     published, fresh = (pd.read_csv(folder / f"{n}.csv") for n in ("published", "fresh"))
     assert not {*published["passage"]} & {*fresh["passage"]}
     other = make_fresh(
-        FreshStage(out=str(tmp_path / "other"), questions=str(questions), cluster="passage", seed=1)
+        FreshStage(
+            out=str(tmp_path / "other"), questions=str(questions), cluster_column="passage", seed=1
+        )
     )
     assert {*pd.read_csv(other / "fresh.csv")["passage"]} != {*fresh["passage"]}
 
@@ -54,7 +56,7 @@ def test_one_version_of_each_question_is_published(tmp_path):
     path = tmp_path / "versions.jsonl"
     rows = [{"q": i, "text": f"wording {v} of {i}"} for i in range(40) for v in range(4)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    folder = drawn(tmp_path, way="version", questions=str(path), cluster="q")
+    folder = drawn(tmp_path, way="version", questions=str(path), cluster_column="q")
     published, versions = (
         pd.read_json(folder / f"{n}.jsonl", lines=True) for n in ("published", "versions")
     )
@@ -78,9 +80,12 @@ def test_a_generator_gives_distinct_questions(tmp_path):
     ("fields", "message"),
     [
         ({}, "questions is None: give the file"),
-        ({"questions": "mine.csv", "cluster": "topic"}, "cluster is 'topic'"),
-        ({"questions": "mine.csv", "way": "version"}, "cluster is None: name the column"),
-        ({"questions": "mine.csv", "way": "version", "cluster": "question"}, "has one version"),
+        ({"questions": "mine.csv", "cluster_column": "topic"}, "cluster_column is 'topic'"),
+        ({"questions": "mine.csv", "way": "version"}, "cluster_column is None: name the column"),
+        (
+            {"questions": "mine.csv", "way": "version", "cluster_column": "question"},
+            "has one version",
+        ),
         ({"questions": "mine.csv", "share": 0.05}, "fresh: 3 questions are too few"),
         ({"way": "draw"}, "way is 'draw': choose from hold_out"),
     ],
