@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contamination.audits.benchmark.set_test import (
+from contamination.audits.benchmark.exchangeability import (
     Flags,
     SetTest,
     combined_scores,
