@@ -118,7 +118,7 @@ class Cell:
 
 def open_cell(paths: CellPaths) -> Cell:
     """Read a cell through its artefacts' owners."""
-    with errors_naming_folders(*paths.folders):
+    with errors_naming_folders(*paths.artifact_folders):
         second = None
         if paths.first is not None and paths.finetuning is not None:
             first = open_trained("cells.first", paths.first)
@@ -280,7 +280,7 @@ def _with_mean_occurrences_of_recipe(cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         if cell.mean_occurrences is not None:
             occurrences.setdefault((cell.recipe, cell.swapped), []).append(cell.mean_occurrences)
-    means = {key: fmean(means) for key, means in occurrences.items()}
+    means = {recipe_and_swapped: fmean(means) for recipe_and_swapped, means in occurrences.items()}
     return [replace(c, mean_occurrences=means.get((c.recipe, c.swapped))) for c in cells]
 
 

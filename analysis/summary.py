@@ -55,7 +55,7 @@ def classify_direction(trend: Row, values: pd.DataFrame, alpha: float | None = N
         alpha: the level at which τ's own one-sided test must agree (over occurrences). None: τ is
             descriptive, and its sign must agree.
     """
-    moves = _clear_move_signs(trend, values)
+    moves = _signs_between_turning_points(trend, values)
     if len(moves) > 1:
         turning = Direction.PEAKS if moves[0] > 0 else Direction.DIPS
         return turning if len(moves) == 2 else Direction.ZIGZAGS
@@ -110,7 +110,7 @@ def _describe_contradiction(trend: Row, values: pd.DataFrame, alpha: float | Non
         return f"Kendall's τ does not confirm it ({_describe_tau(trend, alpha)})"
     if len(values) and sign * (values["value"].iloc[-1] - values["value"].iloc[0]) < 0:
         return f"the last AUROC is {'below' if sign > 0 else 'above'} the first"
-    if -sign in _clear_move_signs(trend, values):
+    if -sign in _signs_between_turning_points(trend, values):
         return f"AUROC clearly {'falls' if sign > 0 else 'rises'} between some levels"
     return ""
 
@@ -125,11 +125,12 @@ def _is_confirmed_by_tau(trend: Row, sign: int, alpha: float | None) -> bool:
     return bool(p_value < alpha)
 
 
-def _clear_move_signs(trend: Row, values: pd.DataFrame) -> list[int]:
+def _signs_between_turning_points(trend: Row, values: pd.DataFrame) -> list[int]:
     """The clear moves between turning points, in order: 1 is up, -1 is down."""
-    column = values["value"].to_numpy()
+    value_by_level = values["value"].to_numpy()
     return [
-        1 if column[b] > column[a] else -1 for a, b in pairwise(_turning_row_indices(trend, values))
+        1 if value_by_level[b] > value_by_level[a] else -1
+        for a, b in pairwise(_turning_row_indices(trend, values))
     ]
 
 
@@ -200,8 +201,8 @@ def condition_sentences(
     """
     mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
     detectors = mean_aurocs[(mean_aurocs["checkpoint"] == CONTAMINATED) & mean_aurocs["default"]]
-    over_all = detectors[detectors["occurrences"] == ANY]
-    best = over_all.sort_values("value", ascending=False, kind="stable").iloc[0]
+    all_occurrences_rows = detectors[detectors["occurrences"] == ANY]
+    best = all_occurrences_rows.sort_values("value", ascending=False, kind="stable").iloc[0]
     name = method_label(
         best["method"], best["variant"], methods_of(mean_aurocs[mean_aurocs["method"] != BLIND])
     )

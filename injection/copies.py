@@ -48,7 +48,9 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
     )  # a copy has at least one token
     counts = enumerate(examples["occurrences"])
     example_and_copy_numbers = [
-        (index, copy_number) for index, count in counts for copy_number in range(count)
+        (example_index, copy_number)
+        for example_index, count in counts
+        for copy_number in range(count)
     ]
     texts = _texts_of_copies(stage, examples, example_and_copy_numbers)
     number_by_text = {text: number for number, text in enumerate(dict.fromkeys(texts))}
@@ -67,8 +69,14 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         for p in _draw_positions(stage, examples.iloc[i], document_tokens)
     ]
     segments = [
-        Segment(index, copy_number, number_by_text[text], len(ids[number_by_text[text]]), position)
-        for (index, copy_number), text, position in zip(
+        Segment(
+            example_index,
+            copy_number,
+            number_by_text[text],
+            len(ids[number_by_text[text]]),
+            position,
+        )
+        for (example_index, copy_number), text, position in zip(
             example_and_copy_numbers, texts, positions, strict=True
         )
     ]

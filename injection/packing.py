@@ -168,11 +168,17 @@ def _iter_spans_in_sequences(
 ) -> Iterator[dict[str, int]]:
     done = 0
     while done < tokens:
-        sequence, start = divmod(first + done, sequence_tokens)
-        end = start + min(tokens - done, sequence_tokens - start)
-        span = {"sequence": sequence, "token_start": start, "token_end": end}
-        yield {**span, "copy_start": done}
-        done += end - start
+        sequence, start_in_sequence = divmod(first + done, sequence_tokens)
+        end_in_sequence = start_in_sequence + min(
+            tokens - done, sequence_tokens - start_in_sequence
+        )
+        sequence_span = {
+            "sequence": sequence,
+            "token_start": start_in_sequence,
+            "token_end": end_in_sequence,
+        }
+        yield {**sequence_span, "copy_start": done}
+        done += end_in_sequence - start_in_sequence
 
 
 def _iter_packed_pieces(

@@ -21,7 +21,7 @@ from contamination.core.progress import progress_bar
 from contamination.core.tasks import initialize_worker, run_unless_stored
 from contamination.data.readers import Corpus, Document
 from contamination.data.readers.rows import group_by_size
-from contamination.injection.decontamination import DocumentMatch, PoolSearch
+from contamination.injection.shared_text_search import DocumentMatch, PoolSearch
 from contamination.injection.token_stream import Ids, Tokenizer, TokenShard, TokenStream
 
 

@@ -146,11 +146,11 @@ def figure_with_controls_panel() -> tuple[Figure, Axes, Axes]:
     grid = figure.add_gridspec(
         1, 2, width_ratios=(1, 4), wspace=0.04, left=0.08, right=0.76, top=0.86, bottom=0.25
     )
-    lines = figure.add_subplot(grid[1])
-    controls = figure.add_subplot(grid[0], sharey=lines)
-    lines.tick_params(labelleft=False, left=False)
-    lines.spines["left"].set_visible(False)
-    return figure, controls, lines
+    lines_axes = figure.add_subplot(grid[1])
+    controls_axes = figure.add_subplot(grid[0], sharey=lines_axes)
+    lines_axes.tick_params(labelleft=False, left=False)
+    lines_axes.spines["left"].set_visible(False)
+    return figure, controls_axes, lines_axes
 
 
 def draw_controls(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:

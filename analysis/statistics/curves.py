@@ -108,7 +108,7 @@ def roc_table(samples_by_key: ScoreSamples, config: AnalysisConfig, seed: int) -
     draws = min(config.draws, MOST_DRAWS)
     pool_seed = derive_seed(seed, "curves")
     curves = {
-        key: _roc_estimates(cells, draws, pool_seed)
+        key: _roc_estimates_over_seeds(cells, draws, pool_seed)
         for key, cells in measurable_samples(samples_by_key).items()
     }
     for key, parts in _parts_of_mean_curves(curves, samples_by_key).items():
@@ -122,15 +122,17 @@ def roc_table(samples_by_key: ScoreSamples, config: AnalysisConfig, seed: int) -
     return pd.DataFrame(rows, columns=[*CurveKey._fields, "fpr", "tpr", "ci_low", "ci_high"])
 
 
-def _roc_estimates(samples: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
+def _roc_estimates_over_seeds(
+    sample_by_seed: Sequence[ScoreSample], draws: int, seed: int
+) -> list[Estimate]:
     """TPR at each of `RATES`, the mean over seeds."""
     metrics, by_cell = [tpr_at_fpr(float(fpr)) for fpr in RATES], []
-    for sample in samples:
+    for sample in sample_by_seed:
         drawn = bootstrap.draw_resample(
             len(sample.members), len(sample.nonmembers), draws, sample.seed
         )
         by_cell.append(estimate_metrics(sample.members, sample.nonmembers, drawn, metrics).values())
-    examples = [sample.seed for sample in samples]
+    examples = [sample.seed for sample in sample_by_seed]
     return [pooled_estimate(of_rate, seed, examples) for of_rate in zip(*by_cell, strict=True)]
 
 

@@ -1,8 +1,9 @@
 """The levels between which AUROC clearly moves along a sweep or over occurrences.
 
 Two levels differ clearly where the interval of their difference excludes 0
-(`core.statistics.estimates.standardised_differences`): the draws are paired, so cells that share
-their texts are compared text by text. The intervals are corrected for the number of pairs.
+(`core.statistics.estimates.pairwise_standardised_differences`): the draws are paired, so cells
+that share their texts are compared text by text. The intervals are corrected for the number of
+pairs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import Estimate, standardised_differences
+from contamination.core.statistics.estimates import Estimate, pairwise_standardised_differences
 
 CONFIDENCE = 0.95
 """The joint confidence of the intervals of all differences."""
@@ -26,7 +27,7 @@ def turning_levels(line: Mapping[float, Estimate]) -> list[float]:
     if len(levels) < 2:
         return []
     estimates = [line[level] for level in levels]
-    evidence = standardised_differences(estimates, CONFIDENCE)
+    evidence = pairwise_standardised_differences(estimates, CONFIDENCE)
     values = np.array([estimate.value for estimate in estimates])
     visible = np.abs(values[None, :] - values[:, None]) >= SMALLEST
     return [levels[index] for index in turning_points(np.where(visible, evidence, 0.0))]

@@ -136,10 +136,10 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     methods = list(dict.fromkeys((method, variant) for method, variant, _ in texts))
     lines = [
         [
-            method_label(*pair, methods),
-            *(texts.get((*pair, number), NO_VALUE) for number in numbers),
+            method_label(*method_and_variant, methods),
+            *(texts.get((*method_and_variant, number), NO_VALUE) for number in numbers),
         ]
-        for pair in methods
+        for method_and_variant in methods
     ]
     title = (
         "Score when in less score when out, in standard deviations of the non-members, by "

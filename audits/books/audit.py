@@ -126,7 +126,9 @@ class Books(Audit):
         snippets = {book.role_and_title: draw_snippets(book, plan) for book in books}
         for book in books:
             _check_snippet_count(book, len(snippets[book.role_and_title].texts))
-        texts = Texts.of([text for of_book in snippets.values() for text in of_book.texts])
+        texts = Texts.of(
+            [snippet_text for of_book in snippets.values() for snippet_text in of_book.texts]
+        )
         scores = stage.score_texts(texts, "snippets of books")
         inputs = {"books": books_digest(books), "scores": scores.digest}
         conduct = partial(self._conduct, books, snippets, scores, plan, model.slug)

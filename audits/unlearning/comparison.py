@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contamination.audits.unlearning.estimates import AuditUnits
+from contamination.audits.unlearning.audit_units import AuditUnits
 from contamination.audits.unlearning.forget_ratio import ForgetRatio, ScreenResult, forget_ratio
 from contamination.audits.unlearning.inputs import AuditedModels
 from contamination.audits.unlearning.quantities import Quantity

@@ -191,7 +191,7 @@ SEPARATOR = "#"
 """Between a text's id and its chunk's number."""
 
 
-def split_into_chunks(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, pd.DataFrame]:
+def chunks_and_table(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, pd.DataFrame]:
     """Divide texts into chunks of so many words.
 
     Only the last chunk of a text has fewer words; if it has less than half as many, it joins the

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.audits.base import AuditStage
-from contamination.audits.unlearning.estimates import UNITS, AuditUnits
+from contamination.audits.unlearning.audit_units import UNITS, AuditUnits
 from contamination.audits.unlearning.inputs import (
     AuditedModel,
     AuditedModels,
@@ -254,12 +254,10 @@ def _recalls_of_file_answers(
 ) -> list[float]:
     loaded = LoadedModel(model.source, stage.detection)
     written_ids = greedy_continuations(loaded, _answer_targets(loaded, questions))
-    written_answers = [
-        loaded.tokenizer.decode(ids, skip_special_tokens=True) for ids in written_ids
-    ]
+    model_answers = [loaded.tokenizer.decode(ids, skip_special_tokens=True) for ids in written_ids]
     return [
-        rouge_l(written_answer, answer).recall
-        for written_answer, answer in zip(written_answers, questions.answers, strict=True)
+        rouge_l(model_answer, answer).recall
+        for model_answer, answer in zip(model_answers, questions.answers, strict=True)
     ]
 
 

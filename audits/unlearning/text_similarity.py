@@ -27,8 +27,8 @@ from contamination.core.statistics.bootstrap import Scores
 from contamination.detection.models.served.answer_store import AnswerStore
 from contamination.detection.models.served.client import Client
 from contamination.detection.models.served.completions import find_model
+from contamination.detection.models.served.connections import in_parallel
 from contamination.detection.models.served.responses import ChatCompletion
-from contamination.detection.models.served.transport import in_parallel
 
 EMBEDDING_FIELD = "audit.embedding"
 BATCH_TEXTS = 32
@@ -108,11 +108,13 @@ def load_encoder(path: str) -> tuple[Any, Any]:
 
     options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
     model, loaded = load_pretrained(AutoModel, EMBEDDING_FIELD, path, **options)
-    missing = [name for name in loaded["missing_keys"] if "pooler" not in name]  # unused here
-    if missing:
+    missing_weights = [
+        weight_name for weight_name in loaded["missing_keys"] if "pooler" not in weight_name
+    ]  # unused here
+    if missing_weights:
         raise ConfigError(
-            f"{EMBEDDING_FIELD} is {path!r}: its files lack {missing[0]}, so its embeddings would "
-            "be random. Give a complete Hugging Face folder."
+            f"{EMBEDDING_FIELD} is {path!r}: its files lack {missing_weights[0]}, so its "
+            "embeddings would be random. Give a complete Hugging Face folder."
         )
     return model.eval(), load_tokenizer(EMBEDDING_FIELD, path)
 

@@ -170,7 +170,7 @@ def confidence_intervals(estimates: Sequence[Estimate], confidence: float) -> tu
     return low, high
 
 
-def standardised_differences(estimates: Sequence[Estimate], confidence: float) -> Scores:
+def pairwise_standardised_differences(estimates: Sequence[Estimate], confidence: float) -> Scores:
     """Returns how clearly each AUROC differs from each other one (K×K).
 
     Entry (i, j) is estimate j minus estimate i, divided by the distance between that difference and

@@ -195,10 +195,10 @@ class LabelledSample:
         return members, nonmembers
 
     @cached_property
-    def drawn(self) -> Resample:
+    def resample(self) -> Resample:
         """How often each draw has each example: of whole clusters where there are any."""
         if self.clusters is None:
-            return self.drawn_singly
+            return self.resample_of_single_examples
         members, nonmembers = self.clusters
         return Resample(
             draw_cluster_counts(members, self.draws, derive_seed(self.seed, "clusters of members")),
@@ -208,18 +208,20 @@ class LabelledSample:
         )
 
     @cached_property
-    def drawn_singly(self) -> Resample:
+    def resample_of_single_examples(self) -> Resample:
         """Draws of single examples, with which those of clusters are compared."""
         return resample_examples(*self.sizes, self.draws, self.seed)
 
     def estimate(
-        self, members: Scores, nonmembers: Scores, wanted: Sequence[Metric]
+        self, member_scores: Scores, nonmember_scores: Scores, wanted: Sequence[Metric]
     ) -> dict[str, Estimate]:
         """Returns every wanted metric, by name, of one method's scores."""
-        estimates = estimate_metrics(members, nonmembers, self.drawn, wanted)
+        estimates = estimate_metrics(member_scores, nonmember_scores, self.resample, wanted)
         if self.clusters is None:
             return estimates
-        by_examples = estimate_metrics(members, nonmembers, self.drawn_singly, wanted)
+        by_examples = estimate_metrics(
+            member_scores, nonmember_scores, self.resample_of_single_examples, wanted
+        )
         return {
             m.name: self.widen(
                 replace(

@@ -141,7 +141,7 @@ class Members:
         return {**benchmarks, **corpus, **chat, "tokenizer": self.tokenizer.digest}
 
     @property
-    def answers(self) -> dict[str, str | None]:
+    def answer_field_by_benchmark(self) -> dict[str, str | None]:
         """The answer field of each benchmark, at which the output begins."""
         return {name: config.answer_field for name, config in self.benchmark.items() if self.parts}
 
@@ -176,7 +176,7 @@ def _read_recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig
         return {name: BenchmarkConfig(**fields) for name, fields in recorded}
 
 
-def draw_pool_examples(
+def draw_examples_and_counts(
     stage: FinetuningStage, members: Members
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the examples of the pool, and the counts of the rows.

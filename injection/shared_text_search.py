@@ -109,8 +109,8 @@ def _count_template_examples(
         2, np.minimum(n_examples / 2, np.maximum(TEMPLATE_EXAMPLES, TEMPLATE_SHARE * n_examples))
     )
     is_template = counts > max_counts[keys[0]] if keys.size else np.zeros(0, bool)
-    benchmark_and_gram = zip(*keys[:, is_template].tolist(), strict=True)
-    return dict(zip(benchmark_and_gram, counts[is_template].tolist(), strict=True))
+    benchmark_gram_pairs = zip(*keys[:, is_template].tolist(), strict=True)
+    return dict(zip(benchmark_gram_pairs, counts[is_template].tolist(), strict=True))
 
 
 VERBATIM = "verbatim"

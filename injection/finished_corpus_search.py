@@ -19,7 +19,7 @@ from contamination.data.readers.rows import group_by_size
 from contamination.data.text import normalise_text
 from contamination.injection import packing
 from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_corpus
-from contamination.injection.decontamination import VERBATIM, PoolSearch, first_words
+from contamination.injection.shared_text_search import VERBATIM, PoolSearch, first_words
 from contamination.injection.token_stream import Ids, Tokenizer
 from contamination.injection.tokenization import match_table
 
