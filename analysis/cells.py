@@ -225,11 +225,24 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
 
 def cell_sort_key(cell: Cell) -> tuple[Any, ...]:
     """Sort key of cells: by what varies, as numbers; the seed last."""
-    longest = cell.example_max_tokens or 0
-    numbers = (cell.learning_rate, cell.last_tokens or 0, cell.budget_tokens, longest)
-    drawn = cell.swapped, cell.mean_occurrences or 0
-    stage = cell.stage or "", cell.scope, cell.epochs
-    return cell.model, *numbers, *drawn, *stage, cell.condition, cell.seed, cell.name
+    longest_example_tokens = cell.example_max_tokens or 0
+    numeric_settings = (
+        cell.learning_rate,
+        cell.last_tokens or 0,
+        cell.budget_tokens,
+        longest_example_tokens,
+    )
+    swap_and_occurrences = cell.swapped, cell.mean_occurrences or 0
+    stage_settings = cell.stage or "", cell.scope, cell.epochs
+    return (
+        cell.model,
+        *numeric_settings,
+        *swap_and_occurrences,
+        *stage_settings,
+        cell.condition,
+        cell.seed,
+        cell.name,
+    )
 
 
 def series_settings(cells: Sequence[Cell]) -> Series:

@@ -373,8 +373,8 @@ def code_revision() -> str:
     list_this_file = ["git", "ls-files", "--error-unmatch", __file__]
     describe = ["git", "describe", "--always", "--dirty=+", "--abbrev=12"]
     try:
-        for call in (list_this_file, describe):
-            done = subprocess.run(call, cwd=root, capture_output=True, text=True, check=True)
+        for run_command in (list_this_file, describe):
+            done = subprocess.run(run_command, cwd=root, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return UNKNOWN
     return done.stdout.strip()

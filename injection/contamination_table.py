@@ -93,12 +93,12 @@ def describe_flagged_counts(counts: Mapping[str, Mapping[str, int]]) -> str:
     singular = {"members": "member", "nonmembers": "non-member"}
     descriptions = []
     for benchmark, by_side in counts.items():
-        sides = [
+        side_texts = [
             f"{by_side[side]} {word}{'s' * (by_side[side] != 1)}"
             for side, word in singular.items()
             if by_side[side]
         ]
-        descriptions.append(f"{benchmark} ({', '.join(sides)})")
+        descriptions.append(f"{benchmark} ({', '.join(side_texts)})")
     return "; ".join(descriptions)
 
 

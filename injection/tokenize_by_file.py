@@ -152,12 +152,14 @@ class DocumentOrder:
         tokenization.check_enough_tokens(self.tokens, wanted_tokens, self._dropped)
 
     def _write_shard(self, places: Sequence[tuple[int, ...]]) -> None:
-        number, table = len(self.shards), np.array(places, TABLE)
-        first = int(table["start"][0])
-        table["start"] -= first
-        np.save(self.folder / f"{number:05d}.npy", table)
+        shard_number, place_table = len(self.shards), np.array(places, TABLE)
+        first_token = int(place_table["start"][0])
+        place_table["start"] -= first_token
+        np.save(self.folder / f"{shard_number:05d}.npy", place_table)
         self.shards.append(
-            GatheredShard(self.folder, number, first, self.tokens - first, self.sources)
+            GatheredShard(
+                self.folder, shard_number, first_token, self.tokens - first_token, self.sources
+            )
         )
 
     def tokenised_corpus(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
@@ -188,17 +190,19 @@ class GatheredShard(TokenShard):
 
     def read(self, start: int, stop: int) -> Ids:
         """Gather the tokens start..stop from the files."""
-        table = self._place_table
-        first = int(np.searchsorted(table["start"], start, side="right")) - 1
-        rows = table[first : int(np.searchsorted(table["start"], stop, side="left"))]
-        low = np.maximum(start - rows["start"], 0) + rows["at"]
-        high = np.minimum(stop - rows["start"], rows["tokens"]) + rows["at"]
-        files = {
+        place_table = self._place_table
+        first_row = int(np.searchsorted(place_table["start"], start, side="right")) - 1
+        rows = place_table[
+            first_row : int(np.searchsorted(place_table["start"], stop, side="left"))
+        ]
+        first_tokens = np.maximum(start - rows["start"], 0) + rows["at"]
+        end_tokens = np.minimum(stop - rows["start"], rows["tokens"]) + rows["at"]
+        ids_by_file = {
             n: read_ids(tokenization.shard_paths(self.sources, n)[1])
             for n in {*rows["file"].tolist()}
         }
-        spans = zip(rows["file"].tolist(), low.tolist(), high.tolist(), strict=True)
-        return np.concatenate([files[n][a:b] for n, a, b in spans])
+        spans = zip(rows["file"].tolist(), first_tokens.tolist(), end_tokens.tolist(), strict=True)
+        return np.concatenate([ids_by_file[n][a:b] for n, a, b in spans])
 
     def document_starts(self) -> Places:
         """Return the first token of each of the shard's documents, shape (documents,)."""
@@ -264,8 +268,8 @@ class FileTokenizationTask:
         subsets = self.source.subsets_in(file) if self.source.weights else ()
 
         def is_enough(tokens: Counter[str]) -> bool:
-            counts = [tokens[name] for name in subsets] or [tokens.total()]
-            return min(counts) >= self.wanted_tokens
+            subset_tokens = [tokens[name] for name in subsets] or [tokens.total()]
+            return min(subset_tokens) >= self.wanted_tokens
 
         result = tokenization.write_shard(self.work, self.files(piece), groups, is_enough)
         return {

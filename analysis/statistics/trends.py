@@ -191,9 +191,9 @@ def trend_columns(line: Line, confidence: float) -> dict[str, Any]:
     response = _series_curves(line)
     if response is None:
         return {**columns, "note": _why_no_slope(line)}
-    ends = float(np.log2(levels[0])), float(np.log2(levels[-1]))
+    log_level_range = float(np.log2(levels[0])), float(np.log2(levels[-1]))
     auroc = np.array([line[level].value for level in levels])
-    return {**columns, **_slope_columns(response, ends, auroc, confidence)}
+    return {**columns, **_slope_columns(response, log_level_range, auroc, confidence)}
 
 
 def _dose_columns(response: DoseResponse, confidence: float) -> dict[str, Any]:
@@ -263,15 +263,15 @@ def _why_not_reached(auroc: Scores) -> str:
 def _crossing_columns(log_occurrences: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
     """Returns the crossing with its interval; infinite ends are NaN, as the note explains."""
     tail = (1 - confidence) / 2
-    ends = np.quantile(log_occurrences[1:], [tail, 1 - tail], method="inverted_cdf")
-    numbers = np.array([log_occurrences[0], *ends])
-    columns = ("reaches", "reaches_low", "reaches_high")
+    interval_ends = np.quantile(log_occurrences[1:], [tail, 1 - tail], method="inverted_cdf")
+    crossing_and_ends = np.array([log_occurrences[0], *interval_ends])
+    column_names = ("reaches", "reaches_low", "reaches_high")
     reached = {
-        name: float(2**number) if np.isfinite(number) else np.nan
-        for name, number in zip(columns, numbers, strict=True)
+        name: float(2**log_number) if np.isfinite(log_number) else np.nan
+        for name, log_number in zip(column_names, crossing_and_ends, strict=True)
     }
-    notes = [] if np.isfinite(numbers[0]) else [_why_not_reached(auroc)]
-    return {**reached, "note": "; ".join([*notes, *_open_end_notes(*ends)])}
+    notes = [] if np.isfinite(crossing_and_ends[0]) else [_why_not_reached(auroc)]
+    return {**reached, "note": "; ".join([*notes, *_open_end_notes(*interval_ends)])}
 
 
 def _open_end_notes(low: float, high: float) -> list[str]:

@@ -44,19 +44,19 @@ def turning_points(evidence: Scores) -> list[int]:
             it clearly falls (K×K).
     """
     points: list[int] = []
-    start = direction = 0
-    for end in range(1, len(evidence)):
-        origins = range(start + (direction != 0), end)
+    start_level = direction = 0
+    for end_level in range(1, len(evidence)):
+        origins = range(start_level + (direction != 0), end_level)
         for sign in {1, -1} - {direction}:
-            strength = sign * evidence[origins, end]
+            strength = sign * evidence[origins, end_level]
             if strength.max() > 1:
-                start, direction = origins[int(strength.argmax())], sign
-                points.append(start)
+                start_level, direction = origins[int(strength.argmax())], sign
+                points.append(start_level)
                 break
     if not points:
         return []
-    strength = direction * evidence[start, start + 1 :]
-    return [*points, start + 1 + int(strength.argmax())]
+    strength = direction * evidence[start_level, start_level + 1 :]
+    return [*points, start_level + 1 + int(strength.argmax())]
 
 
 def format_levels(levels: Sequence[float]) -> str:

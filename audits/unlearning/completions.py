@@ -136,11 +136,11 @@ def compare_continuations(
         for number, continuation in enumerate(continuations[text.sha256])
     ]
     table = pd.DataFrame(rows, columns=["chunk", "number", "written", "true", "other"])
-    pairs = list(zip(table["written"], table["true"], strict=True))
-    table[ROUGE] = rouge_f1_scores(pairs)
+    written_and_true = list(zip(table["written"], table["true"], strict=True))
+    table[ROUGE] = rouge_f1_scores(written_and_true)
     table[OTHER] = rouge_f1_scores(list(zip(table["written"], table["other"], strict=True)))
     for measure, similarity in similarities.items():
-        table[measure] = similarity(pairs)
+        table[measure] = similarity(written_and_true)
     return table.drop(columns=["true", "other"])
 
 

@@ -159,13 +159,13 @@ def split_into_words(text: str) -> list[str]:
 
 def longest_common_length(first: Sequence[str], second: Sequence[str]) -> int:
     """The length of the longest common subsequence, by Hyyrö's (2004) bit-parallel algorithm."""
-    positions: dict[str, int] = {}  # word → a bit for each of its positions in `first`
+    position_bits_by_word: dict[str, int] = {}  # word → a bit for each of its positions in `first`
     for position, word in enumerate(first):
-        positions[word] = positions.get(word, 0) | 1 << position
+        position_bits_by_word[word] = position_bits_by_word.get(word, 0) | 1 << position
     all_bits = (1 << len(first)) - 1
     unmatched_bits = all_bits
     for word in second:
-        matches = unmatched_bits & positions.get(word, 0)
+        matches = unmatched_bits & position_bits_by_word.get(word, 0)
         unmatched_bits = (unmatched_bits + matches | unmatched_bits - matches) & all_bits
     return len(first) - unmatched_bits.bit_count()
 

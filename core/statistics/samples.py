@@ -50,9 +50,9 @@ def estimate_mean(
         number: the number of independent texts, which is `n_members` of the estimate; None: U.
         rate: whether the values are 0 or 1, so that the mean has `number` trials.
     """
-    texts = len(values) if number is None else number
+    n_texts = len(values) if number is None else number
     draws = drawn @ values / drawn.sum(axis=1)
-    return Estimate(texts, 0, float(values.mean()), draws, texts if rate else None)
+    return Estimate(n_texts, 0, float(values.mean()), draws, n_texts if rate else None)
 
 
 def estimate_difference(minuend: Estimate, subtrahend: Estimate) -> Estimate:
@@ -123,9 +123,11 @@ def number_clusters(named: Sequence[tuple[str, str]]) -> Clusters | None:
     """
     if not any(cluster for _, cluster in named):
         return None
-    numbers: dict[object, int] = {}
-    keys = (key if key[1] else index for index, key in enumerate(named))
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
+    number_by_key: dict[object, int] = {}
+    cluster_keys = (key if key[1] else index for index, key in enumerate(named))
+    return np.array(
+        [number_by_key.setdefault(key, len(number_by_key)) for key in cluster_keys], np.intp
+    )
 
 
 def clusters_by_side(cluster: Clusters, member: Mask) -> tuple[Clusters, Clusters]:
