@@ -95,7 +95,7 @@ def _estimates_by_family(
     pooled: Estimates, defaults: Mapping[str, str]
 ) -> Mapping[tuple[str, str], dict[str, Estimate]]:
     """(benchmark, metric) → method → its estimate, the methods in their usual order."""
-    chosen = [
+    contaminated_measures = [
         measure
         for measure in pooled
         if measure.checkpoint == CONTAMINATED
@@ -103,9 +103,13 @@ def _estimates_by_family(
         and measure.method != BLIND
         and measure.variant == defaults[measure.method]
     ]
-    pairs = sort_methods((measure.method, measure.variant) for measure in chosen)
+    sorted_methods = sort_methods(
+        (measure.method, measure.variant) for measure in contaminated_measures
+    )
     families: dict[tuple[str, str], dict[str, Estimate]] = {}
-    for measure in sorted(chosen, key=lambda m: pairs.index((m.method, m.variant))):
+    for measure in sorted(
+        contaminated_measures, key=lambda m: sorted_methods.index((m.method, m.variant))
+    ):
         for benchmark, value in pooled[measure].items():
             if not value.needs:
                 families.setdefault((benchmark, measure.metric), {})[measure.method] = value

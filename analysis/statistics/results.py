@@ -252,8 +252,8 @@ def resample_group(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> R
     """
     ids = cell.examples["example_id"].to_numpy()
     draw_seed = derive_seed(seed, "bootstrap", group.benchmark)
-    sides = (tuple(ids[rows].tolist()) for rows in (group.members, group.nonmembers))
-    return Resample(*(_cached_draw_counts(side, draws, draw_seed) for side in sides))
+    ids_of_sides = (tuple(ids[rows].tolist()) for rows in (group.members, group.nonmembers))
+    return Resample(*(_cached_draw_counts(side, draws, draw_seed) for side in ids_of_sides))
 
 
 def _with_means_over_benchmarks(

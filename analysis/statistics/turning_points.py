@@ -28,8 +28,8 @@ def turning_levels(line: Mapping[float, Estimate]) -> list[float]:
         return []
     estimates = [line[level] for level in levels]
     evidence = pairwise_standardised_differences(estimates, CONFIDENCE)
-    values = np.array([estimate.value for estimate in estimates])
-    visible = np.abs(values[None, :] - values[:, None]) >= SMALLEST
+    aurocs = np.array([estimate.value for estimate in estimates])
+    visible = np.abs(aurocs[None, :] - aurocs[:, None]) >= SMALLEST
     return [levels[index] for index in turning_points(np.where(visible, evidence, 0.0))]
 
 
