@@ -30,7 +30,7 @@ from contamination.core.user_files import atomic_output_file
 from contamination.data.config import ExamplesConfig
 from contamination.data.near_duplicates import (
     ComparedItem,
-    NearDuplicateKeys,
+    NearDuplicateHasher,
     duplicates_on_other_side,
 )
 from contamination.data.readers.rows import Row, Tally
@@ -123,7 +123,7 @@ def _warn_of_near_duplicates(sides: Mapping[str, Sequence[Mapping[str, Any]]]) -
     ]
     items = [ComparedItem([text], [text]) for _, text in texts]
     is_published = [side == PUBLISHED for side, _ in texts]
-    found = duplicates_on_other_side(items, is_published, NearDuplicateKeys(items))
+    found = duplicates_on_other_side(items, is_published, NearDuplicateHasher(items))
     if number := sum(not is_published[i] for i in found):
         log.warning(
             "%d of %d fresh questions share much text with a published one, so they would leak "
