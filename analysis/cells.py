@@ -102,17 +102,9 @@ class Cell:
         return {f"{self.name}/{artefact}": digest for artefact, digest in self.digests.items()}
 
     @cached_property
-    def examples_digest(self) -> str:
-        """A hash of the examples, members and occurrences: equal where cells share them."""
-        return self._columns_digest("example_id", "text", "member", "occurrences")
-
-    @cached_property
     def membership_digest(self) -> str:
-        """`examples_digest` without the occurrences: equal where cells share their members."""
-        return self._columns_digest("example_id", "text", "member")
-
-    def _columns_digest(self, *names: str) -> str:
-        columns = [self.examples[name].tolist() for name in names]
+        """A hash of the examples and of who is a member: equal where cells share them."""
+        columns = [self.examples[name].tolist() for name in ("example_id", "text", "member")]
         return hashlib.sha256(json.dumps(list(zip(*columns, strict=True))).encode()).hexdigest()
 
 

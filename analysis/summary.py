@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -47,7 +47,8 @@ def classify_direction(trend: Row, values: pd.DataFrame, alpha: float | None = N
 
     AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, AUROC
     clearly moves the other way between no two levels, and the last value is not on the wrong side
-    of the first. Where no slope could be estimated, a single clear move decides.
+    of the first. Where no slope could be estimated, a single clear move stands for it. A turn is
+    stated by its moves alone: τ may have either sign.
 
     Args:
         trend: the method's row of the trends (`statistics.trends`).
@@ -59,16 +60,12 @@ def classify_direction(trend: Row, values: pd.DataFrame, alpha: float | None = N
     if len(moves) > 1:
         turning = Direction.PEAKS if moves[0] > 0 else Direction.DIPS
         return turning if len(moves) == 2 else Direction.ZIGZAGS
-    if math.isnan(trend["slope"]):
-        if not moves:
-            return Direction.UNKNOWN
-        return Direction.RISES if moves[0] > 0 else Direction.FALLS
-    rises, falls = trend["slope_low"] > 0, trend["slope_high"] < 0
-    if not rises and not falls:
-        return Direction.FLAT
-    if _describe_contradiction(trend, values, alpha):
+    sign = _sign_of_trend(trend, moves)
+    if not sign:
+        return Direction.UNKNOWN if math.isnan(trend["slope"]) else Direction.FLAT
+    if _describe_contradiction(sign, trend, values, alpha):
         return Direction.DISPUTED
-    return Direction.RISES if rises else Direction.FALLS
+    return Direction.RISES if sign > 0 else Direction.FALLS
 
 
 def trend_clause(
@@ -83,18 +80,20 @@ def trend_clause(
     if which is Direction.UNKNOWN:
         why = str(trend["note"]).removeprefix(NO_SLOPE)
         return f"{start}: {why}{_describe_first_and_last(values, '; it goes')}"
-    if math.isnan(trend["slope"]) and which in (Direction.RISES, Direction.FALLS):
-        why = str(trend["note"]).removeprefix(NO_SLOPE)
-        ends = _describe_first_and_last(values.iloc[_turning_row_indices(trend, values)], "")
-        return f"{start}{ends}; no slope can be estimated: {why}"
     if which is Direction.ZIGZAGS:
         return f"{start}, in no steady direction: {_describe_every_value(values)}"
     if which in (Direction.PEAKS, Direction.DIPS):
         return f"{start}: {_describe_every_value(values.iloc[_turning_row_indices(trend, values)])}"
-    ends = _describe_first_and_last(values, ",")
-    sentence = f"{start}{ends}: its log-odds {_describe_slope(trend)} per doubling"
+    if math.isnan(trend["slope"]):
+        ends = _describe_first_and_last(values.iloc[_turning_row_indices(trend, values)], ",")
+        why = str(trend["note"]).removeprefix(NO_SLOPE)
+        sentence = f"{start}{ends}, by the paired difference of these two levels (no slope: {why})"
+    else:
+        ends = _describe_first_and_last(values, ",")
+        sentence = f"{start}{ends}: its log-odds {_describe_slope(trend)} per doubling"
     if which is Direction.DISPUTED:
-        sentence += f"; but {_describe_contradiction(trend, values, alpha)}"
+        sign = _sign_of_trend(trend, _signs_between_turning_points(trend, values))
+        sentence += f"; but {_describe_contradiction(sign, trend, values, alpha)}"
     return sentence
 
 
@@ -103,11 +102,22 @@ def describe_estimate(row: Row | pd.Series[Any]) -> str:
     return f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
 
 
-def _describe_contradiction(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
-    """Returns what contradicts the sign of the slope, in words; empty if nothing does."""
-    sign = 1 if trend["slope"] > 0 else -1
+def _sign_of_trend(trend: Row, moves: Sequence[int]) -> int:
+    """Returns the sign of the slope, or 0 where its interval includes 0.
+
+    Where there is no slope, it is that of the only clear move, or 0 without one.
+    """
+    if math.isnan(trend["slope"]):
+        return moves[0] if moves else 0
+    return int(trend["slope_low"] > 0) - int(trend["slope_high"] < 0)
+
+
+def _describe_contradiction(
+    sign: int, trend: Row, values: pd.DataFrame, alpha: float | None
+) -> str:
+    """Returns what contradicts a rise (1) or a fall (−1), in words; empty if nothing does."""
     if not _is_confirmed_by_tau(trend, sign, alpha):
-        return f"Kendall's τ does not confirm it ({_describe_tau(trend, alpha)})"
+        return f"Kendall's τ does not confirm it ({_describe_tau(trend, sign, alpha)})"
     if len(values) and sign * (values["value"].iloc[-1] - values["value"].iloc[0]) < 0:
         return f"the last AUROC is {'below' if sign > 0 else 'above'} the first"
     if -sign in _signs_between_turning_points(trend, values):
@@ -121,8 +131,12 @@ def _is_confirmed_by_tau(trend: Row, sign: int, alpha: float | None) -> bool:
         return False
     if alpha is None:
         return True
-    p_value = trend["p_value"] if sign > 0 else 1 - trend["p_value"]
-    return bool(p_value < alpha)
+    return bool(_one_sided_p_value(trend, sign) < alpha)
+
+
+def _one_sided_p_value(trend: Row, sign: int) -> float:
+    """Returns the p-value of τ's test that scores rise (1) or fall (−1)."""
+    return float(trend["p_value"] if sign > 0 else 1 - trend["p_value"])
 
 
 def _signs_between_turning_points(trend: Row, values: pd.DataFrame) -> list[int]:
@@ -164,12 +178,13 @@ def _describe_every_value(values: pd.DataFrame) -> str:
     )
 
 
-def _describe_tau(trend: Row, alpha: float | None) -> str:
-    """τ, with the p-value of its test where there is one."""
+def _describe_tau(trend: Row, sign: int, alpha: float | None) -> str:
+    """τ, with the p-value of its test for a rise (1) or a fall (−1) where there is one."""
     if math.isnan(trend["tau"]):
         return "it could not be computed"
-    p_value_text = f", one-sided p = {trend['p_value']:.3f}" if alpha is not None else ""
-    return f"{trend['tau']:.2f}{p_value_text}"
+    p_value = _one_sided_p_value(trend, sign)
+    tested = f", one-sided p = {p_value:.3f}" if alpha is not None else ""
+    return f"{trend['tau']:.2f}{tested}"
 
 
 Estimates = TypeVar("Estimates", pd.DataFrame, "pd.Series[Any]")

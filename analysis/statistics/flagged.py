@@ -50,9 +50,8 @@ def unflagged_rows(
         _with_lacking_benchmarks(cell, estimates, config.draws)
         for cell, estimates in estimate_pairs
     ]
-    pooled = seed_pooling.pool_estimates(
-        cell_estimates, [cell.examples_digest for cell in without_flagged], seed
-    )
+    replicates = seed_pooling.Replicates.of(without_flagged)
+    pooled = seed_pooling.pool_estimates(cell_estimates, replicates, seed)
     counts = _flagged_counts_by_benchmark(cells)
     for row in seed_pooling.condition_rows(
         without_flagged, cell_estimates, pooled, config.confidence

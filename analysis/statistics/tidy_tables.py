@@ -68,8 +68,8 @@ def compute_statistics(
         cell_estimates = [
             results.cell_estimates(cell, blind(cell), config, seed) for cell in cells_of_condition
         ]
-        example_digests = [cell.examples_digest for cell in cells_of_condition]
-        pooled = seed_pooling.pool_estimates(cell_estimates, example_digests, seed)
+        replicates = seed_pooling.Replicates.of(cells_of_condition)
+        pooled = seed_pooling.pool_estimates(cell_estimates, replicates, seed)
         control_aurocs = [
             controls.control_aurocs(cell, blind(cell), seed, ids) for cell in cells_of_condition
         ]
@@ -91,7 +91,7 @@ def compute_statistics(
         responses_of_cells = [
             trends.dose_responses(cell, config, seed) for cell in cells_of_condition
         ]
-        responses = trends.pool_dose_responses(responses_of_cells, example_digests, seed)
+        responses = trends.pool_dose_responses(responses_of_cells, replicates, seed)
         rows["trend"] += trends.occurrences_trend_rows(
             name, cells_of_condition, pooled, responses, config.confidence
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +29,14 @@ from contamination.analysis.statistics.groups import (
     measurable_groups,
 )
 from contamination.analysis.statistics.results import Estimates, resample_group
-from contamination.analysis.statistics.seed_pooling import hierarchical_draws, pooled_estimate
+from contamination.analysis.statistics.seed_pooling import (
+    Replicates,
+    hierarchical_draws,
+    pooled_estimate,
+)
 from contamination.analysis.statistics.turning_points import format_levels, turning_levels
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import ALL, Estimate
+from contamination.core.statistics.estimates import ALL, Estimate, student_quantile
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND
 
@@ -82,7 +87,7 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
 
 
 def pool_dose_responses(
-    responses_of_cells: Sequence[DoseResponses], example_digests: Sequence[str], seed: int
+    responses_of_cells: Sequence[DoseResponses], replicates: Replicates, seed: int
 ) -> DoseResponses:
     """The mean over cells that differ in their seed alone, with hierarchical draws.
 
@@ -94,25 +99,26 @@ def pool_dose_responses(
         for detector, response in responses.items():
             gathered[detector][index] = response
     return {
-        detector: mean_response(
-            list(by_cell.values()), [example_digests[index] for index in by_cell], seed
-        )
+        detector: mean_response([*by_cell.values()], replicates.select([*by_cell]), seed)
         for detector, by_cell in gathered.items()
     }
 
 
 def mean_response(
-    responses: Sequence[DoseResponse], examples: Sequence[object], seed: int
+    responses: Sequence[DoseResponse], replicates: Replicates, seed: int
 ) -> DoseResponse:
     """The mean over cells of one detector; `needs` is that of the first which has one."""
     if len(responses) == 1:
         return responses[0]
     doses = frozenset[float]().union(*(response.doses for response in responses))
     levels = [
-        np.r_[of_benchmark[:, 0].mean(), hierarchical_draws(of_benchmark[:, 1:], seed, examples)]
+        np.r_[
+            of_benchmark[:, 0].mean(),
+            hierarchical_draws(of_benchmark[:, 1:], replicates.seeds, seed),
+        ]
         for of_benchmark in np.stack([response.levels.T for response in responses], axis=1)
     ]
-    slope = pooled_estimate([response.slope for response in responses], seed, examples)
+    slope = pooled_estimate([response.slope for response in responses], replicates, seed)
     return DoseResponse(slope, np.stack(levels, axis=1), doses)
 
 
@@ -175,7 +181,7 @@ def series_trend_rows(
                         "condition": series[0].cell.condition,
                         "over": factor.column,
                         **detector._asdict(),
-                        **_series_test_columns(line),
+                        **_series_test_columns(line, confidence),
                         **trend_columns(line, confidence),
                     }
 
@@ -188,7 +194,7 @@ def trend_columns(line: Line, confidence: float) -> dict[str, Any]:
     if len(levels) < 2:
         return columns
     columns |= _movement_columns(line)
-    response = _series_curves(line)
+    response = _series_curves(line, confidence)
     if response is None:
         return {**columns, "note": _why_no_slope(line)}
     log_level_range = float(np.log2(levels[0])), float(np.log2(levels[-1]))
@@ -239,11 +245,14 @@ def _why_no_slope(line: Line) -> str:
     return f"{NO_SLOPE}the AUROC is {' or '.join(f'{value:.0f}' for value in limits)} at {where}"
 
 
-def _series_curves(line: Line) -> Curves | None:
-    """The regression of a series on its levels."""
+def _series_curves(line: Line, confidence: float) -> Curves | None:
+    """The regression of a series on its levels; its draws are as wide as Student's interval."""
     levels = sorted(line)
     members = np.array([line[level].n_members for level in levels], float)
-    return dose_response_of_groups(np.log2(levels), _values_with_draws(line), members)
+    fewest = min(estimate.smallest_side for estimate in line.values())
+    normal_quantile = NormalDist().inv_cdf((1 + confidence) / 2)
+    widening = student_quantile(confidence, fewest) / normal_quantile
+    return dose_response_of_groups(np.log2(levels), _values_with_draws(line), members, widening)
 
 
 def _values_with_draws(line: Line) -> Scores:
@@ -311,14 +320,14 @@ def _factor_value(condition: Condition, factor: Factor) -> float:
     return float(value)
 
 
-def _series_test_columns(line: Line) -> dict[str, float]:
+def _series_test_columns(line: Line, confidence: float) -> dict[str, float]:
     """τ over conditions, and how often the slope's draws lie on the other side of none at all."""
     from scipy.stats import kendalltau
 
     levels = sorted(line)
     auroc = [line[level].value for level in levels]
     tau = 0.0 if np.ptp(auroc) == 0 else float(kendalltau(levels, auroc).statistic)
-    response = _series_curves(line)
+    response = _series_curves(line, confidence)
     if response is None:
         return {"tau": tau, "p_value": np.nan}
     slope = response.slope
