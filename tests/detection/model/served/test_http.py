@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from pydantic import ValidationError
 
 from contamination.core.cli import run_tool
 from contamination.core.errors import ConfigError, ServerError, UserError
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.models.served.client import Client
 from contamination.detection.models.served.completions import find_model
-from contamination.detection.models.served.responses import ModelList
+from contamination.detection.models.served.responses import Completion, ModelList
 from tests.forks import in_fork
 
 
@@ -373,3 +374,56 @@ def test_a_name_is_asked_for_where_there_is_not_one_model(names, words):
     content = json.dumps({"data": [{"id": name} for name in names]}).encode()
     with answers(200, content) as url, pytest.raises(ConfigError, match=words):
         find_model(client(url), None)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ([f"model-{n}" for n in range(300)], r"Known: model-0, .*, model-106 and 290 more\. Give"),
+        (["m" * 900, "n"], f"Known: {'m' * 100}…, n. Give"),
+        ([f"model-{n}" for n in range(20_000)], "data is .*: list should have at most 10000 items"),
+        (["m" * 2000, "n"], "data.0.id is 'mmm.*: string should have at most 1000 characters"),
+        (["a\ud800b"], r"data.0.id is 'a\\ud800b': input should be a valid string"),
+    ],
+)
+def test_a_list_of_models_is_cut(names, words):
+    content = json.dumps({"data": [{"id": name} for name in names]}).encode()
+    with answers(200, content) as url, pytest.raises(UserError, match=words) as error:
+        find_model(client(url), None)
+    assert len(str(error.value)) < 500
+
+
+EMPTY = {
+    "values": b'{"choices":[%s]}' % b",".join([b"{}"] * 600_000),
+    "lists": b'{"choices":[{"text":"a"}],"x":[%s]}' % b",".join([b"[]"] * 600_000),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_an_answer_of_many_values_is_not_parsed(name, monkeypatch):
+    """A small answer that expands would take gigabytes."""
+    content = gzip.compress(EMPTY[name])
+    monkeypatch.setattr("contamination.detection.models.served.client.parse_json", None)
+    with (
+        answers(200, content, **{"Content-Encoding": "gzip"}) as url,
+        pytest.raises(ServerError, match="has more than 1,048,576 JSON values") as error,
+    ):
+        client(url).get("completions", Completion)
+    assert "model.max_answer_bytes is 16,777,216" in str(error.value)
+
+
+@pytest.mark.parametrize("form", [
+    {"choices": [{}] * 500_000}, {"choices": [None] * 500_000},
+    {"choices": [{"logprobs": {"content": [{}] * 500_000}}]},
+    {"choices": [{"logprobs": {"tokens": [0] * 500_000, "token_logprobs": ["a"] * 500_000}}]},
+    {"choices": [{"prompt_logprobs": [[]] * 500_000}]},
+])  # fmt: skip
+def test_a_long_list_of_another_form_takes_little_memory(form):
+    """One error, not one for each entry."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValidationError):
+            Completion.model_validate(form)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
