@@ -254,3 +254,61 @@ def test_a_greedy_text_that_is_too_long_is_an_error(served):
         pytest.raises(ServerError, match="80,000 characters where max_tokens is 32"),
     ):
         served(server)
+
+
+def shifted(logprobs):
+    logprobs[1:] = [-1.0, *logprobs[1:-1]]
+
+
+def zeros(logprobs):
+    logprobs[1:] = [0.0] * len(logprobs[1:])
+
+
+def altered_echo(does, after=0):
+    """What changes the log-probabilities of prompts of more than so many tokens."""
+
+    def alter(body, answer):
+        if body and body.get("echo") and len(body["prompt"]) > after:
+            does(answer["choices"][0]["logprobs"]["token_logprobs"])
+        if body and "prompt_logprobs" in answer["choices"][0]:
+            _, *shown = answer["choices"][0]["prompt_logprobs"]
+            entries = [e[str(i)] for e, i in zip(shown, body["prompt"][1:], strict=True)]
+            numbers = [None, *(entry["logprob"] for entry in entries)]
+            does(numbers)
+            for entry, number in zip(entries, numbers[1:], strict=True):
+                entry["logprob"] = number
+        return answer
+
+    return alter
+
+
+@pytest.mark.parametrize(("does", "words"), [(shifted, "nats from those of"), (zeros, "all are 0")])
+@pytest.mark.parametrize("server", [{}, {"echo": 400, "parameter": True}, {"names_ids": False}])
+def test_log_probabilities_of_a_prompt_are_compared_with_the_next_tokens(
+    served, caplog, does, words, server
+):
+    with Server(alters=altered_echo(does), **server) as one:
+        assert served(one).strategy.name == "forced token, raw"
+    assert words in caplog.text
+
+
+def test_a_text_of_zeros_is_an_error(served, tokenizer):
+    ids = tokenizer(examples()[0]["text"])["input_ids"]
+    with Server(alters=altered_echo(zeros, after=60)) as server:
+        model = served(server)
+        with pytest.raises(ServerError, match="log-probabilities are all 0, which no model's are"):
+            model.score([ids[:70]])
+
+
+def test_a_prompt_that_nothing_can_be_compared_with_is_said(served, caplog):
+    with Server(shows="nothing", names_ids=False) as server:
+        assert served(server).strategy.name == "prompt log-probabilities"
+    assert "they are used, but not checked" in caplog.text
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+@pytest.mark.parametrize("server", [{}, {"ids": False, "names_ids": False}])
+def test_the_log_probabilities_of_a_noisy_server_are_used(served, caplog, server, noise):
+    with Server(noise=noise, **server) as one:
+        assert served(one).strategy.name == "prompt log-probabilities"
+    assert not caplog.records
