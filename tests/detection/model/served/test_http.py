@@ -181,10 +181,21 @@ LISTED = b'{"data": [{"id": "a"}]}'
         ("x-gzip", gzip.compress(LISTED)),
         ("gzip, identity", gzip.compress(LISTED)),
         ("gzip", gzip.compress(LISTED[:9]) + gzip.compress(b"") + gzip.compress(LISTED[9:])),
+        ("gzip", gzip.compress(LISTED) + bytes(3)),
         ("gzip", gzip.compress(b"\xef\xbb\xbf" + LISTED)),
         ("", b"\xef\xbb\xbf" + LISTED),
     ],
-    ids=["empty", "identity", "capitals", "x-gzip", "two", "members", "mark in gzip", "mark"],
+    ids=[
+        "empty",
+        "identity",
+        "capitals",
+        "x-gzip",
+        "two",
+        "members",
+        "padding",
+        "mark in gzip",
+        "mark",
+    ],
 )
 @pytest.mark.parametrize("wait", [0, 1e-4], ids=["at once", "byte by byte"])
 def test_the_usual_ways_to_send_json_are_read(coding, content, wait):
@@ -318,7 +329,7 @@ ENDLESS = {
         "no answer came|is longer",
     ),
     "empty blocks": (GZIP + STARTED, EMPTY_BLOCK * 10_000, "is longer, once decompressed"),
-    "bytes behind gzip": (GZIP + WHOLE, b"\0" * 65536, "has bytes behind the end of its gzip"),
+    "zeros behind gzip": (GZIP + WHOLE, b"\0" * 65536, "is longer, once decompressed"),
 }
 
 
@@ -347,11 +358,12 @@ def test_whatever_never_ends_is_ended(name):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (WHOLE + b"\0", "has bytes behind the end of its gzip content"),
+        (WHOLE + b"\0x", "has bytes behind the end of its gzip content"),
         (WHOLE[:-1], "its gzip content has no end"),
+        (WHOLE + gzip.compress(b"") * 1000, "its gzip content has more than 1000 members"),
         (zlib.compress(b"{}"), "it is not gzip"),
     ],
-    ids=["more", "cut", "zlib"],
+    ids=["more", "cut", "members", "zlib"],
 )
 def test_a_content_that_is_not_one_whole_gzip_member_is_said(content, words):
     with raw(GZIP + content) as url, pytest.raises(ServerError, match=words):
