@@ -187,6 +187,8 @@ class ForcedToken(LogprobStrategy):
         position = self._next_position(ids, {token: tracking.MAX_BIAS})
         if position.token != self.model.token_names.name(token) or position.logprob is None:
             return False
+        if len(position.top) == 1 and not self._chooses_other(ids, token):
+            return False  # the token is the choice without the bias as well
         return abs(position.logprob - logprob) < AGREEMENT
 
     def request_count(self, token: int) -> float:
@@ -384,6 +386,8 @@ class TopListBisection(ArgmaxBisection):
         token, logprob = self._second_likeliest(ids)
         position = self._next_position(ids, {token: tracking.MAX_BIAS})
         name = self.model.token_names.name(token)
+        if len(position.top) == 1 and not self._chooses_other(ids, token):
+            return False
         listed = position.top.get(name, math.nan)
         return position.token == name and abs(listed - logprob) < AGREEMENT
 

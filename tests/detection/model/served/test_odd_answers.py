@@ -312,3 +312,10 @@ def test_the_log_probabilities_of_a_noisy_server_are_used(served, caplog, server
     with Server(noise=noise, **server) as one:
         assert served(one).strategy.name == "prompt log-probabilities"
     assert not caplog.records
+
+
+def test_a_server_that_lists_one_token_and_heeds_no_bias_is_not_forced(served):
+    """Every token but its own choice would have the probability 0."""
+    with Deaf(prompt=False, most=1) as server:
+        server.deaf = True
+        assert served(server).strategy.name == "sampling only"
