@@ -35,6 +35,7 @@ from contamination.core.errors import ConfigError, StoppedError, UserError, near
 from contamination.core.signals import stop_on_signals
 from contamination.core.stored_files import check_yaml_limits
 from contamination.core.terminal import escape_controls
+from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 T = TypeVar("T")
@@ -64,7 +65,8 @@ def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> 
         try:
             check_config_size(config)
             integrity.set_hash_policy(config.get("verify", integrity.CHANGED))
-            with disk_errors_as_data_errors(check_runs_folder(config)):
+            runs = check_runs_folder(config)
+            with disk_errors_as_data_errors(runs), tokenizer_panics_as_config_errors():
                 run(config)
         except (Exception, StoppedError) as error:
             if not process_records.record_failure(error):
@@ -96,7 +98,11 @@ def run_tool(tool: Callable[[], int | None]) -> int:
     """
     quiet_libraries()
     try:
-        with stop_on_signals(), disk_errors_as_data_errors():
+        with (
+            stop_on_signals(),
+            disk_errors_as_data_errors(),
+            tokenizer_panics_as_config_errors(),
+        ):
             return tool() or 0
     except (UserError, StoppedError) as error:
         return _print_error(error)
@@ -127,7 +133,7 @@ def run_stage(
     Raises:
         UserError: the errors of the command.
     """
-    with disk_errors_as_data_errors():
+    with disk_errors_as_data_errors(), tokenizer_panics_as_config_errors():
         return run(compose_stage(name, overrides, schema)).path
 
 

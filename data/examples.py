@@ -296,9 +296,10 @@ def parse_output_start(start: Any, text: str) -> int | None:
         return None
     try:
         position = int(start)
-    except (TypeError, ValueError) as error:
+        is_whole = not isinstance(start, bool) and position == float(start)
+    except (TypeError, ValueError, OverflowError) as error:
         raise IndexError(start) from error
-    if isinstance(start, bool) or position != float(start) or not 0 <= position <= len(text):
+    if not is_whole or not 0 <= position <= len(text):
         raise IndexError(start)
     return position
 

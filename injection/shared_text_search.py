@@ -415,6 +415,8 @@ class _ShortRuns:
         upper_bounds = self._index.n * np.bincount(owners, minlength=len(self._lengths))
         for piece in np.flatnonzero(upper_bounds >= self._enough):
             of_piece = owners == piece
+            if self._index.n * len(np.unique(slots[of_piece])) < self._enough[piece]:
+                continue  # the document repeats a run
             for covered in self._iter_covered_slots(
                 places[run_numbers[of_piece]], slots[of_piece], int(piece)
             ):

@@ -262,7 +262,8 @@ class Judge:
             "max_tokens": MAX_ANSWER_TOKENS,
             "temperature": 0,
         }
-        return self._client.post("chat/completions", body, ChatCompletion).choices[0].written
+        answer = self._client.post("chat/completions", body, ChatCompletion)
+        return answer.choices[0].written if answer.failure is None else ""
 
 
 def parse_rating(answer: str) -> int | None:

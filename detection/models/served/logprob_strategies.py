@@ -5,6 +5,7 @@ Each is tried in turn when a server is probed, and the first that works is used.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -13,6 +14,8 @@ from typing import ClassVar
 from contamination.core.errors import ServerError
 from contamination.detection.models.served import logprob_tracking as tracking
 from contamination.detection.models.served.answer_store import round_to_float32
+from contamination.detection.models.served.client import RefusedError
+from contamination.detection.models.served.fingerprint import MAX_NOISE
 from contamination.detection.models.served.logprob_tracking import (
     Columns,
     LogprobStrategy,
@@ -21,12 +24,21 @@ from contamination.detection.models.served.logprob_tracking import (
 from contamination.detection.models.served.responses import TokenNames, TokenPosition
 from contamination.detection.passes import LOWEST_LOGPROB
 
+log = logging.getLogger(__name__)
+
 SHARED_NAME_REQUESTS = 4.0
 """Requests by `BiasedClosedForm` for a token that shares its name with others: 3 to 5."""
 FIRST_LIST, LIST_GROWTH = 64, 16
 """The length of the first list in which a hidden token is searched, and the factor of the next."""
 AGREEMENT = 1e-2
 """Nats: two computations of one log-probability differ by less, or one of them does not work."""
+
+COMPARED_PLACES = 4
+"""Places at which a prompt's log-probabilities are compared with those of the next token."""
+MAX_DIFFERENCE = 3 * MAX_NOISE
+"""Nats, root mean square over these places: log-probabilities of other tokens differ by more."""
+CERTAIN, CERTAIN_TOKENS = -1e-6, 5
+"""Nats, and a number of tokens: no model is as certain of each token of such a text."""
 
 
 class PromptLogprobs(LogprobStrategy):
@@ -45,11 +57,59 @@ class PromptLogprobs(LogprobStrategy):
         return ids
 
     def works(self, ids: Sequence[int]) -> bool:
-        """Returns whether the server shows them; if it also names top tokens by ids, uses those."""
+        """Returns whether the server shows them, and they are those of the next token.
+
+        If it also names top tokens by ids, those are used.
+        """
         positions = self._prompt_positions(ids)
         if self.token_names.by_id and all(token_position.top for token_position in positions):
             self.numbers = frozenset({"logprob", "top_logprob", "top_id"})
-        return all(token_position.logprob is not None for token_position in positions)
+        if any(position.logprob is None for position in positions):
+            return False
+        problem = self._prompt_problem(ids, positions)
+        if problem:
+            log.warning("%s", self.model.message_about_text(ids, f"{self.name}: {problem}"))
+        return not problem
+
+    def _prompt_problem(self, ids: Sequence[int], positions: Sequence[TokenPosition]) -> str:
+        """Returns why the prompt's log-probabilities can't be used, or ""."""
+        if _are_all_certain([position.prompt_logprob for position in positions]):
+            return "all are 0. They are not used."
+        prefixes, differences = self.sendable_prefixes(ids), []
+        for n in range(COMPARED_PLACES, 0, -1):
+            difference = self._difference_from_next_token(
+                prefixes[len(prefixes) * n // COMPARED_PLACES - 1]
+            )
+            if difference is not None and abs(difference) < AGREEMENT:
+                return ""
+            differences += [] if difference is None else [difference]
+        if not differences:
+            log.warning("%s", self.model.message_about_text(
+                ids, f"{self.name}: they are used, but not checked: the server shows no "
+                "log-probability of a next token to compare them with."
+            ))  # fmt: skip
+            return ""
+        rms = math.sqrt(sum(d * d for d in differences) / len(differences))
+        if rms <= MAX_DIFFERENCE:
+            return ""
+        return f"they are {rms:.3g} nats from those of the same next tokens. They are not used."
+
+    def _difference_from_next_token(self, prefix: Sequence[int]) -> float | None:
+        """Returns log p of the likeliest next token in a prompt, minus that of the next token.
+
+        Returns None if the server does not show the latter, or the token can't be sent.
+        """
+        try:
+            position = self.model.next_token(prefix, logprobs=1)
+        except RefusedError:
+            return None
+        token = self.model.token_names.unique_token(position.token)
+        if token is None or position.logprob is None:
+            return None
+        ids = [*prefix, token]
+        if not self.model.can_send(ids):
+            return None
+        return self._prompt_positions(ids)[-1].prompt_logprob - position.logprob
 
     def fingerprint_prefixes(self, ids: Sequence[int]) -> list[Sequence[int]]:
         """Returns the whole text."""
@@ -71,7 +131,13 @@ class PromptLogprobs(LogprobStrategy):
     def answer_columns(self, ids: Sequence[int]) -> Columns:
         """Returns the numbers of all tokens after the first."""
         positions = self._prompt_positions(ids)
-        logprobs = [token_position.prompt_logprob for token_position in positions]
+        logprobs = [position.prompt_logprob for position in positions]
+        if _are_all_certain(logprobs):
+            why = (
+                f"its {len(logprobs)} log-probabilities are all 0, which no model's are. See that "
+                "the server shows the log-probabilities of prompts."
+            )
+            raise ServerError(self.model.message_about_text(ids, why))
         columns: Columns = {"logprob": round_to_float32(logprobs)}
         if "top_id" in self.numbers:
             tops = [self._top_logprob_and_id(token_position, ids) for token_position in positions]
@@ -95,6 +161,10 @@ class PromptLogprobs(LogprobStrategy):
             )
         logprob, token = max(candidates)
         return logprob, -token
+
+
+def _are_all_certain(logprobs: Sequence[float]) -> bool:
+    return len(logprobs) >= CERTAIN_TOKENS and min(logprobs) > CERTAIN
 
 
 class PromptLogprobsParameter(PromptLogprobs):
@@ -125,6 +195,8 @@ class ForcedToken(LogprobStrategy):
             or token_position.logprob is None
         ):
             return False
+        if len(token_position.top) == 1 and not self._chooses_other(ids, token):
+            return False  # the token is the choice without the bias as well
         return abs(token_position.logprob - logprob) < AGREEMENT
 
     def request_count(self, token: int) -> float:
@@ -322,6 +394,8 @@ class TopListBisection(ArgmaxBisection):
         token, logprob = self._second_likeliest(ids)
         token_position = self._next_position(ids, {token: tracking.MAX_BIAS})
         name = self.model.token_names.name(token)
+        if len(token_position.top) == 1 and not self._chooses_other(ids, token):
+            return False
         listed = token_position.top.get(name, math.nan)
         return token_position.token == name and abs(listed - logprob) < AGREEMENT
 
