@@ -28,11 +28,9 @@ from contamination.detection.building.datasheet import KIND as BENCHMARK
 from contamination.launch.redaction import Redaction
 
 TEXT_COLUMNS = frozenset(
-    ("text", "prompt", "output", "question", "answer", "completion", "choices", "snippet", "title")
+    ("text", "prompt", "output", "question", "answer", "completion", "choices", "snippet")
 )
-"""Columns whose values are texts, or parts of texts."""
-RESULT_TITLES = {"title"}
-"""Not so in an audit's tables, where a title is that of a book."""
+"""Columns whose values are texts, or parts of texts: they are uploaded unchanged or not at all."""
 BENCHMARK_COLUMNS = frozenset(
     ("id", "label", "benchmark", "length", "setting", "created", "changed", "cluster", "overlap")
 )
@@ -96,7 +94,7 @@ def _has_texts(file: Path, kind: str) -> bool:
 def _is_text(column: str, kind: str) -> bool:
     if kind == BENCHMARK:
         return column not in BENCHMARK_COLUMNS
-    return column in TEXT_COLUMNS - RESULT_TITLES
+    return column in TEXT_COLUMNS
 
 
 def publish_file(
@@ -187,7 +185,7 @@ class _Table:
         """Return a column's values; texts that were asked for are not changed."""
         joined = "\n".join(value for value in values if value)
         self.redaction.check_no_secret(self.name, joined)
-        if _is_text(column, self.kind) or self.redaction.hide_paths(joined) == joined:
+        if column in TEXT_COLUMNS or self.redaction.hide_paths(joined) == joined:
             return values
         self._note(True, PATHS_SHORTENED)
         return [value and self.redaction.hide_paths(value) for value in values]

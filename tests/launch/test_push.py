@@ -64,11 +64,11 @@ def audit(tmp_path):
     return build(tmp_path / "runs", "audit", config, make)
 
 
-def benchmark(tmp_path, license="cc-by-sa-4.0"):
+def benchmark(tmp_path, license="cc-by-sa-4.0", **more):
     rows = [
         {"id": f"d{i}", "text": f"{SECRET_TEXT} {i} in /home/heron/nest", "label": i % 2,
          "benchmark": "wiki", "length": 8, "setting": "original", "title": f"Heron {i}",
-         "created": "2016-01-01", "changed": None}
+         "created": "2016-01-01", "changed": None, **more}
         for i in range(4)
     ]  # fmt: skip
     sheet = {"name": "wiki", "about": "Texts.", "sources": [{"file": PATH, "sha256": "2" * 64}]}
@@ -190,6 +190,14 @@ def test_the_texts_of_a_benchmark_are_not_changed(hub, tmp_path, monkeypatch):
     folder = benchmark(tmp_path)
     assert push(monkeypatch, folder, "repo=me/wiki", "texts=true") == 0
     assert hub.files["data/length8.jsonl"] == (folder / "data/length8.jsonl").read_bytes()
+
+
+def test_a_path_beside_the_texts_of_a_benchmark_is_shortened(hub, tmp_path, monkeypatch):
+    folder = benchmark(tmp_path, file=PATH)
+    assert push(monkeypatch, folder, "repo=me/wiki", "texts=true") == 0
+    rows = pd.read_json(download(hub, tmp_path / "copy") / "data/length8.jsonl", lines=True)
+    assert {*rows["file"]} == {"…/questions.csv"}
+    assert rows["text"].str.endswith("in /home/heron/nest").all()
 
 
 def test_a_benchmark_needs_a_licence(hub, tmp_path, monkeypatch, capsys):
