@@ -18,10 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 
 from contamination.analysis.example_pages import FOLDER as EXAMPLE_PAGES
 from contamination.audits.run import KIND as AUDIT
 from contamination.audits.run import MARKDOWN, PAGE
+from contamination.core.artifacts import CONFIG, read_config
 from contamination.core.hashing import file_digest
 from contamination.core.integrity import errors_naming_file
 from contamination.detection.building.datasheet import KIND as BENCHMARK
@@ -114,6 +116,9 @@ def publish_file(
             text = file.read_text(encoding="utf-8")
             redaction.check_no_secret(name, text)
             shortened = redaction.hide_paths(text)
+            if name == CONFIG:  # a long value of YAML may go over several lines
+                values = redaction.hide_paths_in(read_config(folder))
+                shortened = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
             changed = shortened != text
             content = shortened.encode()
             return PublishedFile(name, content if changed else file, PATHS_SHORTENED * changed)

@@ -14,18 +14,8 @@ from contamination.core.artifacts import read_config
 from contamination.core.errors import DataError
 
 SLASH = r"(?:\\?/|\\u002[fF]|%2[fF]|&#(?:x2[fF]|47);)"
-TOP_FOLDERS = (
-    "home",
-    "Users",
-    "root",
-    "mnt",
-    "media",
-    "tmp",
-    "scratch",
-    "data",
-    "work",
-    "workspace",
-)
+HOMES = ("home", "Users")
+TOP_FOLDERS = (*HOMES, "root", "mnt", "media", "tmp", "scratch", "data", "work", "workspace")
 """Where users of Linux and macOS keep files; those of this machine's root are added."""
 NOT_OF_A_USER = ("dev", "proc", "sys")
 SECRETS = {
@@ -71,15 +61,16 @@ class Redaction:
     def _absolute_path(self) -> re.Pattern[str]:
         found = {entry.name for entry in os.scandir("/") if entry.is_dir()}
         tops = "|".join(map(re.escape, sorted({*found, *TOP_FOLDERS} - {*NOT_OF_A_USER})))
-        part = rf"(?:(?!{SLASH})[^\s\"'<>|,;:()\[\]{{}}`\\&])+"
-        begins = r"(?:(?<=file://)|(?<![\w/.…\\]))"
-        return re.compile(rf"{begins}{SLASH}(?:{tops})(?:{SLASH}{part})+{SLASH}?(?![\w-])")
+        letter = r"(?:[^\s\"'<>|,;:()\[\]{}`\\&]|\\u[0-9a-fA-F]{4})"
+        part = rf"(?:(?!{SLASH}){letter})+"
+        begins = r"(?:(?<=file://)|(?<=\\[nrt])|(?<![\w/.…\\]))"
+        return re.compile(rf"{begins}{SLASH}(?:{tops})(?:{SLASH}{part})+{SLASH}?")
 
     def hide_paths(self, text: str) -> str:
         """Return the text with each absolute path of this machine shortened to `…/NAME`."""
         for path in self.known_paths:
-            text = text.replace(path, f"…/{Path(path).name}")
-        return self._absolute_path.sub(lambda match: f"…/{_last_part(match[0])}", text)
+            text = text.replace(path, _shorten(path))
+        return self._absolute_path.sub(lambda match: _shorten(match[0]), text)
 
     def hide_paths_in(self, value: Any) -> Any:
         """Return plain data with `hide_paths` applied to all texts and names in it."""
@@ -100,8 +91,10 @@ class Redaction:
             )
 
 
-def _last_part(path: str) -> str:
-    return [part for part in re.split(SLASH, path) if part][-1]
+def _shorten(path: str) -> str:
+    """Return `…/NAME`; of a home, whose name is that of the user, nothing."""
+    parts = [part for part in re.split(SLASH, path) if part]
+    return "…" if parts[0] in HOMES and len(parts) == 2 else f"…/{parts[-1]}"
 
 
 def _iter_texts(value: Any) -> Iterator[str]:

@@ -18,7 +18,7 @@ from contamination.launch.publishable import TEXT_HASH
 from tests.launch.hub_server import TOKEN, running_hub
 
 SECRET_TEXT = "Which river did the heron of the quiz cross?"
-PATH = "/home/someone/my texts/questions.csv"
+PATH = f"/home/someone/my {'very ' * 20}long texts/questions.csv"
 
 
 def build(runs, kind, config, make):
@@ -37,7 +37,9 @@ def report(tmp_path):
         (folder / "report.md").write_text("# r\n\nAUROC 0.9.\n\n## Cell\n\nsee /tmp/a-b/x.txt.\n")
         (folder / "report.html").write_text(
             "<td>/home/someone/x.csv</td><a href='https://h.org/home/page'>docs/tmp/it</a>"
-            "<script>{'a': 'file:///root/secret/y.json', \"b\": \"\\/home\\/someone\\/z\"}</script>"
+            "<script>{'a': 'file:///root/secret/y.json', \"b\": \"\\/home\\/someone\\/z\","
+            "'c': 'no file:\\n/home/someone/b', 'd': '/home/some\\u00fcone/d', "
+            "'e': '/home/someone'}</script>"
         )
         pd.DataFrame({"model": ["/work/me/model", "b"], "auroc": [0.5, 1]}).to_parquet(
             folder / "results.parquet"
@@ -132,13 +134,14 @@ def test_paths_of_the_machine_stay_here(hub, report, tmp_path, monkeypatch):
     assert push(monkeypatch, report, "repo=me/mine") == 0
     page = hub.files["report.html"].decode()
     assert "<td>…/x.csv</td>" in page
-    assert "…/y.json" in page
+    assert "'a': 'file://…/y.json', \"b\": \"…/z\"" in page
+    assert "'c': 'no file:\\n…/b', 'd': '…/d', 'e': '…'}" in page
     assert "https://h.org/home/page'>docs/tmp/it" in page
     assert "see …/x.txt." in hub.files["report.md"].decode()
     assert "model: …/questions.csv" in hub.files["config.yaml"].decode()
     copy = download(hub, tmp_path / "copy")
     assert pd.read_parquet(copy / "results.parquet")["model"].tolist() == ["…/model", "b"]
-    for word in ("someone", "my texts", "/root/", "/work/me", str(tmp_path)):
+    for word in ("someone", "some\\u00fcone", "long texts", "/root/", "/work/me", str(tmp_path)):
         assert word not in everything(hub)
     assert before == {
         name: file_digest(report / name) for name in before
