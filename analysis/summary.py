@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -55,7 +55,7 @@ def classify_direction(trend: Row, values: pd.DataFrame, alpha: float | None = N
         alpha: the level at which τ's own one-sided test must agree (over occurrences). None: τ is
             descriptive, and its sign must agree.
     """
-    moves = _clear_move_signs(trend, values)
+    moves = _signs_between_turning_points(trend, values)
     if len(moves) > 1:
         turning = Direction.PEAKS if moves[0] > 0 else Direction.DIPS
         return turning if len(moves) == 2 else Direction.ZIGZAGS
@@ -110,7 +110,7 @@ def _describe_contradiction(trend: Row, values: pd.DataFrame, alpha: float | Non
         return f"Kendall's τ does not confirm it ({_describe_tau(trend, alpha)})"
     if len(values) and sign * (values["value"].iloc[-1] - values["value"].iloc[0]) < 0:
         return f"the last AUROC is {'below' if sign > 0 else 'above'} the first"
-    if -sign in _clear_move_signs(trend, values):
+    if -sign in _signs_between_turning_points(trend, values):
         return f"AUROC clearly {'falls' if sign > 0 else 'rises'} between some levels"
     return ""
 
@@ -125,11 +125,12 @@ def _is_confirmed_by_tau(trend: Row, sign: int, alpha: float | None) -> bool:
     return bool(p_value < alpha)
 
 
-def _clear_move_signs(trend: Row, values: pd.DataFrame) -> list[int]:
+def _signs_between_turning_points(trend: Row, values: pd.DataFrame) -> list[int]:
     """The clear moves between turning points, in order: 1 is up, -1 is down."""
-    column = values["value"].to_numpy()
+    value_by_level = values["value"].to_numpy()
     return [
-        1 if column[b] > column[a] else -1 for a, b in pairwise(_turning_row_indices(trend, values))
+        1 if value_by_level[b] > value_by_level[a] else -1
+        for a, b in pairwise(_turning_row_indices(trend, values))
     ]
 
 
@@ -139,13 +140,13 @@ def _turning_row_indices(trend: Row, values: pd.DataFrame) -> list[int]:
 
 def _describe_slope(trend: Row) -> str:
     """Such as "increase by 0.71 [0.60, 0.82]"; a fall is written as a positive decrease."""
-    numbers: Sequence[float] = [trend[name] for name in ("slope", "slope_low", "slope_high")]
+    slope, low, high = (trend[name] for name in ("slope", "slope_low", "slope_high"))
     verb = "change"
-    if numbers[1] > 0:
+    if low > 0:
         verb = "increase"
-    elif numbers[2] < 0:
-        verb, numbers = "decrease", [-numbers[0], -numbers[2], -numbers[1]]
-    return f"{verb} by {numbers[0]:.2f} [{numbers[1]:.2f}, {numbers[2]:.2f}]"
+    elif high < 0:
+        verb, slope, low, high = "decrease", -slope, -high, -low
+    return f"{verb} by {slope:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _describe_first_and_last(values: pd.DataFrame, lead: str) -> str:
@@ -167,8 +168,8 @@ def _describe_tau(trend: Row, alpha: float | None) -> str:
     """τ, with the p-value of its test where there is one."""
     if math.isnan(trend["tau"]):
         return "it could not be computed"
-    tested = f", one-sided p = {trend['p_value']:.3f}" if alpha is not None else ""
-    return f"{trend['tau']:.2f}{tested}"
+    p_value_text = f", one-sided p = {trend['p_value']:.3f}" if alpha is not None else ""
+    return f"{trend['tau']:.2f}{p_value_text}"
 
 
 Estimates = TypeVar("Estimates", pd.DataFrame, "pd.Series[Any]")
@@ -200,8 +201,8 @@ def condition_sentences(
     """
     mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
     detectors = mean_aurocs[(mean_aurocs["checkpoint"] == CONTAMINATED) & mean_aurocs["default"]]
-    over_all = detectors[detectors["occurrences"] == ANY]
-    best = over_all.sort_values("value", ascending=False, kind="stable").iloc[0]
+    all_occurrences_rows = detectors[detectors["occurrences"] == ANY]
+    best = all_occurrences_rows.sort_values("value", ascending=False, kind="stable").iloc[0]
     name = method_label(
         best["method"], best["variant"], methods_of(mean_aurocs[mean_aurocs["method"] != BLIND])
     )
@@ -257,25 +258,25 @@ def _best_method_sentence(
     name: str, best: pd.Series[Any], methods: Methods, comparisons: pd.DataFrame, confidence: float
 ) -> str:
     members, nonmembers = best["n_members"], best["n_nonmembers"]
-    sizes = f"{format_count(members, 'member')} and {format_count(nonmembers, 'non-member')}"
-    measured = (
+    sizes_text = f"{format_count(members, 'member')} and {format_count(nonmembers, 'non-member')}"
+    auroc_text = (
         f"AUROC {describe_estimate(with_joint_intervals(best))} over "
-        f"{'all ' if members > 1 else ''}{sizes}, mean over benchmarks"
+        f"{'all ' if members > 1 else ''}{sizes_text}, mean over benchmarks"
     )
     if len(methods) == 1:
-        return f"The only method: {name}, {measured}."
-    measured += f" (interval corrected for the choice among {len(methods)} methods)"
+        return f"The only method: {name}, {auroc_text}."
+    auroc_text += f" (interval corrected for the choice among {len(methods)} methods)"
     not_beaten = _indistinguishable_methods(str(best["method"]), comparisons, confidence)
     rivals = ", ".join(method for method, _ in methods if method in not_beaten)
     if not not_beaten:
         level = f"p < {1 - confidence:.2g}"
         return (
-            f"Strongest of {len(methods)} methods: {name}, {measured}; it is above each of the "
+            f"Strongest of {len(methods)} methods: {name}, {auroc_text}; it is above each of the "
             f"others (paired tests, corrected, {level})."
         )
     return (
-        f"Highest of {len(methods)} methods: {name}, {measured}; not distinguishable from {rivals} "
-        "(paired tests, corrected)."
+        f"Highest of {len(methods)} methods: {name}, {auroc_text}; not distinguishable from "
+        f"{rivals} (paired tests, corrected)."
     )
 
 
@@ -299,15 +300,19 @@ def _occurrences_sentence(
     if slopes.empty:
         return "Occurrences: no trend was measured."
     slopes = slopes.set_index(["method", "variant"]).loc[methods_of(detectors)]
-    row = slopes.loc[(best["method"], best["variant"])]
-    if row["note"] == ONE_DOSE:
+    best_trend = slopes.loc[(best["method"], best["variant"])]
+    if best_trend["note"] == ONE_DOSE:
         return "Occurrences: no slope, since all members of a benchmark have the same number."
-    values = detectors[detectors["method"].eq(best["method"]) & detectors["occurrences"].ne(ANY)]
-    values = values.sort_values("occurrences", key=lambda column: column.map(occurrences_sort_key))
-    values = with_joint_intervals(values).assign(
-        at=values["occurrences"], level=values["occurrences"].astype(float)
+    level_rows = detectors[
+        detectors["method"].eq(best["method"]) & detectors["occurrences"].ne(ANY)
+    ]
+    level_rows = level_rows.sort_values(
+        "occurrences", key=lambda column: column.map(occurrences_sort_key)
     )
-    sentence = trend_clause(name, "occurrences", row, values, 1 - confidence)
+    level_rows = with_joint_intervals(level_rows).assign(
+        at=level_rows["occurrences"], level=level_rows["occurrences"].astype(float)
+    )
+    sentence = trend_clause(name, "occurrences", best_trend, level_rows, 1 - confidence)
     measured = slopes[slopes["slope"].notna()]
     if measured.empty:
         return f"{sentence}."

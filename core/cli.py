@@ -217,14 +217,14 @@ def check_sweep_cells(config: DictConfig) -> None:
         batch_size is None or batch_size >= 1, "hydra.sweeper.max_batch_size", batch_size, remedy
     )
     with suppress(HydraException):  # the sweeper itself refuses such values with a reason
-        for override in _sweep_overrides(config):
+        for override in _parse_all_overrides(config):
             values = override.value()
             if isinstance(values, ChoiceSweep) and any(isinstance(v, Sweep) for v in values.list):
                 remedy = "--multirun takes one range, or a list of values. Write the values out."
                 raise _override_error(override, remedy)
         if overrides_of_sweep_cells(config) != []:
             return
-        for override in _sweep_overrides(config):
+        for override in _parse_all_overrides(config):
             if override.is_discrete_sweep() and not [*override.sweep_string_iterator()]:
                 remedy = "--multirun has nothing to run, give at least one value."
                 raise _override_error(override, remedy)
@@ -244,7 +244,7 @@ def overrides_of_sweep_cells(config: DictConfig) -> list[list[str]] | None:
 
     if not _has_basic_sweeper(config):
         return None
-    batches = BasicSweeper.split_arguments(_sweep_overrides(config), None)
+    batches = BasicSweeper.split_arguments(_parse_all_overrides(config), None)
     return [cell for batch in batches for cell in batch]
 
 
@@ -252,7 +252,7 @@ def _has_basic_sweeper(config: DictConfig) -> bool:
     return bool(config.hydra.sweeper._target_.endswith(".BasicSweeper"))
 
 
-def _sweep_overrides(config: DictConfig) -> list[Override]:
+def _parse_all_overrides(config: DictConfig) -> list[Override]:
     """The overrides of a sweep: those of its configuration, then those of the command line."""
     parameters = config.hydra.sweeper.params or {}
     override_texts = [*(f"{k}={v}" for k, v in parameters.items()), *config.hydra.overrides.task]

@@ -222,8 +222,8 @@ def _limit_memory(max_bytes: int) -> int:
 
     if sys.platform != "linux":
         return max_bytes
-    with open("/proc/self/statm") as stream:
-        used = int(stream.read().split()[0]) * resource.getpagesize()
+    with open("/proc/self/statm") as statm_file:
+        used = int(statm_file.read().split()[0]) * resource.getpagesize()
     inherited = min(map(_limit_in_bytes, resource.getrlimit(resource.RLIMIT_AS)))
     limit = int(min(used + max_bytes, inherited))
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

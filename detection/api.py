@@ -35,7 +35,7 @@ from contamination.data.rows import fold_name, with_class_names
 from contamination.data.texts import Texts
 from contamination.detection.config import METHODS, DetectionStage
 from contamination.detection.evaluation import (
-    estimate_groups,
+    estimate_benchmarks_and_all,
     group_by_method,
     ranked_texts,
     tidy_estimates,
@@ -353,7 +353,7 @@ def evaluate(
     rows_by_method = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
     _check_all_scored(rows_by_method, ranked)
     return tidy_estimates(
-        estimate_groups(
+        estimate_benchmarks_and_all(
             lambda: group_by_method(rows_by_method), ranked, blind, chosen_metrics(fpr, tpr)
         )
     )

@@ -54,8 +54,8 @@ def _status_text(arguments: Sequence[str]) -> str:
         return status(runs, cost=COST in arguments)
 
 
-def _check_and_prune(arguments: Sequence[str]) -> int:
-    from contamination.launch.check import DAMAGED, format_paths, inspect_runs, prune_paths
+def _check_runs_and_maybe_prune(arguments: Sequence[str]) -> int:
+    from contamination.launch.check_runs import DAMAGED, format_paths, inspect_runs, prune_paths
 
     options = {word for word in arguments if word.startswith("--")}
     folders = [word for word in arguments if word not in options]
@@ -144,7 +144,7 @@ def main() -> int:
         case ["status", *words] if len({*words} - {COST}) < 2:
             return run_tool(lambda: print(_status_text(words)))
         case ["check", *words]:
-            return run_tool(lambda: _check_and_prune(words))
+            return run_tool(lambda: _check_runs_and_maybe_prune(words))
         case ["adopt", *words]:
             return run_tool(lambda: _adopt_and_print(words))
         case ["push", *words]:

@@ -29,7 +29,7 @@ from contamination.core.artifacts import version_text
 from contamination.core.cli import CONF, run_tool
 from contamination.core.errors import ConfigError, near_names
 from contamination.core.integrity import set_damage_remedy
-from contamination.core.startup import COMMAND
+from contamination.core.process_startup import COMMAND
 from contamination.core.stored_files import read_yaml
 from contamination.core.terminal import format_descriptions
 from contamination.launch import DAMAGE_REMEDY
@@ -87,9 +87,9 @@ def parse_overrides(arguments: list[str]) -> list[str]:
         if option is None:
             fields.append(word)
             continue
-        node, field, value = option.groups()
+        node_name, field, value = option.groups()
         value = next(remaining, "") if value is None else value
-        fields.append(f"{node}.{field.replace('-', '_')}={value}")
+        fields.append(f"{node_name}.{field.replace('-', '_')}={value}")
     return fields
 
 

@@ -24,7 +24,7 @@ from contamination.launch.plan import (
     plan,
     stage_with_models,
 )
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 from contamination.training.models import hf_folder
 from contamination.training.trained_model import Checkpoint, open_checkpoint
 

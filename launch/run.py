@@ -35,8 +35,8 @@ from contamination.launch.plan import CellPlan, input_digests, run_names_by_stag
 from contamination.launch.plan import plan as make_plan
 from contamination.launch.saved_config import check_savable, is_saved, load_config, save_config
 from contamination.launch.shared import make_base_training_stage
-from contamination.launch.stages import Stages
-from contamination.training.engine import check_batch
+from contamination.launch.stage_runner import Stages
+from contamination.training.deepspeed_engine import check_batch
 
 CODE = "CONTAMINATION_CODE"
 """Environment variable that tells the processes of a sweep's cells where its code snapshot is."""

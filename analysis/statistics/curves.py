@@ -108,29 +108,31 @@ def roc_table(samples_by_key: ScoreSamples, config: AnalysisConfig, seed: int) -
     draws = min(config.draws, MOST_DRAWS)
     pool_seed = derive_seed(seed, "curves")
     curves = {
-        key: _roc_estimates(cells, draws, pool_seed)
-        for key, cells in measurable_samples(samples_by_key).items()
+        key: _roc_estimates_over_seeds(sample_by_seed, draws, pool_seed)
+        for key, sample_by_seed in measurable_samples(samples_by_key).items()
     }
-    for key, parts in _parts_of_mean_curves(curves, samples_by_key).items():
-        curves[key] = [mean_estimate(of_rate) for of_rate in zip(*parts, strict=True)]
+    for key, benchmark_curves in _parts_of_mean_curves(curves, samples_by_key).items():
+        curves[key] = [mean_estimate(of_rate) for of_rate in zip(*benchmark_curves, strict=True)]
     rows = []
     for key, line in curves.items():
-        ends = confidence_intervals(line, config.confidence)
-        for rate, tpr, low, high in zip(RATES, line, *ends, strict=True):
+        low_and_high = confidence_intervals(line, config.confidence)
+        for rate, tpr, low, high in zip(RATES, line, *low_and_high, strict=True):
             if not tpr.needs:
                 rows.append((*key, rate, tpr.value, float(low), float(high)))
     return pd.DataFrame(rows, columns=[*CurveKey._fields, "fpr", "tpr", "ci_low", "ci_high"])
 
 
-def _roc_estimates(samples: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
+def _roc_estimates_over_seeds(
+    sample_by_seed: Sequence[ScoreSample], draws: int, seed: int
+) -> list[Estimate]:
     """TPR at each of `RATES`, the mean over seeds."""
     metrics, by_cell = [tpr_at_fpr(float(fpr)) for fpr in RATES], []
-    for sample in samples:
+    for sample in sample_by_seed:
         drawn = bootstrap.draw_resample(
             len(sample.members), len(sample.nonmembers), draws, sample.seed
         )
         by_cell.append(estimate_metrics(sample.members, sample.nonmembers, drawn, metrics).values())
-    examples = [sample.seed for sample in samples]
+    examples = [sample.seed for sample in sample_by_seed]
     return [pooled_estimate(of_rate, seed, examples) for of_rate in zip(*by_cell, strict=True)]
 
 
@@ -141,24 +143,28 @@ def histogram_table(samples_by_key: ScoreSamples) -> pd.DataFrame:
     benchmarks and methods share one axis; seeds are put together, and "all" is the mean of the
     benchmarks' shares.
     """
-    counts = {
-        key: [sum(map(_bin_counts, cells))]
-        for key, cells in measurable_samples(samples_by_key).items()
+    counts_by_key = {
+        key: [sum(map(_bin_counts, sample_by_seed))]
+        for key, sample_by_seed in measurable_samples(samples_by_key).items()
     }
-    for key, parts in _parts_of_mean_curves(counts, samples_by_key).items():
-        counts[key] = [benchmark_counts for (benchmark_counts,) in parts]
+    for key, parts in _parts_of_mean_curves(counts_by_key, samples_by_key).items():
+        counts_by_key[key] = [benchmark_counts for (benchmark_counts,) in parts]
     rows = [
-        row for key, parts in counts.items() for row in _iter_histogram_rows(key, np.stack(parts))
+        row
+        for key, parts in counts_by_key.items()
+        for row in _iter_histogram_rows(key, np.stack(parts))
     ]
-    names = [*CurveKey._fields, "side", "centre", "share", "ci_low", "ci_high"]
-    return pd.DataFrame(rows, columns=names)
+    column_names = [*CurveKey._fields, "side", "centre", "share", "ci_low", "ci_high"]
+    return pd.DataFrame(rows, columns=column_names)
 
 
 def _bin_counts(sample: ScoreSample) -> Floats:
     """Returns the numbers of members and of non-members per bin (2 × bins)."""
     centre, spread = sample.nonmembers.mean(), sample.nonmembers.std() or 1.0
-    sides = [(scores - centre) / spread for scores in (sample.members, sample.nonmembers)]
-    inside = [np.clip(scores, EDGES[0], EDGES[-1]) for scores in sides]
+    standardised_scores = [
+        (scores - centre) / spread for scores in (sample.members, sample.nonmembers)
+    ]
+    inside = [np.clip(scores, EDGES[0], EDGES[-1]) for scores in standardised_scores]
     return np.array([np.histogram(scores, EDGES)[0] for scores in inside], np.float64)
 
 

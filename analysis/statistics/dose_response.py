@@ -302,10 +302,10 @@ def _curves_with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence
     """
     pairs = list(zip(samples, fit.parts, strict=True))
     influence = [_example_influences(sample, part, fit.curvature) for sample, part in pairs]
-    members, nonmembers = (
+    member_covariances, nonmember_covariances = (
         np.array([sides[which].T @ sides[which] for sides in influence]) for which in (0, 1)
     )
-    covariance = members + nonmembers
+    covariance = member_covariances + nonmember_covariances
     slope_variance = float(covariance[:, 1, 1].sum())
     fit = _without_bias(
         fit, _FitVariances(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1])
@@ -322,7 +322,10 @@ def _curves_with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence
         max(float(terms.sum() ** 2 / (terms @ terms)) - 1, 1),
         sum(len(sample.nonmembers) - 1 for sample in samples),
     )
-    variances = [float(side[:, 1, 1].sum()) for side in (members, nonmembers)]
+    variances = [
+        float(side_covariances[:, 1, 1].sum())
+        for side_covariances in (member_covariances, nonmember_covariances)
+    ]
     wanted = slope_variance**0.5 * _student_factor(variances, freedoms, confidence)
     scale = wanted / slope.std() if slope.std() > TINY else 1.0
     return _curves_at_zero(fit, scale * moved[:, :, 0].T, scale * slope)

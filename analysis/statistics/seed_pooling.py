@@ -114,8 +114,8 @@ def hierarchical_draws(draws: Scores, seed: int, examples: Sequence[object] = ()
 
 def _first_cells_with_same_examples(example_keys: Sequence[object], cells: int) -> tuple[int, ...]:
     """Returns for each cell the first one with the same examples."""
-    labels = example_keys or range(cells)
-    return tuple(labels.index(label) for label in labels)
+    cell_keys = example_keys or range(cells)
+    return tuple(cell_keys.index(cell_key) for cell_key in cell_keys)
 
 
 @cache
@@ -123,14 +123,16 @@ def _resampling_plan(
     firsts: tuple[int, ...], size: int, seed: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Which cell (S×D) and which of its draws (S×D) stand at each place of each draw."""
-    cells = len(firsts)
-    rng = np.random.default_rng(derive_seed(seed, "seeds", cells))
-    picked = rng.integers(0, cells, (cells, size))
-    orders = np.array([rng.permutation(size) for _ in range(cells)])
-    first = np.array(firsts)
-    shared = np.bincount(first, minlength=cells)[first] > 1
-    order_of_cell = np.where(shared[picked], first[picked], np.arange(cells)[:, None])
-    return picked, orders[order_of_cell, np.arange(size)]
+    n_cells = len(firsts)
+    rng = np.random.default_rng(derive_seed(seed, "seeds", n_cells))
+    picked_cell = rng.integers(0, n_cells, (n_cells, size))
+    orders = np.array([rng.permutation(size) for _ in range(n_cells)])
+    first_cell = np.array(firsts)
+    has_shared_examples = np.bincount(first_cell, minlength=n_cells)[first_cell] > 1
+    order_of_cell = np.where(
+        has_shared_examples[picked_cell], first_cell[picked_cell], np.arange(n_cells)[:, None]
+    )
+    return picked_cell, orders[order_of_cell, np.arange(size)]
 
 
 def condition_rows(

@@ -72,10 +72,10 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
             )
             for name, (g, drawn) in compared.items()
         }
-        parts = {name: [sample] for name, sample in samples.items()}
+        samples_by_name = {name: [sample] for name, sample in samples.items()}
         if samples and not groups_of_lacking_benchmarks(cell.examples):
-            parts[ALL] = list(samples.values())
-        for name, benchmark_samples in parts.items():
+            samples_by_name[ALL] = list(samples.values())
+        for name, benchmark_samples in samples_by_name.items():
             detector = Detector(name, method, variant)
             responses[detector] = dose_response(benchmark_samples, config.confidence)
     return responses
@@ -191,9 +191,9 @@ def trend_columns(line: Line, confidence: float) -> dict[str, Any]:
     response = _series_curves(line)
     if response is None:
         return {**columns, "note": _why_no_slope(line)}
-    ends = float(np.log2(levels[0])), float(np.log2(levels[-1]))
+    log_level_range = float(np.log2(levels[0])), float(np.log2(levels[-1]))
     auroc = np.array([line[level].value for level in levels])
-    return {**columns, **_slope_columns(response, ends, auroc, confidence)}
+    return {**columns, **_slope_columns(response, log_level_range, auroc, confidence)}
 
 
 def _dose_columns(response: DoseResponse, confidence: float) -> dict[str, Any]:
@@ -223,19 +223,19 @@ def _movement_columns(line: Line) -> dict[str, Any]:
     """The share of draws that move one way from level to level, and the levels of clear moves."""
     if len(line) < 2:
         return {"turns": ""}
-    steps = np.diff(_values_with_draws(line)[1:], axis=1)
-    one_way = (steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)
+    changes_between_levels = np.diff(_values_with_draws(line)[1:], axis=1)
+    one_way = (changes_between_levels >= 0).all(axis=1) | (changes_between_levels <= 0).all(axis=1)
     return {"monotone": float(one_way.mean()), "turns": format_levels(turning_levels(line))}
 
 
 def _why_no_slope(line: Line) -> str:
     """Why no line can be fitted to the AUROCs of a series."""
-    values = [estimate.value for estimate in line.values()]
-    limits = sorted({value for value in values if value in (0, 1)})
-    inside = sum(0 < value < 1 for value in values)
+    aurocs = [estimate.value for estimate in line.values()]
+    limits = sorted({value for value in aurocs if value in (0, 1)})
+    inside = sum(0 < value < 1 for value in aurocs)
     if inside > 1:
         return f"{NO_SLOPE}the AUROCs are too far apart for a finite slope"
-    where = f"all {'but one of the ' * inside}{len(values)} levels"
+    where = f"all {'but one of the ' * inside}{len(aurocs)} levels"
     return f"{NO_SLOPE}the AUROC is {' or '.join(f'{value:.0f}' for value in limits)} at {where}"
 
 
@@ -263,23 +263,23 @@ def _why_not_reached(auroc: Scores) -> str:
 def _crossing_columns(log_occurrences: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
     """Returns the crossing with its interval; infinite ends are NaN, as the note explains."""
     tail = (1 - confidence) / 2
-    ends = np.quantile(log_occurrences[1:], [tail, 1 - tail], method="inverted_cdf")
-    numbers = np.array([log_occurrences[0], *ends])
-    columns = ("reaches", "reaches_low", "reaches_high")
+    interval_ends = np.quantile(log_occurrences[1:], [tail, 1 - tail], method="inverted_cdf")
+    crossing_and_ends = np.array([log_occurrences[0], *interval_ends])
+    column_names = ("reaches", "reaches_low", "reaches_high")
     reached = {
-        name: float(2**number) if np.isfinite(number) else np.nan
-        for name, number in zip(columns, numbers, strict=True)
+        name: float(2**log_number) if np.isfinite(log_number) else np.nan
+        for name, log_number in zip(column_names, crossing_and_ends, strict=True)
     }
-    notes = [] if np.isfinite(numbers[0]) else [_why_not_reached(auroc)]
-    return {**reached, "note": "; ".join([*notes, *_open_end_notes(*ends)])}
+    notes = [] if np.isfinite(crossing_and_ends[0]) else [_why_not_reached(auroc)]
+    return {**reached, "note": "; ".join([*notes, *_open_end_notes(*interval_ends)])}
 
 
 def _open_end_notes(low: float, high: float) -> list[str]:
     """What of the interval lies outside of what was measured."""
     if low == high and np.isinf(low):
         return [f"interval {'above' if low == np.inf else 'below'} what was measured"]
-    ends = {"below": low, "above": high}
-    return [f"interval open {side}" for side, end in ends.items() if np.isinf(end)]
+    end_by_side = {"below": low, "above": high}
+    return [f"interval open {side}" for side, end in end_by_side.items() if np.isinf(end)]
 
 
 def _iter_aurocs(pooled: Estimates) -> Iterator[tuple[str, Detector, Estimate]]:

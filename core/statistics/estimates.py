@@ -170,7 +170,7 @@ def confidence_intervals(estimates: Sequence[Estimate], confidence: float) -> tu
     return low, high
 
 
-def standardised_differences(estimates: Sequence[Estimate], confidence: float) -> Scores:
+def pairwise_standardised_differences(estimates: Sequence[Estimate], confidence: float) -> Scores:
     """Returns how clearly each AUROC differs from each other one (K×K).
 
     Entry (i, j) is estimate j minus estimate i, divided by the distance between that difference and
@@ -183,8 +183,8 @@ def standardised_differences(estimates: Sequence[Estimate], confidence: float) -
         confidence: with which the intervals of all K (K − 1) / 2 differences include the truth
             (Bonferroni).
     """
-    pairs = max(1.0, len(estimates) * (len(estimates) - 1) / 2)
-    low, high = confidence_intervals(estimates, 1 - (1 - confidence) / pairs)
+    n_pairs = max(1.0, len(estimates) * (len(estimates) - 1) / 2)
+    low, high = confidence_intervals(estimates, 1 - (1 - confidence) / n_pairs)
     value = np.array([e.value for e in estimates])
     below, above = value - low, high - value
     variance = np.array([_variance_of_draws(e) for e in estimates])

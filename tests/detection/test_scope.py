@@ -102,9 +102,9 @@ def test_the_infilling_score_of_an_output_sees_no_input_but_as_context():
                                  std=0.5 + rng.random(9 - j)))  # fmt: skip
     method = Infilling(m=2)
     (wanted,) = method.passes
-    whole = method.ratios(Example("a", "", {wanted: tuple(copies)}))
+    whole = method.ratio_by_token(Example("a", "", {wanted: tuple(copies)}))
     part = ScopedPass({"a": tuple(copies)}, VIEWS["infill"], "output", {"a": ("a", 5)})
-    assert np.allclose(method.ratios(Example("a", "", {wanted: part["a"]})), whole[4:])
+    assert np.allclose(method.ratio_by_token(Example("a", "", {wanted: part["a"]})), whole[4:])
 
 
 def test_a_token_with_a_character_of_the_output_is_the_outputs():

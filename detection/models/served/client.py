@@ -23,13 +23,13 @@ from contamination.core import secrets
 from contamination.core.errors import ConfigError, ServerError, describe_error
 from contamination.core.stored_files import parse_json
 from contamination.detection.config import ScoredModelConfig
-from contamination.detection.models.served.responses import Reply, validation_message
-from contamination.detection.models.served.transport import (
+from contamination.detection.models.served.connections import (
     Content,
     Sessions,
     is_stopped,
     stopped_within,
 )
+from contamination.detection.models.served.responses import Reply, validation_message
 
 R = TypeVar("R", bound=Reply)
 log = logging.getLogger(__name__)

@@ -47,9 +47,9 @@ class PromptLogprobs(LogprobStrategy):
     def works(self, ids: Sequence[int]) -> bool:
         """Returns whether the server shows them; if it also names top tokens by ids, uses those."""
         positions = self._prompt_positions(ids)
-        if self.token_names.by_id and all(position.top for position in positions):
+        if self.token_names.by_id and all(token_position.top for token_position in positions):
             self.numbers = frozenset({"logprob", "top_logprob", "top_id"})
-        return all(position.logprob is not None for position in positions)
+        return all(token_position.logprob is not None for token_position in positions)
 
     def fingerprint_prefixes(self, ids: Sequence[int]) -> list[Sequence[int]]:
         """Returns the whole text."""
@@ -63,15 +63,18 @@ class PromptLogprobs(LogprobStrategy):
     def shown_logprobs(self, ids: Sequence[int]) -> ShownLogprobs:
         """Returns the log-probabilities of all tokens after the first."""
         positions = enumerate(self._prompt_positions(ids))
-        return {n: [max(-tracking.MAX_BIAS, position.prompt_logprob)] for n, position in positions}
+        return {
+            n: [max(-tracking.MAX_BIAS, token_position.prompt_logprob)]
+            for n, token_position in positions
+        }
 
     def answer_columns(self, ids: Sequence[int]) -> Columns:
         """Returns the numbers of all tokens after the first."""
         positions = self._prompt_positions(ids)
-        logprobs = [position.prompt_logprob for position in positions]
+        logprobs = [token_position.prompt_logprob for token_position in positions]
         columns: Columns = {"logprob": round_to_float32(logprobs)}
         if "top_id" in self.numbers:
-            tops = [self._top_logprob_and_id(position, ids) for position in positions]
+            tops = [self._top_logprob_and_id(token_position, ids) for token_position in positions]
             columns["top_logprob"] = round_to_float32([logprob for logprob, _ in tops])
             columns["top_id"] = [token for _, token in tops]
         return columns
@@ -79,11 +82,13 @@ class PromptLogprobs(LogprobStrategy):
     def _prompt_positions(self, ids: Sequence[int]) -> list[TokenPosition]:
         return self.model.prompt_logprobs(ids, self.top)
 
-    def _top_logprob_and_id(self, position: TokenPosition, ids: Sequence[int]) -> tuple[float, int]:
+    def _top_logprob_and_id(
+        self, token_position: TokenPosition, ids: Sequence[int]
+    ) -> tuple[float, int]:
         """Returns the top token's log-probability and id; of several, the lowest id."""
-        candidates = [(logprob, -token) for token, logprob in self._uniquely_named(position)]
-        if not candidates or len(candidates) < len(position.top):
-            names = [*position.top][:3]
+        candidates = [(logprob, -token) for token, logprob in self._uniquely_named(token_position)]
+        if not candidates or len(candidates) < len(token_position.top):
+            names = [*token_position.top][:3]
             why = f"top_logprobs has {names} for a token, which it names by their ids elsewhere. "
             raise ServerError(
                 self.model.message_about_text(ids, f"{why}See that the server is one.")
@@ -114,10 +119,13 @@ class ForcedToken(LogprobStrategy):
     def works(self, ids: Sequence[int]) -> bool:
         """Returns whether a forced token has the same log-probability as without the bias."""
         token, logprob = self._second_likeliest(ids)
-        position = self._next_position(ids, {token: tracking.MAX_BIAS})
-        if position.token != self.model.token_names.name(token) or position.logprob is None:
+        token_position = self._next_position(ids, {token: tracking.MAX_BIAS})
+        if (
+            token_position.token != self.model.token_names.name(token)
+            or token_position.logprob is None
+        ):
             return False
-        return abs(position.logprob - logprob) < AGREEMENT
+        return abs(token_position.logprob - logprob) < AGREEMENT
 
     def request_count(self, token: int) -> float:
         """Returns more for a part of a character, which a server may hide."""
@@ -125,32 +133,32 @@ class ForcedToken(LogprobStrategy):
 
     def shown_logprobs(self, ids: Sequence[int]) -> ShownLogprobs:
         """Returns the top log-probabilities after these tokens, even if the choice is hidden."""
-        position = self._next_position(ids, may_hide=True)
-        if position.is_hidden:
-            position = self._position_beside_forced(ids, 0, self.top)
-        logprobs = sorted(position.top.values(), reverse=True)[: self.top]
+        token_position = self._next_position(ids, may_hide=True)
+        if token_position.is_hidden:
+            token_position = self._position_beside_forced(ids, 0, self.top)
+        logprobs = sorted(token_position.top.values(), reverse=True)[: self.top]
         return {len(ids): [max(-tracking.MAX_BIAS, logprob) for logprob in logprobs]}
 
     def answer_columns(self, ids: Sequence[int]) -> Columns:
         """Returns the last token's log-probability; LEAST if no bias makes it the choice."""
-        position = self._next_position(ids[:-1], {ids[-1]: tracking.MAX_BIAS}, may_hide=True)
+        token_position = self._next_position(ids[:-1], {ids[-1]: tracking.MAX_BIAS}, may_hide=True)
         name = self.model.token_names.name(ids[-1])
-        if position.is_hidden:
+        if token_position.is_hidden:
             return {"logprob": round_to_float32([self._logprob_from_longer_lists(ids)])}
-        if position.token != name and not self._is_renamed(ids, position):
+        if token_position.token != name and not self._is_renamed(ids, token_position):
             if (
                 self.model.token_names.is_unique(ids[-1])
-                and position.top.get(name, LOWEST_LOGPROB) > -tracking.MAX_BIAS
+                and token_position.top.get(name, LOWEST_LOGPROB) > -tracking.MAX_BIAS
             ):
-                raise self._wrong_choice_error(position.token, ids, (name,))
+                raise self._wrong_choice_error(token_position.token, ids, (name,))
             return {"logprob": round_to_float32([LOWEST_LOGPROB])}
-        if position.logprob is None:
+        if token_position.logprob is None:
             why = (
-                f"it shows no log-probability of its choice {position.token!r}. See that it runs "
-                "as it did when it was probed."
+                f"it shows no log-probability of its choice {token_position.token!r}. See that it "
+                "runs as it did when it was probed."
             )
             raise ServerError(self.model.message_about_text(ids, why))
-        return {"logprob": round_to_float32([position.logprob])}
+        return {"logprob": round_to_float32([token_position.logprob])}
 
     def _logprob_from_longer_lists(self, ids: Sequence[int]) -> float:
         """Returns the last token's log-probability from longer and longer lists of top tokens.
@@ -159,20 +167,20 @@ class ForcedToken(LogprobStrategy):
         the token with the next one. If a whole token is chosen, it lists such a token like others.
         """
         name, top = self.model.token_names.name(ids[-1]), FIRST_LIST
-        position = self._position_beside_forced(ids[:-1], ids[-1], top)
-        while name not in position.top and len(position.top) >= top:
+        token_position = self._position_beside_forced(ids[:-1], ids[-1], top)
+        while name not in token_position.top and len(token_position.top) >= top:
             top *= LIST_GROWTH
-            position = self._position_beside_forced(ids[:-1], ids[-1], top)
-        if name not in position.top or not self.model.token_names.is_unique(ids[-1]):
-            raise self._ambiguous_name_error(position, ids)
-        return position.top[name]
+            token_position = self._position_beside_forced(ids[:-1], ids[-1], top)
+        if name not in token_position.top or not self.model.token_names.is_unique(ids[-1]):
+            raise self._ambiguous_name_error(token_position, ids)
+        return token_position.top[name]
 
     def _position_beside_forced(self, ids: Sequence[int], token: int, top: int) -> TokenPosition:
         """Returns the top tokens after these when a whole token other than `token` is forced."""
         other = {str(self.model.token_names.any_unique_token(excluded=token)): tracking.MAX_BIAS}
         return self.model.next_token(ids, shows=True, logprobs=top, logit_bias=other)
 
-    def _is_renamed(self, ids: Sequence[int], position: TokenPosition) -> bool:
+    def _is_renamed(self, ids: Sequence[int], token_position: TokenPosition) -> bool:
         """Returns whether the choice is the last token under another name of the server.
 
         If so, the bias changed the choice; or the token is chosen without a bias, and a ban on it
@@ -181,7 +189,7 @@ class ForcedToken(LogprobStrategy):
         if self.model.token_names.by_id:
             return False
         unbiased = self._next_position(ids[:-1]).token
-        if unbiased != position.token:
+        if unbiased != token_position.token:
             return True
         return self._next_position(ids[:-1], {ids[-1]: -tracking.MAX_BIAS}).token != unbiased
 
@@ -232,10 +240,10 @@ class BiasedClosedForm(LogprobStrategy):
         return {"logprob": round_to_float32([LOWEST_LOGPROB if logprob is None else logprob])}
 
     def _logprob_from_other_token(self, ids: Sequence[int]) -> float | None:
-        position = self._next_position(ids[:-1])
-        comparison = self._comparison_token(position, ids) or self._unlisted_comparison(ids)
+        token_position = self._next_position(ids[:-1])
+        comparison = self._comparison_token(token_position, ids) or self._unlisted_comparison(ids)
         if comparison is None:
-            raise self._ambiguous_name_error(position, ids)
+            raise self._ambiguous_name_error(token_position, ids)
         token, logprob = comparison
         name, raised = self.model.token_names.name(token), tracking.raising_bias(logprob)
 
@@ -312,10 +320,10 @@ class TopListBisection(ArgmaxBisection):
     def works(self, ids: Sequence[int]) -> bool:
         """Returns whether the list stays the same when the choice changes."""
         token, logprob = self._second_likeliest(ids)
-        position = self._next_position(ids, {token: tracking.MAX_BIAS})
+        token_position = self._next_position(ids, {token: tracking.MAX_BIAS})
         name = self.model.token_names.name(token)
-        listed = position.top.get(name, math.nan)
-        return position.token == name and abs(listed - logprob) < AGREEMENT
+        listed = token_position.top.get(name, math.nan)
+        return token_position.token == name and abs(listed - logprob) < AGREEMENT
 
     def answer_columns(self, ids: Sequence[int]) -> Columns:
         """Returns the last token's log-probability from the list, or from a bisection.
@@ -324,12 +332,12 @@ class TopListBisection(ArgmaxBisection):
         from it to the last token at the bias RAISED_LOGPROB − log p, whatever the last token's
         name is.
         """
-        names, position = self.model.token_names, self._next_position(ids[:-1])
+        names, token_position = self.model.token_names, self._next_position(ids[:-1])
         is_unique, name = names.is_unique(ids[-1]), names.name(ids[-1])
-        if is_unique and name in position.top:
-            return {"logprob": round_to_float32([position.top[name]])}
-        if (comparison := self._comparison_token(position, ids)) is None:
-            raise self._ambiguous_name_error(position, ids)
+        if is_unique and name in token_position.top:
+            return {"logprob": round_to_float32([token_position.top[name]])}
+        if (comparison := self._comparison_token(token_position, ids)) is None:
+            raise self._ambiguous_name_error(token_position, ids)
         other, other_logprob = comparison
         other_name, raised = names.name(other), tracking.RAISED_LOGPROB - other_logprob
 
@@ -339,7 +347,7 @@ class TopListBisection(ArgmaxBisection):
                 raise self._wrong_choice_error(choice, ids, (other_name, name))
             return choice != other_name
 
-        low = tracking.RAISED_LOGPROB - (min(position.top.values()) if is_unique else 0.0)
+        low = tracking.RAISED_LOGPROB - (min(token_position.top.values()) if is_unique else 0.0)
         bias = tracking.bisect_bias(is_chosen, self.tolerance, low)
         return {
             "logprob": round_to_float32(

@@ -380,10 +380,14 @@ class TokenNames:
 
     @cached_property
     def _unique_tokens_by_name(self) -> dict[str, int]:
-        ids = sorted(self.tokenizer.get_vocab().values())
-        names = self.tokenizer.batch_decode([[token] for token in ids])
-        shared = Counter(names)
-        return {n: token for n, token in zip(names, ids, strict=True) if shared[n] == 1}
+        token_ids = sorted(self.tokenizer.get_vocab().values())
+        names = self.tokenizer.batch_decode([[token_id] for token_id in token_ids])
+        count_by_name = Counter(names)
+        return {
+            n: token_id
+            for n, token_id in zip(names, token_ids, strict=True)
+            if count_by_name[n] == 1
+        }
 
 
 def _without_space_marks(token_name: str) -> str:

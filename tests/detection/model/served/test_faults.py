@@ -24,9 +24,9 @@ from contamination.core.signals import stop_on_signals
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.models import open_model
 from contamination.detection.models.served import client as client_module
+from contamination.detection.models.served.connections import in_parallel
 from contamination.detection.models.served.fingerprint import probe_token_ids
 from contamination.detection.models.served.responses import Completion
-from contamination.detection.models.served.transport import in_parallel
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks.probe import format_request_plan as dry_run

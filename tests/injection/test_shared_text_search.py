@@ -13,7 +13,7 @@ from contamination.data.ngrams import words_of
 from contamination.data.readers import Document
 from contamination.data.readers.embedded import EmbeddedRows
 from contamination.data.readers.rows import Tally
-from contamination.injection.decontamination import Match, Matcher
+from contamination.injection.shared_text_search import Match, Matcher
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.tokenization import SourceDocument, TokenizationSettings, tokenize
 
