@@ -7,7 +7,7 @@
     contamination audit audit=NAME [field=value ...]   audit a model with your own texts
     contamination detect --model-url http://HOST:8000/v1 --model-tokenizer DIR [field=value ...]
     contamination launch [-m] [field=value ...]
-    contamination status | report | check | adopt | fetch [...]
+    contamination status | report | check | adopt | fetch | push [...]
     contamination list methods | audits | benchmarks | models | corpora | experiments
     contamination --version
 """
