@@ -7,7 +7,7 @@
     contamination audit audit=NAME [field=value ...]   audit a model with your own texts
     contamination detect --model-url http://HOST:8000/v1 --model-tokenizer DIR [field=value ...]
     contamination launch [-m] [field=value ...]
-    contamination status | report | check | adopt | fetch [...]
+    contamination status | report | check | adopt | fetch | push [...]
     contamination list methods | audits | benchmarks | models | corpora | experiments
     contamination --version
 """
@@ -47,6 +47,7 @@ TOOLS = {
     "check": ("runs=", "--prune", "--yes"),
     "adopt": ("kind=model", "kind=corpus", "path=", "runs="),
     "fetch": (),
+    "push": ("repo=", "private=true", "dry_run=true", "texts=true", "license="),
 }
 """The tools of `launch`, with the words that completion offers after them."""
 OTHERS = ("audit", "list", "quickstart")
