@@ -1,16 +1,4 @@
-"""The command `contamination`, which runs each stage and tool by its name from any folder.
-
-::
-
-    contamination quickstart                   contaminate, train, score and report on embedded data
-    contamination inject | train | detect | analyse [field=value ...]
-    contamination audit audit=NAME [field=value ...]   audit a model with your own texts
-    contamination detect --model-url http://HOST:8000/v1 --model-tokenizer DIR [field=value ...]
-    contamination launch [-m] [field=value ...]
-    contamination status | report | check | adopt | fetch [...]
-    contamination list methods | audits | benchmarks | models | corpora | experiments
-    contamination --version
-"""
+"""The command `contamination`, which runs each stage and tool by its name from any folder."""
 
 from __future__ import annotations
 
@@ -27,7 +15,9 @@ from hydra.utils import get_class
 
 from contamination.core.artifacts import version_text
 from contamination.core.cli import CONF, run_tool
+from contamination.core.commands import read_commands
 from contamination.core.errors import ConfigError, near_names
+from contamination.core.help import asks_for_help, render_command, render_overview
 from contamination.core.integrity import set_damage_remedy
 from contamination.core.startup import COMMAND
 from contamination.core.stored_files import read_yaml
@@ -57,8 +47,9 @@ def main() -> int:
     set_damage_remedy(DAMAGE_REMEDY)
     match sys.argv[1:]:
         case [] | ["-h" | "--help" | "help"]:
-            print(__doc__)
-            return 0
+            return run_tool(lambda: print(render_overview()))
+        case ["list", *words] if asks_for_help(words):
+            return run_tool(lambda: print(render_command(read_commands()["list"])))
         case ["--version"]:
             return run_tool(lambda: print(version_text()))
         case ["list", *kinds]:

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from contamination.audits.unlearning.estimates import AuditUnits
 from contamination.core.statistics.bootstrap import Scores
@@ -61,6 +60,8 @@ def forget_ratio(
     if text_count < 2 or not np.isfinite(draws).all():
         return ForgetRatio(np.nan, np.nan, np.nan, "fewer than 2 texts")
     covariance = np.cov(draws) * text_count / (text_count - 1)
+    from scipy.stats import t as student  # half a second
+
     quantile = float(student.ppf((1 + confidence) / 2, text_count - 1))
     limits = fieller_interval(numerator, denominator, covariance, quantile)
     if (
