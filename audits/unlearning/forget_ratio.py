@@ -54,14 +54,14 @@ def forget_ratio(
         text_count: the number of texts that were drawn.
         confidence: of the interval.
     """
+    from scipy.stats import t as student  # takes half a second
+
     original, unlearned, clean = figures
     numerator, denominator = original.value - unlearned.value, original.value - clean.value
     draws = np.stack([original.draws - unlearned.draws, original.draws - clean.draws])
     if text_count < 2 or not np.isfinite(draws).all():
         return ForgetRatio(np.nan, np.nan, np.nan, "fewer than 2 texts")
     covariance = np.cov(draws) * text_count / (text_count - 1)
-    from scipy.stats import t as student  # half a second
-
     quantile = float(student.ppf((1 + confidence) / 2, text_count - 1))
     limits = fieller_interval(numerator, denominator, covariance, quantile)
     if (
