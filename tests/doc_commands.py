@@ -16,15 +16,11 @@ from hydra.core.override_parser.types import Override
 
 from contamination.audits.base import add_audit_prefixes
 from contamination.core.cli import CONF
+from contamination.core.commands import command_of_module, command_schema
+from contamination.core.field_docs import Schema, describe_dataclass, read_choices
 from contamination.core.stored_files import read_yaml
 from contamination.launch.cli import GROUPS, OTHERS, PACKAGES, TOOLS
-from contamination.launch.field_reference import (
-    COMMANDS,
-    Schema,
-    command_schema,
-    describe_dataclass,
-    read_choices,
-)
+from contamination.launch.field_reference import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
@@ -129,6 +125,8 @@ def _module(name: str, words: Sequence[str]) -> str | None:
     if tool in OPEN_WORDS.get(package, ()):
         return _overrides("launch", words[1:]) if tool == "fetch" else None
     command = f"{package} {tool}".strip()
+    if (audit := command_of_module(command)) and audit.choice:  # the audit's name alone
+        return _overrides(package, [audit.choice, *words[1:]])
     if command not in COMMANDS:
         return f"no command {command}"
     rest = [*words[1:]] if tool else [*words]
@@ -162,7 +160,7 @@ def _overrides(command: str, words: Sequence[str]) -> str | None:
 
 def _faults(command: str, overrides: Sequence[Override]) -> Iterator[str | None]:
     """For each override what is wrong with its choice or its field."""
-    offered = {choice.name: choice for choice in read_choices(COMMANDS[command][0])}
+    offered = {choice.name: choice for choice in read_choices(COMMANDS[command].config)}
     chosen = {name: _names(choice.default) for name, choice in offered.items()}
     for override in overrides:
         name, group = override.key_or_group, override.key_or_group.partition("@")[0]
@@ -215,9 +213,9 @@ Tree = dict[str, "Tree"]
 def _tree(command: str, chosen: Mapping[str, Sequence[str]]) -> Tree:
     """The fields that a command has with these choices."""
     tree = deepcopy(_command_tree(command))
-    for file in ("common", COMMANDS[command][0]):
+    for file in ("common", COMMANDS[command].config):
         _join(tree, _yaml_tree(f"{file}.yaml"))
-    for choice in read_choices(COMMANDS[command][0]):
+    for choice in read_choices(COMMANDS[command].config):
         inner = tree if choice.name == "experiment" else tree.setdefault(choice.name, {})
         for name in ("*",) if chosen[choice.name] == ["all"] else chosen[choice.name]:
             for file in sorted((CONF / choice.group).glob(f"{name}.yaml")):
@@ -227,7 +225,7 @@ def _tree(command: str, chosen: Mapping[str, Sequence[str]]) -> Tree:
 
 @cache
 def _command_tree(command: str) -> Tree:
-    return _schema_tree(command_schema(command))
+    return _schema_tree(command_schema(COMMANDS[command]))
 
 
 def _schema_tree(schema: Schema) -> Tree:
