@@ -15,7 +15,7 @@ from contamination.core.config import convert_config
 from contamination.core.distributed import is_launched
 from contamination.core.help import answer
 from contamination.core.user_files import atomic_output_file
-from contamination.detection.config import DetectionStage
+from contamination.detection.config import DetectionStage, ProbeStage
 
 EXAMPLES, FILE_OF_EXAMPLES = re.compile(r"^\+*examples(?==)"), "examples_file"
 """Renames `examples=FILE` of `thresholds`, so that Hydra does not look for conf/examples/FILE."""
@@ -111,7 +111,7 @@ def extraction(config: DictConfig) -> None:
 
 def probe(config: DictConfig) -> None:
     """Prints what a server can do."""
-    from contamination.detection.tasks.probe import ProbeStage, run
+    from contamination.detection.tasks.probe import run
 
     print(run(convert_config(config, ProbeStage)))
 

@@ -206,6 +206,15 @@ class DetectionStage(ScoringNodes):
         require(bool(self.method), "method", self.method, remedy)
 
 
+@dataclass(frozen=True)
+class ProbeStage:
+    """The configuration of a probe of a server."""
+
+    runs: str = "runs"
+    model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
+    method: dict[str, Any] = field(default_factory=dict)
+
+
 def parse_slice(field: str, text: str) -> tuple[int, int]:
     """Parses "i/n" with 1 ≤ i ≤ n, and returns i and n."""
     number, _, of = text.partition("/")

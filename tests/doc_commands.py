@@ -95,7 +95,7 @@ def fault(command: Command) -> str | None:
 def _installed(words: Sequence[str]) -> str | None:
     """What is wrong with the words behind `contamination`."""
     match [*words]:
-        case [] | ["--version"] | ["-sc", _]:
+        case [] | ["--version" | "--help"] | ["-sc", _]:
             return None
         case ["list", *kinds]:
             unknown = {*kinds} - {*GROUPS}
