@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -141,6 +141,11 @@ ENTRY_POINTS = "contamination.audits"
 CHOICE = re.compile(r"audit=([\w/]+)")
 
 
+def installed_audits() -> EntryPoints:
+    """Returns the audits that other packages install."""
+    return entry_points(group=ENTRY_POINTS)
+
+
 def register_installed_audits(overrides: Sequence[str]) -> None:
     """Make audits of other packages known to Hydra, as further files of conf/audit.
 
@@ -150,7 +155,7 @@ def register_installed_audits(overrides: Sequence[str]) -> None:
         ConfigError: the chosen audit can't be imported, or is not an audit.
     """
     chosen = chosen_audit_name(overrides)
-    for entry_point in entry_points(group=ENTRY_POINTS):
+    for entry_point in installed_audits():
         node: dict[str, Any] = {"_target_": entry_point.value.replace(":", ".")}
         if entry_point.name == chosen:
             node |= {field.name: _default_value(field) for field in _load_audit_fields(entry_point)}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 
-from contamination.audits.base import ENTRY_POINTS, chosen_audit_name, load_audit_class
+from contamination.audits.base import chosen_audit_name, installed_audits, load_audit_class
 from contamination.core.commands import Command, read_commands
 from contamination.core.errors import ConfigError, near_names
 from contamination.core.field_docs import describe_dataclass
@@ -25,7 +24,7 @@ def find_audit_command(words: Sequence[str]) -> Command:
     command = commands.get(AUDIT if name is None else f"{AUDIT} {name}")
     if command is not None:
         return command
-    installed = {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINTS)}
+    installed = {entry_point.name: entry_point for entry_point in installed_audits()}
     if name not in installed:
         known = [c.removeprefix(f"{AUDIT} ") for c in commands if c.startswith(f"{AUDIT} ")]
         raise ConfigError(

@@ -285,6 +285,9 @@ def _hydra_error_message(error: Exception, config_name: str, words: Sequence[str
     """The error in one paragraph; of a misspelt field with the names that may be meant."""
     if (name := unknown_field(error)) is not None:
         return _unknown_field_message(name, config_name, words)
+    if match := re.match(r"You must specify '([^']+)'.*?Available options:(.*)", str(error), re.S):
+        group, choices = match[1], match[2].split()
+        return f"{group} is not given: choose one of {', '.join(choices)}, as {group}={choices[0]}."
     if isinstance(error, MissingConfigException):
         return _unknown_choice_message(error)
     if isinstance(error, OverrideParseException):
