@@ -10,6 +10,7 @@ from omegaconf import DictConfig, open_dict
 from contamination.analysis.config import AnalysisStage, WandbReport
 from contamination.core.cli import run_hydra_command
 from contamination.core.config import convert_config
+from contamination.core.help import answer
 
 EXPERIMENT, ITS_NAME = re.compile(r"^\+*experiment(?==)"), "experiment_name"
 """`wandb experiment=NAME` under a name by which Hydra does not look for conf/experiment/NAME."""
@@ -45,11 +46,17 @@ def _with_experiment_name(config: DictConfig) -> DictConfig:
     return config
 
 
-if __name__ == "__main__":
+def run_named_tool() -> int:
+    """Run the stage or the tool that the command line names; returns the exit status."""
     tools = {"wandb": report_from_wandb, "wandb-view": create_wandb_view}
     name, run = "analysis", main
     if sys.argv[1:2] and sys.argv[1] in tools:
         name = sys.argv.pop(1)
         run = tools[name]
         sys.argv[1:] = [EXPERIMENT.sub(ITS_NAME, word) for word in sys.argv[1:]]
-    sys.exit(run_hydra_command(name.replace("-", "_"), run))
+    return run_hydra_command(name.replace("-", "_"), run)
+
+
+if __name__ == "__main__":
+    answered = answer("analysis")
+    sys.exit(run_named_tool() if answered is None else answered)

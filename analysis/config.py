@@ -101,6 +101,7 @@ class WandbReport:
 
     runs: str = runtime_field("runs")
     project: str | None = None
+    """The project to read."""
     entity: str | None = None
     """The project's owner; null: the default of whoever is logged in."""
     local: str | None = runtime_field(None)

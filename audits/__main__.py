@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 
 from contamination.core.cli import run_hydra_command, run_tool
 from contamination.core.config import convert_config
+from contamination.core.help import asks_for_help, render_command
 
 
 def main(config: DictConfig) -> None:
@@ -31,6 +32,7 @@ def fresh(config: DictConfig) -> None:
 def run_chosen_audit() -> int:
     """Run the audit that the command line chooses; returns the exit status."""
     from contamination.audits.base import add_audit_prefixes, register_installed_audits
+    from contamination.audits.help import find_audit_command
     from contamination.detection.__main__ import run_launched
 
     words = sys.argv[1:]
@@ -39,6 +41,9 @@ def run_chosen_audit() -> int:
         return run_hydra_command("fresh", fresh)
     if words and words[0].isidentifier():  # the audit's name alone
         words[0] = f"audit={words[0]}"
+    if asks_for_help(words):
+        print(render_command(find_audit_command(words)))
+        return 0
     register_installed_audits(words)
     sys.argv[1:] = add_audit_prefixes(words)
     return run_launched(partial(run_hydra_command, "audit", main))

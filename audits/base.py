@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -141,6 +141,11 @@ ENTRY_POINTS = "contamination.audits"
 CHOICE = re.compile(r"audit=([\w/]+)")
 
 
+def installed_audits() -> EntryPoints:
+    """Returns the audits that other packages install."""
+    return entry_points(group=ENTRY_POINTS)
+
+
 def register_installed_audits(overrides: Sequence[str]) -> None:
     """Make audits of other packages known to Hydra, as further files of conf/audit.
 
@@ -149,15 +154,20 @@ def register_installed_audits(overrides: Sequence[str]) -> None:
     Raises:
         ConfigError: the chosen audit can't be imported, or is not an audit.
     """
-    chosen = _chosen_audit_name(overrides)
-    for entry_point in entry_points(group=ENTRY_POINTS):
+    chosen = chosen_audit_name(overrides)
+    for entry_point in installed_audits():
         node: dict[str, Any] = {"_target_": entry_point.value.replace(":", ".")}
         if entry_point.name == chosen:
             node |= {field.name: _default_value(field) for field in _load_audit_fields(entry_point)}
         ConfigStore.instance().store(name=entry_point.name, node=node, group="audit")
 
 
-def _load_audit_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
+def load_audit_class(entry_point: EntryPoint) -> type[Audit]:
+    """Returns the class of an installed audit, which is a dataclass.
+
+    Raises:
+        ConfigError: it can't be imported, or is not an audit.
+    """
     try:
         audit_class = entry_point.load()
     except Exception as error:  # another package's import may fail in any way
@@ -168,7 +178,11 @@ def _load_audit_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
     is_audit = isinstance(audit_class, type) and issubclass(audit_class, Audit)
     remedy = f"make {entry_point.value} a dataclass below contamination.audits.base.Audit."
     require(is_audit and is_dataclass(audit_class), "audit", entry_point.name, remedy)
-    return fields(audit_class)
+    return audit_class  # type: ignore[no-any-return]
+
+
+def _load_audit_fields(entry_point: EntryPoint) -> tuple[Field[Any], ...]:
+    return fields(load_audit_class(entry_point))  # type: ignore[arg-type]
 
 
 def _default_value(field: Field[Any]) -> Any:
@@ -183,7 +197,7 @@ def add_audit_prefixes(overrides: Sequence[str]) -> list[str]:
     A field of the chosen audit is recognised without its prefix, unless `AuditStage` has a field of
     the same name, such as `model`.
     """
-    names = _audit_field_names(_chosen_audit_name(overrides)) - {
+    names = _audit_field_names(chosen_audit_name(overrides)) - {
         field.name for field in fields(AuditStage)
     }
     if not names:
@@ -193,7 +207,8 @@ def add_audit_prefixes(overrides: Sequence[str]) -> list[str]:
     return [unprefixed.sub(r"\1audit.\2", override) for override in overrides]
 
 
-def _chosen_audit_name(overrides: Sequence[str]) -> str | None:
+def chosen_audit_name(overrides: Sequence[str]) -> str | None:
+    """Returns the audit that the overrides choose, by `audit=NAME`, or None."""
     choices = [match[1] for match in map(CHOICE.fullmatch, overrides) if match]
     return choices[-1] if choices else None
 

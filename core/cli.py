@@ -24,6 +24,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, Sweep
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -34,6 +35,7 @@ from contamination.core.disk import check_has_disk, disk_errors_as_data_errors
 from contamination.core.errors import ConfigError, StoppedError, UserError, near_names, require
 from contamination.core.signals import stop_on_signals
 from contamination.core.stored_files import check_yaml_limits
+from contamination.core.suggestions import known_fields, similar_fields, unknown_field
 from contamination.core.terminal import escape_controls
 from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors
 
@@ -85,7 +87,7 @@ def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> 
     except (StoppedError, UserError) as error:
         return _print_error(error)
     except (HydraException, OmegaConfBaseException) as error:
-        return _print_error(UserError(_hydra_error_message(error)))
+        return _print_error(UserError(_hydra_error_message(error, config_name, sys.argv[1:])))
     return max([0, *map(_print_error, user_errors)])
 
 
@@ -149,7 +151,7 @@ def compose_stage(name: str, overrides: Sequence[str], schema: type[T]) -> T:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             config = compose(name, list(overrides))
     except HydraException as error:
-        raise ConfigError(_hydra_error_message(error)) from error
+        raise ConfigError(_hydra_error_message(error, name, overrides)) from error
     check_runs_folder(config)
     return convert_config(config, schema)
 
@@ -205,6 +207,7 @@ class SweepCheck(Callback):
         try:
             check_runs_folder(config)
             check_sweep_cells(config)
+            check_sweep_fields(config)
         except UserError as error:
             raise SystemExit(_print_error(error)) from error
 
@@ -234,6 +237,23 @@ def check_sweep_cells(config: DictConfig) -> None:
             if override.is_discrete_sweep() and not [*override.sweep_string_iterator()]:
                 remedy = "--multirun has nothing to run, give at least one value."
                 raise _override_error(override, remedy)
+
+
+def check_sweep_fields(config: DictConfig) -> None:
+    """Check that the cells of a sweep can be composed, once for each override.
+
+    Raises:
+        ConfigError: a field or a choice is unknown.
+    """
+    name, checked = config.hydra.job.config_name, set[str]()
+    for cell in overrides_of_sweep_cells(config) or ():
+        if {*cell} <= checked:
+            continue
+        checked |= {*cell}
+        try:
+            GlobalHydra.instance().config_loader().load_configuration(name, cell, RunMode.RUN)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError(_hydra_error_message(error, name, cell)) from error
 
 
 def _override_error(override: Override, remedy: str) -> ConfigError:
@@ -267,12 +287,28 @@ def _parse_all_overrides(config: DictConfig) -> list[Override]:
     return overrides
 
 
-def _hydra_error_message(error: Exception) -> str:
+def _hydra_error_message(error: Exception, config_name: str, words: Sequence[str]) -> str:
+    """The error in one paragraph; of a misspelt field with the names that may be meant."""
+    if (name := unknown_field(error)) is not None:
+        return _unknown_field_message(name, config_name, words)
+    if match := re.match(r"You must specify '([^']+)'.*?Available options:(.*)", str(error), re.S):
+        group, choices = match[1], match[2].split()
+        return f"{group} is not given: choose one of {', '.join(choices)}, as {group}={choices[0]}."
     if isinstance(error, MissingConfigException):
         return _unknown_choice_message(error)
     if isinstance(error, OverrideParseException):
         return _unreadable_override_message(error)
     return _describe_hydra_error(error)
+
+
+def _unknown_field_message(name: str, config_name: str, words: Sequence[str]) -> str:
+    *others, last = similar_fields(name, known_fields(str(CONF), config_name, words)) or [""]
+    names = f"{', '.join(others)} or {last}" if others else last
+    hint = f"Did you mean {names}? " if names else ""
+    return (
+        f"{name}: unknown field. {hint}--help shows the main fields, docs/fields.md all of them, "
+        "and --cfg job those of this command."
+    )
 
 
 def _unreadable_override_message(error: OverrideParseException) -> str:

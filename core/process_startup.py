@@ -151,8 +151,9 @@ def _is_project_command() -> bool:
 
 
 def _print_loading() -> None:
-    """Show at a terminal that something happens; `launch status` answers as fast."""
-    if sys.stdout.isatty() and sys.stderr.isatty() and "status" not in sys.orig_argv:
+    """Show at a terminal that something happens; `launch status` and `--help` answer as fast."""
+    is_fast = {"status", "-h", "--help"} & {*sys.orig_argv}
+    if sys.stdout.isatty() and sys.stderr.isatty() and not is_fast:
         os.write(2, b"Loading ...\n")
 
 

@@ -51,9 +51,9 @@ class ExamplesConfig(Ranged, node="examples"):
     """The texts to score (node `examples`)."""
 
     path: str = MISSING
-    """A corpus folder; or rows of `text` and optional `id`, `label`, `benchmark`: a JSONL (plain,
-    .gz, .zst), CSV, TSV or Parquet file, a folder of datasets' save_to_disk, a hub id, or - for
-    standard input."""
+    """A corpus folder, a file or folder of rows, a hub id, or - (standard input). Rows have `text`
+    and optional `id`, `label`, `benchmark`. A file is JSONL (plain, .gz, .zst), CSV, TSV or
+    Parquet; a folder is of datasets' save_to_disk."""
     format: str = runtime_field("auto")
     """The file's format: auto (by suffix; JSONL on standard input), jsonl, csv, tsv or parquet."""
     split: str = runtime_field("train")
@@ -63,9 +63,9 @@ class ExamplesConfig(Ranged, node="examples"):
     on_error: str = runtime_field("stop", one_of(ON_ERROR))
     """A row that can't be used: stop, or skip (leave it out and count it)."""
     template: str | None = runtime_field(None)
-    """How a row becomes a text: a format string over its columns, such as
-    "Question: {question}\\nAnswer: {answer}", or the name of a benchmark in conf/benchmark, whose
-    template is used; null: a row has its `text`, or a `prompt` and an `output`."""
+    """How a row becomes a text: a format string, or the name of a benchmark. The string names
+    columns, such as "Question: {question}\\nAnswer: {answer}"; a benchmark of conf/benchmark lends
+    its template; null: a row has its `text`, or a `prompt` and an `output`."""
     separator: str = runtime_field(" ")
     """What stands between a `prompt` and an `output` if neither has white space there."""
     limit: int | None = runtime_field(None, at_least(1))

@@ -13,8 +13,9 @@ from omegaconf import DictConfig, open_dict
 from contamination.core.cli import run_hydra_command, run_tool
 from contamination.core.config import convert_config
 from contamination.core.distributed import is_launched
+from contamination.core.help import answer
 from contamination.core.user_files import atomic_output_file
-from contamination.detection.config import DetectionStage
+from contamination.detection.config import DetectionStage, ProbeStage
 
 EXAMPLES, FILE_OF_EXAMPLES = re.compile(r"^\+*examples(?==)"), "examples_file"
 """Renames `examples=FILE` of `thresholds`, so that Hydra does not look for conf/examples/FILE."""
@@ -110,7 +111,7 @@ def extraction(config: DictConfig) -> None:
 
 def probe(config: DictConfig) -> None:
     """Prints what a server can do."""
-    from contamination.detection.tasks.probe import ProbeStage, run
+    from contamination.detection.tasks.probe import run
 
     print(run(convert_config(config, ProbeStage)))
 
@@ -147,7 +148,8 @@ def select(config: DictConfig) -> None:
     print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
 
 
-if __name__ == "__main__":
+def run_named_stage() -> int:
+    """Run the stage that the command line names; returns the exit status."""
     stages = {
         "accuracy": accuracy,
         "build": build,
@@ -164,4 +166,9 @@ if __name__ == "__main__":
         stage = stages[name]
     if stage is thresholds:
         sys.argv[1:] = [EXAMPLES.sub(FILE_OF_EXAMPLES, word) for word in sys.argv[1:]]
-    sys.exit(run_tool(partial(run_launched, partial(run_hydra_command, name, stage))))
+    return run_tool(partial(run_launched, partial(run_hydra_command, name, stage)))
+
+
+if __name__ == "__main__":
+    answered = answer("detection")
+    sys.exit(run_named_stage() if answered is None else answered)

@@ -40,7 +40,7 @@ class DetectionConfig(Ranged, node="detection"):
     models that are not a body with a linear head (a log line says so)."""
 
     long_texts: str = ranged_field("error", one_of(LONG_TEXTS))
-    """What to do with a text longer than the model's context: `error`, `truncate` (score its first
+    """What to do with a text longer than the model's context. `error`, `truncate` (score its first
     tokens), or `windowed` (score all tokens, in windows that overlap by half of the context)."""
 
     min_scored_tokens: int = ranged_field(5, at_least(1))
@@ -48,7 +48,7 @@ class DetectionConfig(Ranged, node="detection"):
     k = 0.2 is less than one token, so that the score would depend on a single token."""
 
     scope: str = field_naming_unless_default(WHOLE, one_of(SCOPES))
-    """Which part of a text is scored: the `whole`, its `output` given its input, or its `input`."""
+    """Which part is scored: the `whole` text, its `output` given its input, or its `input`."""
 
     device: str = runtime_field("auto", DEVICE)
     """`auto` (CUDA if available), `cpu`, `cuda` or `cuda:<n>`."""
@@ -97,12 +97,12 @@ class ScoredModelConfig(Ranged, node="model"):
     """The model under test (node `model`): in files at a `path`, or behind a server at a `url`."""
 
     path: str | None = None
-    """A model folder of the training stage, a Hugging Face folder, a GGUF file, or a hub id."""
+    """A folder of the training stage or Hugging Face, a GGUF file, or a hub id."""
     trust_remote_code: bool = runtime_field(False)
     """Whether to run Python code that comes with the model, if it needs any."""
 
     url: str | None = runtime_field(None)
-    """The server's base URL, without `/completions`, such as http://localhost:8000/v1."""
+    """The server's base URL, such as http://localhost:8000/v1. It has no `/completions`."""
     name: str | None = None
     """The model's name at the server; null selects the server's only model."""
     tokenizer: str | None = None
@@ -196,7 +196,7 @@ class DetectionStage(ScoringNodes):
     """Whether to only print the requests that servers would receive."""
 
     out: str | None = None
-    """A folder to which `scores.parquet`, `scores.csv` and `results.json` are also written."""
+    """A folder for `scores.parquet`, `scores.csv` and `results.json`."""
 
     out_text: bool = False
     """Whether the files in `out` include the texts."""
@@ -204,6 +204,15 @@ class DetectionStage(ScoringNodes):
     def __post_init__(self) -> None:
         remedy = "choose methods, such as method=[loss,min_k]."
         require(bool(self.method), "method", self.method, remedy)
+
+
+@dataclass(frozen=True)
+class ProbeStage:
+    """The configuration of a probe of a server."""
+
+    runs: str = "runs"
+    model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
+    method: dict[str, Any] = field(default_factory=dict)
 
 
 def parse_slice(field: str, text: str) -> tuple[int, int]:

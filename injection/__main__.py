@@ -8,17 +8,12 @@ from omegaconf import DictConfig
 
 from contamination.core.cli import compose_stage, run_hydra_command, run_tool
 from contamination.core.config import convert_config
+from contamination.core.help import answer, refuse_words
 from contamination.core.integrity import errors_naming_folders
 from contamination.injection.config import InjectionStage
 from contamination.injection.finetuning.config import FinetuningStage
 
 FORMAT = "format._target_="
-USAGE = """usage: python -m injection [overrides]
-       python -m injection finetuning [overrides]
-       python -m injection export corpus_folder=runs/corpus/<folder> format=<format>
-       python -m injection verify runs/corpus/<folder> [cluster=datatrove …]
-       python -m injection verify runs/export/<folder> [format._target_=<your class>]
-       python -m injection show runs/corpus/<folder> example_id=<id>"""
 
 
 def make_corpus(config: DictConfig) -> None:
@@ -75,6 +70,8 @@ def prove_folder(folder: str, words: list[str]) -> int:
 
 def main() -> int:
     """Run the stage, or one of its tools."""
+    if (answered := answer("injection")) is not None:
+        return answered
     match sys.argv[1:]:
         case ["export", *_]:
             del sys.argv[1]
@@ -82,13 +79,12 @@ def main() -> int:
         case ["finetuning", *_]:
             del sys.argv[1]
             return run_hydra_command("finetuning", make_finetuning_set)
-        case ["verify", folder, *words] if folder not in ("-h", "--help"):
+        case ["verify", folder, *words]:
             return run_tool(lambda: prove_folder(folder, words))
         case ["show", folder, example] if example.startswith("example_id="):
             return run_tool(lambda: print_copies(folder, example.removeprefix("example_id=")))
-        case ["verify" | "show", *_]:
-            print(USAGE, file=sys.stderr)
-            return 2
+        case ["verify" | "show" as tool, *_]:
+            return refuse_words(f"injection {tool}")
     return run_hydra_command("injection", make_corpus)
 
 

@@ -1,17 +1,10 @@
 """`python -m launch experiment=quickstart [overrides]`: the whole pipeline; `-m` for a sweep.
 
-`python -m launch status [runs=DIR | FOLDER] [--cost]`: the status of each cell, and its cost;
-`… report FOLDER`: a launch's report again; `… fetch experiment=… [overrides]`: download what the
-experiment reads from the hub; `… check [runs=DIR] [--prune [--yes]]`: find artefacts that are
-damaged or left over, and remove them; `… adopt kind=model|corpus path=DIR [runs=DIR]`: copy a model
-or corpus from elsewhere into the runs folder; `… push FOLDER repo=OWNER/NAME [private=true]
-[dry_run=true] [texts=true] [license=ID]`: upload a report, scores, an audit or a benchmark to the
-hub as a data set.
+Its tools are `status`, `report`, `check`, `adopt` and `fetch`; `--help` tells more of each.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -24,13 +17,13 @@ import contamination.launch.config  # noqa: F401 (registers the nodes of the pip
 from contamination.core import integrity
 from contamination.core.cli import run_hydra_command, run_tool
 from contamination.core.errors import ArtifactError, ConfigError, near_names, require
+from contamination.core.help import answer, refuse_words
 from contamination.core.signals import SIGNALS
 from contamination.launch import DAMAGE_REMEDY
 from contamination.launch.cells import Launch
 from contamination.launch.status import status
 
 COST = "--cost"
-TOOLS = ("status", "report", "fetch", "check", "adopt", "push")
 STOPPED = [128 + number for number in SIGNALS]
 
 
@@ -60,8 +53,7 @@ def _check_runs_and_maybe_prune(arguments: Sequence[str]) -> int:
     options = {word for word in arguments if word.startswith("--")}
     folders = [word for word in arguments if word not in options]
     if options - {"--prune", "--yes"} or len(folders) > 1:
-        print(__doc__, file=sys.stderr)
-        return 2
+        return refuse_words("launch check")
     runs = folders[0].removeprefix("runs=") if folders else "runs"
     require(bool(runs), "runs", runs, "give a folder.")
     paths = inspect_runs(Path(runs))
@@ -109,9 +101,11 @@ def _confirm(always_yes: bool, question: str) -> bool:
         return False
 
 
-def _refuse_unknown_tool(word: str) -> None:
+def _ask_what_to_run() -> None:
     raise ConfigError(
-        f"launch {word}: no such tool. {near_names(word, TOOLS)} A field is given as field=value."
+        "launch: there is nothing to run. Give an experiment, such as experiment=quickstart, or "
+        "the fields that differ from conf/pipeline.yaml, such as corpus=news. "
+        "`contamination list experiments` shows all experiments, and --help the main fields."
     )
 
 
@@ -137,10 +131,11 @@ def _run_launch() -> int:
 def main() -> int:
     """Run a launch, or one of its tools."""
     integrity.set_damage_remedy(DAMAGE_REMEDY)
+    if (answered := answer("launch")) is not None:
+        return answered
+    if {*sys.argv[1:]} <= {"-m", "--multirun"}:
+        return run_tool(_ask_what_to_run)
     match sys.argv[1:]:
-        case [tool, *words] if tool in TOOLS and {"-h", "--help"} & {*words}:
-            print(__doc__)
-            return 0
         case ["status", *words] if len({*words} - {COST}) < 2:
             return run_tool(lambda: print(_status_text(words)))
         case ["check", *words]:
@@ -153,11 +148,8 @@ def main() -> int:
             return _fetch_downloads(words)
         case ["report", folder]:
             return run_tool(lambda: _report_on_folder(Path(folder)))
-        case ["status" | "report", *_]:
-            print(__doc__, file=sys.stderr)
-            return 2
-        case [word, *_] if re.fullmatch("[a-z-]+", word) and word[0] != "-":
-            return run_tool(lambda: _refuse_unknown_tool(word))
+        case ["status" | "report" as tool, *_]:
+            return refuse_words(f"launch {tool}")
     return _run_launch()
 
 

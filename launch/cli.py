@@ -1,16 +1,4 @@
-"""The command `contamination`, which runs each stage and tool by its name from any folder.
-
-::
-
-    contamination quickstart                   contaminate, train, score and report on embedded data
-    contamination inject | train | detect | analyse [field=value ...]
-    contamination audit audit=NAME [field=value ...]   audit a model with your own texts
-    contamination detect --model-url http://HOST:8000/v1 --model-tokenizer DIR [field=value ...]
-    contamination launch [-m] [field=value ...]
-    contamination status | report | check | adopt | fetch | push [...]
-    contamination list methods | audits | benchmarks | models | corpora | experiments
-    contamination --version
-"""
+"""The command `contamination`, which runs each stage and tool by its name from any folder."""
 
 from __future__ import annotations
 
@@ -18,6 +6,7 @@ import os
 import re
 import runpy
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import takewhile
@@ -27,7 +16,9 @@ from hydra.utils import get_class
 
 from contamination.core.artifacts import version_text
 from contamination.core.cli import CONF, run_tool
+from contamination.core.commands import Command, read_commands, subcommands
 from contamination.core.errors import ConfigError, near_names
+from contamination.core.help import asks_for_help, render_command, render_overview
 from contamination.core.integrity import set_damage_remedy
 from contamination.core.process_startup import COMMAND
 from contamination.core.stored_files import read_yaml
@@ -41,15 +32,8 @@ PACKAGES = {
     "analyse": "analysis",
     "launch": "launch",
 }
-TOOLS = {
-    "status": ("runs=", "--cost"),
-    "report": (),
-    "check": ("runs=", "--prune", "--yes"),
-    "adopt": ("kind=model", "kind=corpus", "path=", "runs="),
-    "fetch": (),
-    "push": ("repo=", "private=true", "dry_run=true", "texts=true", "license="),
-}
-"""The tools of `launch`, with the words that completion offers after them."""
+TOOLS = ("status", "report", "check", "adopt", "fetch", "push")
+"""The tools of `launch`."""
 OTHERS = ("audit", "list", "quickstart")
 
 
@@ -58,8 +42,9 @@ def main() -> int:
     set_damage_remedy(DAMAGE_REMEDY)
     match sys.argv[1:]:
         case [] | ["-h" | "--help" | "help"]:
-            print(__doc__)
-            return 0
+            return run_tool(lambda: print(render_overview()))
+        case ["list", *words] if asks_for_help(words):
+            return run_tool(lambda: print(render_command(read_commands()["list"])))
         case ["--version"]:
             return run_tool(lambda: print(version_text()))
         case ["list", *kinds]:
@@ -136,14 +121,49 @@ def _print_completion_script() -> int:
 
 def _print_completions(typed_words: list[str]) -> int:
     """Print the completions of the last word; for a stage's overrides, Hydra does."""
-    first, *rest = typed_words[1:] or [""]
-    stage = "launch" if first in ("quickstart", "fetch") else PACKAGES.get(first)
-    if not rest or stage is None:
-        following = {"list": GROUPS, **TOOLS}.get(first, ())
-        print("\n".join(following if rest else [*PACKAGES, *TOOLS, *OTHERS]))
+    *words, last = typed_words[1:] or [""]
+    if not words:
+        print("\n".join([*PACKAGES, *TOOLS, *OTHERS]))
         return 0
-    os.environ["COMP_LINE"] = " ".join([COMMAND, *typed_words[2:]])
-    return _run_package(stage, ["-sc", "query=bash"])
+    command = find_command(words)
+    if command is None:
+        return 0
+    overrides = words[len(command.name.split()) :]
+    following = [] if overrides else [c.word for c in subcommands(command)]
+    following += completions(command)
+    if following := [word for word in following if word.startswith(last)]:
+        print("\n".join(following))
+    has_config = command.config and command.name != "audit"  # an audit must be chosen
+    if not has_config and command.name != "fetch":
+        return 0
+    package, *tool = command.module.split()
+    choices = [command.choice] if command.choice else []
+    os.environ["COMP_LINE"] = " ".join([COMMAND, *choices, *overrides, last])
+    tool = [] if choices or package == "launch" else tool
+    return _run_package(package, [*tool, "-sc", "query=bash"])
+
+
+def find_command(words: Sequence[str]) -> Command | None:
+    """Return the command or sub-command that the first words name."""
+    commands = read_commands()
+    return commands.get(" ".join(words[:2])) or commands.get(words[0])
+
+
+def completions(command: Command) -> list[str]:
+    """Return the words of a command that Hydra does not know."""
+    if command.name == "list":
+        return [*GROUPS]
+    if command.choice.startswith("audit="):  # its own fields need no prefix
+        file = CONF / f"{command.choice.replace('=', '/')}.yaml"
+        return [f"{name}=" for name in read_yaml(file) if name not in ("_target_", "defaults")]
+    words = []
+    for word in command.words:
+        field, equals, values = word.partition("=")
+        if "|" in values:
+            words += [f"{field}={value}" for value in values.split("|")]
+        elif word.startswith("--") or (equals and command.name != "fetch"):
+            words.append(f"{field}{equals}")
+    return words
 
 
 def _refuse_unknown_command(word: str) -> None:

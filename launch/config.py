@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 import contamination.detection.config  # noqa: F401 (registers nodes that the pipeline has too)
+from contamination.analysis.config import AnalysisConfig
 from contamination.core.config import (
     Range,
     Ranged,
@@ -26,7 +27,7 @@ from contamination.injection.finetuning.config import (
     FinetuningConfig,
     InstructionsConfig,
 )
-from contamination.training.config import TrainingConfig
+from contamination.training.config import TrainingConfig, WandbConfig
 
 STAGES = ("inject", "train", "detect")
 PACKAGES = {"train": "contamination.training", "detect": "contamination.detection"}
@@ -182,6 +183,16 @@ class SecondStage(Ranged, node="second_stage"):
 @dataclass(frozen=True)
 class _CleanSets:
     instructions: dict[str, InstructionsConfig]
+
+
+@dataclass(frozen=True)
+class PipelineNodes:
+    """The part of the pipeline's configuration that no stage of a cell has."""
+
+    base_corpus: dict[str, Any]
+    analysis: AnalysisConfig
+    wandb: WandbConfig
+    second_stage: SecondStage = field(default_factory=SecondStage)
 
 
 register_schema("second_stage", SecondStage)

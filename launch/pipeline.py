@@ -15,11 +15,10 @@ from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.injection.config import InjectionStage
 from contamination.launch import second_stage, shared
-from contamination.launch.config import ClusterConfig
+from contamination.launch.config import ClusterConfig, PipelineNodes
 from contamination.launch.plan import (
     BASE,
     CellPlan,
-    PipelineNodes,
     check_methods,
     plan,
     stage_with_models,

@@ -8,7 +8,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from contamination.analysis.config import AnalysisConfig
 from contamination.core.config import convert_config, instantiate_node
 from contamination.core.errors import ConfigError, require
 from contamination.core.models import resolve_model_path
@@ -17,13 +16,12 @@ from contamination.detection.methods.registry import build_methods
 from contamination.detection.requirements import all_needs, choose_methods
 from contamination.detection.resources import open_prefix
 from contamination.injection.config import InjectionConfig, InjectionStage
-from contamination.launch.config import LaunchSettings, SecondStage
+from contamination.launch.config import LaunchSettings, PipelineNodes, SecondStage
 from contamination.launch.second_stage import check_second_stage
 from contamination.training.config import (
     PretrainingConfig,
     TrainingConfig,
     TrainingStage,
-    WandbConfig,
 )
 from contamination.training.data import SequenceOrder
 from contamination.training.deepspeed_engine import check_dtype, check_warmup
@@ -82,16 +80,6 @@ class CellPlan:
         """The batches and epochs of the contaminated training, without the seed of its order."""
         config, sequences = self.training.training, self.injection.injection.n_sequences
         return SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
-
-
-@dataclass(frozen=True)
-class PipelineNodes:
-    """The part of the pipeline's configuration that no stage of a cell has."""
-
-    base_corpus: dict[str, Any]
-    analysis: AnalysisConfig
-    wandb: WandbConfig
-    second_stage: SecondStage = field(default_factory=SecondStage)
 
 
 def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True) -> CellPlan:

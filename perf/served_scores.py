@@ -28,13 +28,13 @@ from contamination.detection.config import (
     METHODS,
     DetectionConfig,
     DetectionStage,
+    ProbeStage,
     ScoredModelConfig,
 )
 from contamination.detection.models.served.client import Client
 from contamination.detection.models.served.logprob_strategies import STRATEGIES
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
-from contamination.detection.tasks.probe import ProbeStage
 from contamination.detection.tasks.probe import run as probe
 from tests.servers.others import LLAMACPP, SMOLLM2, litellm, llamacpp, transformers_serve
 from tests.servers.vllm import NAME, serving

@@ -16,15 +16,11 @@ from hydra.core.override_parser.types import Override
 
 from contamination.audits.base import add_audit_prefixes
 from contamination.core.cli import CONF
+from contamination.core.commands import command_of_module, command_schema
+from contamination.core.field_docs import Schema, describe_dataclass, read_choices
 from contamination.core.stored_files import read_yaml
 from contamination.launch.cli import GROUPS, OTHERS, PACKAGES, TOOLS
-from contamination.launch.field_reference import (
-    COMMANDS,
-    Schema,
-    command_schema,
-    describe_dataclass,
-    read_choices,
-)
+from contamination.launch.field_reference import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
@@ -99,7 +95,7 @@ def fault(command: Command) -> str | None:
 def _installed(words: Sequence[str]) -> str | None:
     """What is wrong with the words behind `contamination`."""
     match [*words]:
-        case [] | ["--version"] | ["-sc", _]:
+        case [] | ["--version" | "--help"] | ["-sc", _]:
             return None
         case ["list", *kinds]:
             unknown = {*kinds} - {*GROUPS}
@@ -131,6 +127,8 @@ def _module(name: str, words: Sequence[str]) -> str | None:
     if package == "audits" and (CONF / "audit" / f"{tool}.yaml").is_file():
         return _module(name, [f"audit={tool}", *words[1:]])
     command = f"{package} {tool}".strip()
+    if (audit := command_of_module(command)) and audit.choice:  # the audit's name alone
+        return _overrides(package, [audit.choice, *words[1:]])
     if command not in COMMANDS:
         return f"no command {command}"
     rest = [*words[1:]] if tool else [*words]
@@ -164,7 +162,7 @@ def _overrides(command: str, words: Sequence[str]) -> str | None:
 
 def _faults(command: str, overrides: Sequence[Override]) -> Iterator[str | None]:
     """For each override what is wrong with its choice or its field."""
-    offered = {choice.name: choice for choice in read_choices(COMMANDS[command][0])}
+    offered = {choice.name: choice for choice in read_choices(COMMANDS[command].config)}
     chosen = {name: _names(choice.default) for name, choice in offered.items()}
     for override in overrides:
         name, group = override.key_or_group, override.key_or_group.partition("@")[0]
@@ -217,9 +215,9 @@ Tree = dict[str, "Tree"]
 def _tree(command: str, chosen: Mapping[str, Sequence[str]]) -> Tree:
     """The fields that a command has with these choices."""
     tree = deepcopy(_command_tree(command))
-    for file in ("common", COMMANDS[command][0]):
+    for file in ("common", COMMANDS[command].config):
         _join(tree, _yaml_tree(f"{file}.yaml"))
-    for choice in read_choices(COMMANDS[command][0]):
+    for choice in read_choices(COMMANDS[command].config):
         inner = tree if choice.name == "experiment" else tree.setdefault(choice.name, {})
         for name in ("*",) if chosen[choice.name] == ["all"] else chosen[choice.name]:
             for file in sorted((CONF / choice.group).glob(f"{name}.yaml")):
@@ -229,7 +227,7 @@ def _tree(command: str, chosen: Mapping[str, Sequence[str]]) -> Tree:
 
 @cache
 def _command_tree(command: str) -> Tree:
-    return _schema_tree(command_schema(command))
+    return _schema_tree(command_schema(COMMANDS[command]))
 
 
 def _schema_tree(schema: Schema) -> Tree:

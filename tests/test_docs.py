@@ -13,9 +13,10 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 
 from contamination.core.cli import CONF
+from contamination.core.commands import command_schema
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.passes import ORIGINAL, Example, TokenStats
-from contamination.launch.field_reference import COMMANDS, command_schema
+from contamination.launch.field_reference import COMMANDS
 from tests.detection.golden import GOLDEN
 from tests.doc_commands import ROOT, Command, commands, fault, pages
 
@@ -87,7 +88,7 @@ def test_hydra_composes_each_command(monkeypatch):
         words = [
             first(override) for override in overrides if "hydra" not in str(override.key_or_group)
         ]
-        asked[COMMANDS[command][0], tuple(words)] = None
+        asked[COMMANDS[command].config, tuple(words)] = None
         return ()
 
     def first(override):
@@ -100,7 +101,7 @@ def test_hydra_composes_each_command(monkeypatch):
         for command in commands(page):
             fault(command)
     for command in COMMANDS:
-        command_schema(command)  # its dataclasses type their nodes
+        command_schema(COMMANDS[command])  # its dataclasses type their nodes
     with initialize_config_dir(str(CONF), version_base="1.3"):
         errors = {given: composing(*given) for given in asked}
     assert {given: error for given, error in errors.items() if error} == {}

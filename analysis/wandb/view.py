@@ -18,6 +18,7 @@ class WandbViewConfig:
     """The view's project, and what its charts show."""
 
     project: str = "contamination-testbed"
+    """The project that gets the view."""
     entity: str | None = None
     """The project's owner; null: the default of whoever is logged in."""
     experiment: str | None = None
@@ -25,6 +26,7 @@ class WandbViewConfig:
     methods: list[str] = field(default_factory=lambda: ["loss", "zlib", "min_k", "min_k_plus_plus"])
     """Methods as the keys name them."""
     metric: str = "auroc"
+    """The metric that the charts show."""
     benchmark: str = ALL
 
 

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from contamination.audits.unlearning.audit_units import AuditUnits
 from contamination.core.statistics.bootstrap import Scores
@@ -55,6 +54,8 @@ def forget_ratio(
         text_count: the number of texts that were drawn.
         confidence: of the interval.
     """
+    from scipy.stats import t as student  # takes half a second
+
     original, unlearned, clean = figures
     numerator, denominator = original.value - unlearned.value, original.value - clean.value
     draws = np.stack([original.draws - unlearned.draws, original.draws - clean.draws])

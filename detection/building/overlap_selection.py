@@ -47,7 +47,7 @@ class SelectConfig(Ranged, node="select"):
     ngram: int = ranged_field(13, at_least(1))
     """Words of an n-gram; MIMIR uses 7 and 13."""
     max_share: float = ranged_field(0.2, SHARE)
-    """The largest share of a text's n-grams that may be in the corpus; MIMIR uses 0.2 and 0.8."""
+    """The largest share of a text's n-grams in the corpus; MIMIR uses 0.2 and 0.8."""
     processes: int = runtime_field(1, at_least(1))
     """Processes that read the corpus's files in parallel."""
 

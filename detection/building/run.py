@@ -57,13 +57,14 @@ class BuildConfig(Ranged, node="build"):
     number: int = ranged_field(1000, at_least(10))
     """The number of members of each set, and of non-members."""
     lengths: list[int] = ranged_field([32, 64, 128, 256], LENGTHS)
-    """In words. All sets have the same documents, which have at least the longest length."""
+    """Lengths of the texts in words. All sets have the same documents, which have at least the
+    longest length."""
     candidates: int = ranged_field(4, at_least(1))
     """Candidates per requested document, since many are too short."""
     near_duplicates: str = ranged_field("report", one_of(("report", "drop")))
-    """Texts that share 13 words in a row with one of the other label: report them, or drop both."""
+    """Texts that share 13 words in a row with the other label: report, or drop both."""
     slices: str = ranged_field("none", one_of(("none", "month")))
-    """`month`: one set per month in which non-members were created, for a moving cut-off."""
+    """`month`: one set per month of the non-members' creation, for a moving cut-off."""
     least_bleu: float = ranged_field(0.75, PART)
     """The lower bound of a reworded text's BLEU."""
     processes: int = runtime_field(1, at_least(1))

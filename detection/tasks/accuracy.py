@@ -27,7 +27,6 @@ from contamination.data.config import BenchmarkConfig, ExamplesConfig
 from contamination.data.examples import examples_digest
 from contamination.detection.config import DetectionConfig, ReferenceConfig, ScoredModelConfig
 from contamination.detection.examples import open_examples
-from contamination.detection.forward.batches import run_sequences
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
@@ -161,6 +160,8 @@ def answer_logprobs(
     handle: ModelHandle, settings: DetectionConfig, questions: Sequence[TokenizedQuestion]
 ) -> list[list[np.ndarray[Any, Any]]]:
     """Returns the log-probabilities (float64) of the answer's tokens, per question and row."""
+    from contamination.detection.forward.batches import run_sequences  # imports torch
+
     ids = [row for question in questions for row in question.token_ids]
     names = [
         f"{tokenized.question.example_id}, option {n}"

@@ -218,17 +218,18 @@ class ThresholdStage(Ranged):
     scores: str = ranged_field("", Range(bool, "give a folder with scores.parquet."))
     """A scores folder, or a folder that `python -m detection out=…` wrote."""
     examples: str | None = None
-    """The labelled texts that were scored (a corpus folder or a JSONL): calibrate on them."""
+    """Calibrate on these labelled texts: a corpus folder or a JSONL that was scored."""
     apply: str | None = None
     """A file of thresholds to apply instead."""
     override: list[str] = ranged_field([], OVERRIDE)
-    """With `apply`: continue although the file is of another `model`, `prefix` or `settings`, is
-    no better than `chance`, or is of too small a `size`."""
+    """With `apply`: continue although one of these is against it. The file is of another `model`,
+    `prefix` or `settings`, is no better than `chance`, or is of too small a `size`."""
     out: str = "thresholds.json"
     """The output file of the thresholds; with `apply` a CSV."""
     rule: str = "accuracy"
     """accuracy, f1, or fpr (the false-positive rate below)."""
     fpr: float = 0.05
+    """The false-positive rate of `rule=fpr`."""
     share: float = 0.5
     """The calibration split's share of the texts."""
     seed: int = 0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import ConfigError
 from contamination.core.terminal import fit_columns
-from contamination.detection.config import DetectionStage, ScoredModelConfig
+from contamination.detection.config import DetectionStage, ProbeStage
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.models.base import RequestCounter
@@ -26,15 +24,6 @@ from contamination.detection.run import open_stage_inputs, required_passes
 from contamination.detection.views import view_of
 
 PROBE_HEADER = ("", "served", "error in nats", "requests", "")
-
-
-@dataclass(frozen=True)
-class ProbeStage:
-    """Everything that a probe needs."""
-
-    runs: str = "runs"
-    model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
-    method: dict[str, Any] = field(default_factory=dict)
 
 
 def run(stage: ProbeStage) -> str:

@@ -17,10 +17,12 @@ from contamination.audits.base import (
     add_audit_prefixes,
     register_installed_audits,
 )
+from contamination.audits.help import find_audit_command
 from contamination.audits.run import KIND, read_findings, run
 from contamination.core.artifacts import open_artifact
 from contamination.core.cli import CONF, compose_stage
 from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.help import render_command
 from contamination.core.report.charts import CSS_VARIABLES, page_figure, svg_element
 from contamination.core.report.html import html_table, keep_intervals_together, read_report_file
 
@@ -169,6 +171,15 @@ def test_an_audit_of_another_package_is_chosen_like_those_of_the_folder(tmp_path
     overrides = add_audit_prefixes(words)
     assert overrides[1:3] == [f"audit.file={tmp_path / 'a.txt'}", "audit.times=2"]
     assert run(compose_stage("audit", overrides, AuditStage)).counts == {"letters": 6}
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_audit_of_another_package_has_a_screen_of_its_own():
+    screen = render_command(find_audit_command(["audit=letters", "--help"]))
+    assert "Usage:    contamination audit letters" in screen
+    assert "  times=" in screen
+    with pytest.raises(ConfigError, match="audit=leters: unknown audit. Did you mean letters"):
+        find_audit_command(["audit=leters"])
 
 
 @pytest.mark.usefixtures("installed")

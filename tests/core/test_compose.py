@@ -16,7 +16,7 @@ from tests.bad_inputs.material import GOLDEN
         (1, "^words is 1: give texts"),
         ("seed", "missing EQUAL"),
         ("seed=x", "^seed: Value 'x'"),
-        ("sed=1", "Could not override 'sed'"),
+        ("sed=1", "sed: unknown field. Did you mean seed"),
         ("runs=", "^runs is '': give a folder"),
     ],
 )

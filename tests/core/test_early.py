@@ -95,6 +95,7 @@ def test_a_process_whose_launcher_has_died_before_it_began_ends(environment):
         (True, ["training"], "Loading ...\n"),
         (False, ["training"], ""),
         (True, ["launch", "status"], ""),
+        (True, ["training", "--help"], ""),
     ],
 )
 def test_a_terminal_is_told_at_once(monkeypatch, capfd, watched, words, printed):

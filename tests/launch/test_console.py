@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from contamination.core.commands import read_commands
 from contamination.launch import cli
 from tests.structure import LAYERS
 
 ROOT = Path(__file__).resolve().parents[2]
-MAIN = "from contamination.launch.cli import main; main()"
+MAIN = "import sys; from contamination.launch.cli import main; sys.exit(main())"
 
 
 def call(monkeypatch, capsys, *words):
@@ -42,21 +43,44 @@ def test_the_lists_have_every_choice_and_what_it_is(monkeypatch, capsys):
         (["detect", "method=[min_kk]"], "unknown method. Did you mean"),
         (["status", "a", "b"], "python -m launch status"),
         (["status", "--costs"], "error: status --costs: no such option. Did you mean --cost"),
-        (["launch", "statu"], "error: launch statu: no such tool. Did you mean status"),
+        (["launch", "statu"], "error: launch statu: no such sub-command. Did you mean status"),
+        (["detect", "viw"], "error: detect viw: no such sub-command. Did you mean view?"),
+        (["detect", "metod=all"], "error: metod: unknown field. Did you mean method?"),
+        (["detect", "method=los"], "error: method=los: unknown method. Did you mean loss"),
+        (["inject", "corpus=local_jsonl", "corpus.pths=x"], "Did you mean corpus.paths?"),
+        (["analyse", "wandb", "projct=x"], "error: projct: unknown field. Did you mean project or"),
+        (["train", "training.learning_rat=1"], "Did you mean training.learning_rate?"),
+        (["audit", "bok", "--help"], "error: audit=bok: unknown audit. Did you mean books?"),
+        (["audit"], "error: audit is not given: choose one of benchmark, books, unlearning"),
+        (["launch"], "error: launch: there is nothing to run. Give an experiment, such as"),
+        (["launch", "-m"], "error: launch: there is nothing to run. Give an experiment, such as"),
+        (["launch", "expriment=quickstart"], "Did you mean experiment?"),
     ],
 )
 def test_what_is_not_known_is_named(monkeypatch, capsys, words, said):
     status, _, err = call(monkeypatch, capsys, *words)
     assert status == 2
     assert said in err
+    assert "append to your config" not in err
 
 
-@pytest.mark.parametrize("tool", ["status", "report", "fetch", "check", "adopt", "push"])
-def test_each_tool_tells_how_it_is_called(monkeypatch, capsys, tool):
-    status, out, _ = call(monkeypatch, capsys, tool, "--help")
+@pytest.mark.parametrize("name", read_commands())
+def test_each_command_tells_how_it_is_called(monkeypatch, capsys, name):
+    status, out, _ = call(monkeypatch, capsys, *name.split(), "--help")
     assert status == 0
-    assert f"{tool} " in out
-    assert "python -m launch status [runs=DIR" in out
+    assert f"Usage:    contamination {name} [" in out
+
+
+def test_a_sweep_with_a_misspelt_field_does_not_begin(tmp_path):
+    words = ["launch", "-m", "metod=loss,zlib", "seed=0,1"]
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *words],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: metod: unknown field. Did you mean method?")
+    assert done.stderr.count("\n") == 1
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(
@@ -70,6 +94,11 @@ def test_each_tool_tells_how_it_is_called(monkeypatch, capsys, tool):
             "contamination fetch experiment=quick", "experiment=quickstart", marks=pytest.mark.slow
         ),
         ("contamination status --", "--cost"),
+        ("contamination detect vi", "view"),
+        ("contamination audit be", "benchmark"),
+        ("contamination adopt k", "kind=corpus"),
+        pytest.param("contamination audit books pos", "positives=", marks=pytest.mark.slow),
+        pytest.param("contamination detect view view.ex", "view.examples=", marks=pytest.mark.slow),
     ],
 )
 def test_bash_is_told_what_may_follow(line, among):
@@ -109,7 +138,10 @@ def test_a_served_model_is_named_by_options():
 def test_without_words_it_says_what_there_is(monkeypatch, capsys):
     status, out, _ = call(monkeypatch, capsys)
     assert status == 0
-    assert all(f" {name}" in out for name in (*cli.PACKAGES, *cli.TOOLS, "list"))
+    for command in read_commands().values():
+        assert f" {command.word}" in out
+        assert command.summary in out or not command.group
+    assert {*cli.PACKAGES, *cli.TOOLS, *cli.OTHERS} <= {*read_commands()}
 
 
 def test_modules_of_the_current_folder_are_not_taken_for_ours(tmp_path):

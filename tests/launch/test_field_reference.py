@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from contamination.core.commands import command_schema
 from contamination.core.config import Ranged, at_least, ranged_field
-from contamination.launch.field_reference import (
-    COMMANDS,
+from contamination.core.field_docs import (
     FieldDoc,
-    command_schema,
     comment_by_field,
     describe_dataclass,
     read_choices,
-    render_page,
 )
+from contamination.launch.field_reference import COMMANDS, render_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "fields.md"
 
@@ -77,7 +76,7 @@ def test_choices_are_those_of_the_defaults_list(file, name, default):
 
 
 def test_launch_has_the_nodes_of_its_stages():
-    nodes = command_schema("launch").nodes
+    nodes = command_schema(COMMANDS["launch"]).nodes
     assert nodes["cluster"].__name__ == "ClusterConfig"
     assert {"injection", "training", "detection", "analysis", "second_stage"} <= {*nodes}
     assert "examples" not in nodes
@@ -85,7 +84,7 @@ def test_launch_has_the_nodes_of_its_stages():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_field_of_a_node_has_a_type_and_a_default_that_can_be_written(command):
-    for node in command_schema(command).nodes.values():
+    for node in command_schema(COMMANDS[command]).nodes.values():
         for item in describe_dataclass(node).fields:
             assert item.type
             assert "object at" not in item.default

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from contamination.core.errors import ServerError, UserError
-from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.config import DetectionConfig, ProbeStage, ScoredModelConfig
 from contamination.detection.models import open_model
 from contamination.detection.models.base import Prompt
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
-from contamination.detection.tasks.probe import ProbeStage
 from contamination.detection.tasks.probe import run as probe
 from tests.detection.golden import examples
 from tests.detection.model.served.conftest import FOLDER, NODES

@@ -10,7 +10,7 @@ import pytest
 from contamination.core.errors import ConfigError, ServerError
 from contamination.core.models import load_tokenizer
 from contamination.data import chat_templates
-from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.config import DetectionConfig, ProbeStage, ScoredModelConfig
 from contamination.detection.models import open_model
 from contamination.detection.models.served.capabilities import find_dialect
 from contamination.detection.models.served.chat import REQUEST
@@ -18,7 +18,6 @@ from contamination.detection.models.served.client import Client
 from contamination.detection.models.served.responses import Completion, Logprobs
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
-from contamination.detection.tasks.probe import ProbeStage
 from contamination.detection.tasks.probe import run as probe
 from tests.detection.golden import examples
 from tests.detection.model.served.conftest import FOLDER, NODES

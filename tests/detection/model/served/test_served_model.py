@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from contamination.detection.config import PrefixConfig, ScoredModelConfig
+from contamination.detection.config import PrefixConfig, ProbeStage, ScoredModelConfig
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
-from contamination.detection.tasks.probe import ProbeStage
 from contamination.detection.tasks.probe import format_request_plan as dry_run
 from contamination.detection.tasks.probe import run as probe
 from tests.detection.model.served.conftest import FOLDER, NODES

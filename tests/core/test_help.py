@@ -1,0 +1,105 @@
+"""Every command has a screen, which names fields that exist and imports no model library."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from contamination.core.cli import CONF
+from contamination.core.commands import describe_field, read_commands, subcommands
+from contamination.core.help import WIDTH, render_command, render_overview
+from contamination.core.suggestions import similar_fields
+from tests.doc_commands import Command, fault
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = read_commands()
+MOST_LINES = 42
+
+
+def test_every_file_of_conf_is_a_command_and_every_audit_a_subcommand():
+    files = {path.stem for path in CONF.glob("*.yaml")} - {"common", "help"}
+    assert {command.config for command in COMMANDS.values()} - {""} == files
+    audits = {f"audit {path.stem}" for path in (CONF / "audit").glob("*.yaml")}
+    assert audits == {name for name in COMMANDS if name.startswith("audit ")}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_screen_fits_and_has_all_that_a_reader_needs(name):
+    command = COMMANDS[name]
+    lines = render_command(command).split("\n")
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= WIDTH
+    assert f"Usage:    contamination {name} " in "\n".join(lines)
+    assert all(any(line.startswith(f"  {c.word} ") for line in lines) for c in subcommands(command))
+    for page in command.docs.split(", "):
+        assert (ROOT / page.partition("#")[0]).is_file()
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if COMMANDS[name].fields])
+def test_each_field_exists_and_is_described(name):
+    for field in COMMANDS[name].fields:
+        assert describe_field(COMMANDS[name], field).text, field
+    assert len(COMMANDS[name].fields) <= 10
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_example_is_a_command(name):
+    words = [*name.split(), *COMMANDS[name].example.split("'")[0].split()]
+    assert fault(Command("conf/help.yaml", ("contamination", *words))) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "default", "range_"),
+    [
+        ("train", "training.learning_rate", "0.0001", "a number above 0"),
+        ("quickstart", "training.learning_rate", "4e-3", "a number above 0"),
+        ("quickstart", "injection.budget_tokens", "600000", ""),
+        ("train", "corpus_folder", "", ""),
+        ("detect view", "out", "view.html", ""),
+        ("audit books", "audit.length", "512", "2 or more"),
+        ("audit benchmark", "method", "[loss, zlib, min_k, min_k_plus_plus, gap_k, surp]", None),
+        ("audit books", "method", "[loss, zlib, lowercase, min_k]", None),
+        ("detect build", "source.paths", "null", ""),
+    ],
+)
+def test_a_default_is_that_of_the_command(name, field, default, range_):
+    doc = describe_field(COMMANDS[name], field)
+    assert doc.default == default
+    assert range_ is None or doc.range == range_
+
+
+def test_a_field_that_does_not_exist_is_an_error():
+    with pytest.raises(KeyError, match="train has no field training.rate"):
+        describe_field(COMMANDS["train"], "training.rate")
+
+
+def test_the_overview_fits():
+    lines = render_overview().split("\n")
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= WIDTH
+
+
+def test_no_screen_imports_a_model_library():
+    code = """
+import sys
+from contamination.core.help import read_commands, render_command, render_overview
+render_overview()
+[render_command(command) for command in read_commands().values()]
+assert not {"torch", "transformers", "deepspeed", "datasets", "sklearn"} & {*sys.modules}
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("name", "similar"),
+    [
+        ("metod", ["method"]),
+        ("training.learning_rat", ["training.learning_rate"]),
+        ("learning_rate", ["training.learning_rate", "model.pretraining.learning_rate"]),
+        ("xyz", []),
+    ],
+)
+def test_similar_fields(name, similar):
+    fields = ["method", "seed", "model.pretraining.learning_rate", "training.learning_rate"]
+    assert similar_fields(name, fields) == similar
