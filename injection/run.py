@@ -27,6 +27,7 @@ from contamination.injection import (
     corpus_search,
     decontamination,
     placement,
+    pool_sizes,
     tokenization,
 )
 from contamination.injection import packing as packing_module
@@ -105,6 +106,7 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
         for passage in artifact.counts.get("shared_passages", [])
     )
     contamination_table.warn_of_flags(artifact)
+    pool_sizes.warn_of_adapted(artifact.counts)
     log.info("corpus: %s", artifact.path)
     return artifact
 
@@ -185,8 +187,10 @@ def _make_corpus(
         table.to_parquet(folder / name, index=False)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
     _log_draws(pool, candidates, tokenised.skipped)
+    adapted = pool_sizes.find_adapted(config, examples)
     counts = {
         **_manifest_counts(pool, copies, candidates, tokenised.skipped),
+        **({pool_sizes.FEWER: adapted} if adapted else {}),
         "sequences": proof.tokens // width,
         "tokens": proof.tokens,
         "held_out": len(held_out),

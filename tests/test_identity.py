@@ -67,11 +67,13 @@ ASKS = ("url", "key_env", "requests", "timeout_seconds", "retries", "max_answer_
 RUNTIME = {
     "injection": {
         "runs", "name", "injection.num_proc", "injection.shard_characters",
+        "injection.adapt_sizes",
         "benchmark.boolq.on_error", *QUESTIONS,
         *(f"cluster.{field.name}" for field in fields(TasksConfig)),
     },
     "finetuning": {
         "runs", "name", "injection.num_proc", "injection.shard_characters",
+        "injection.adapt_sizes",
         "instructions.nq_open.on_error", "benchmark.boolq.on_error",
         *(name for name in QUESTIONS if not name.endswith("answer_field")),
     },
