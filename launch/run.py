@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
+import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -16,27 +16,27 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from contamination.core.artifacts import Artifact, is_complete
-from contamination.core.cli import overrides_of_sweep_cells
+from contamination.core.cli import overrides_of_sweep_cells, print_error
 from contamination.core.config import convert_config
 from contamination.core.disk import disk_errors_as_data_errors, is_writable_folder
 from contamination.core.distributed import launched_process_count
-from contamination.core.errors import ConfigError, StoppedError, UserError, require
+from contamination.core.errors import ConfigError, StoppedError, UserError
 from contamination.core.lock import remove_empty_folders_on_error
 from contamination.core.progress import OUTER_TITLE, set_in_environment
 from contamination.launch import benchmark_evaluation, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import ClusterConfig, LaunchSettings
-from contamination.launch.plan import CellPlan, input_digests, run_names_by_stage
-from contamination.launch.plan import plan as make_plan
+from contamination.launch.pipeline import make_checked_plan
+from contamination.launch.plan import CellPlan, input_digests
 from contamination.launch.saved_config import check_savable, is_saved, load_config, save_config
-from contamination.launch.shared import make_base_training_stage
 from contamination.launch.stages import Stages
-from contamination.training.engine import check_batch
 
 CODE = "CONTAMINATION_CODE"
 """Environment variable that tells the processes of a sweep's cells where its code snapshot is."""
@@ -57,6 +57,7 @@ class SweepCallback(Callback):
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
         """Create the launch's folder and register the sweep's cells."""
         SweepCallback.config = config
+        _announce_sweep(config)
         if not config.launch.dry_run:
             try:
                 overrides = list(config.hydra.overrides.task)
@@ -67,6 +68,35 @@ class SweepCallback(Callback):
                 SweepCallback.error = error
                 return
             os.environ[CODE] = str(SweepCallback.code)
+
+
+def _announce_sweep(config: DictConfig) -> None:
+    """Print what a sweep will do, unless it was begun before.
+
+    Raises:
+        SystemExit: with 0 or, if a cell would fail, 2 after a dry run; with 2 if all cells would
+            fail.
+    """
+    cells, overrides = overrides_of_sweep_cells(config), list(config.hydra.overrides.task)
+    is_begun = Launch.of_command(config.runs, config.name, overrides).is_registered
+    is_dry = config.launch.dry_run
+    if not cells or benchmark_evaluation.is_benchmark(config) or (is_begun and not is_dry):
+        return
+    from contamination.launch import overview
+
+    try:
+        surveyed = overview.survey_sweep(config, cells)
+    except (HydraException, OmegaConfBaseException):  # Hydra itself will say what is wrong
+        return
+    except UserError as error:
+        raise SystemExit(print_error(error)) from error
+    print(overview.describe_sweep(surveyed))
+    for warning in overview.group_warnings(surveyed):
+        print(f"warning: {warning}")
+    sys.stdout.flush()
+    statuses = [print_error(UserError(error)) for error in overview.group_errors(surveyed)]
+    if is_dry or all(cell.error for cell in surveyed):
+        raise SystemExit(max([0, *statuses]))
 
 
 def create_launch(
@@ -130,7 +160,7 @@ def run(config: DictConfig) -> Artifact | None:
     cell_folder = launch.cell(overrides)
     if not scored:  # checked before anything is written
         done_before = _is_cell_done(cell_folder, config)
-        plan = _make_checked_plan(
+        plan = make_checked_plan(
             config, settings, Stages(settings.cluster), done_before=done_before
         )
         if not is_writable_folder(config.runs):
@@ -263,7 +293,7 @@ def _run_or_prepare_cell(
     try:
         if slurm.queued_job_ids([cell]):  # the queued job keeps the configuration that it was given
             return
-        plan = plan or _make_checked_plan(config, settings, stages, done_before=done_before)
+        plan = plan or make_checked_plan(config, settings, stages, done_before=done_before)
         if _is_cell_done(cell, config, input_digests(plan)):
             return
     except Exception as error:
@@ -302,7 +332,7 @@ def _run_cell(
         if benchmark_evaluation.is_benchmark(config):
             cell.write_outcome(benchmark_evaluation.run_cell(config, stages))
             return
-        plan = plan or _make_checked_plan(config, settings, stages, done_before=done_before)
+        plan = plan or make_checked_plan(config, settings, stages, done_before=done_before)
         # only SLURM needs it; elsewhere every stage finds its artefacts by their content
         content = input_digests(plan) if settings.cluster.kind == "slurm" else None
         paths = pipeline.run_cell(plan, stages, until)
@@ -322,30 +352,8 @@ def _run_slice(
     position = Launch(cell.folder.parents[1]).describe_position(cell)
     stages = Stages(settings.cluster, slice_folder.folder, snapshot.HOME, slice=fraction)
     with slice_folder.record_run("detect"), set_in_environment(OUTER_TITLE, position):
-        pipeline.run_cell(_make_checked_plan(config, settings, stages), stages)
+        pipeline.run_cell(make_checked_plan(config, settings, stages), stages)
         slice_folder.write_outcome(Outcome("done"))
-
-
-def _make_checked_plan(
-    config: DictConfig, settings: LaunchSettings, stages: Stages, *, done_before: bool = False
-) -> CellPlan:
-    """Return the cell's plan, or raise a UserError before any work.
-
-    If the cell was `done_before` with this configuration, its base model exists: then transformers
-    is not imported to check the architecture, and should a stage train after all, it checks it.
-    """
-    read = not settings.launch.dry_run  # a dry run downloads nothing
-    plan = make_plan(config, read=read, check_base_model=not done_before)
-    processes = stages.processes("train").count
-    check_batch(plan.training.training, processes)
-    if plan.has_second_stage:
-        check_batch(plan.second.training, processes)
-    unscored = settings.launch.stage in ("inject", "train")
-    remedy = "choose some to score, such as benchmark=[boolq], or stop before (launch.stage=train)."
-    require(bool(plan.injection.benchmark) or unscored, "benchmark", [], remedy)
-    if plan.pretraining:
-        make_base_training_stage(plan.training, plan.pretraining, processes)
-    return plan
 
 
 def _absolute_paths(paths: dict[str, Any]) -> dict[str, Any]:
@@ -370,7 +378,8 @@ def _is_cell_done(
 
 
 def _describe_dry_run(config: DictConfig, settings: LaunchSettings) -> str:
-    from contamination.launch import downloads, forecast
+    from contamination.launch import overview
+    from contamination.launch.text_checks import TextChecks
 
     overrides = list(HydraConfig.get().overrides.task)
     sweep = SweepCallback.config
@@ -378,23 +387,9 @@ def _describe_dry_run(config: DictConfig, settings: LaunchSettings) -> str:
     launch = Launch.of_command(settings.runs, settings.name, list(command_overrides))
     code = launch.folder / "code-…"
     stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
-    plan = _make_checked_plan(config, settings, stages)
-    lines = [
-        f"{' '.join(overrides)}",
-        *forecast.plan_summary(plan),
-        *forecast.describe_forecasts(plan, stages),
-    ]
-    lines += downloads.describe_downloads(downloads.list_downloads(plan))
-    tasks, where = plan.injection.cluster, "in one process"
-    if tasks.kind == "datatrove":
-        where = f"by {tasks.workers} datatrove tasks ({tasks.executor})"
-    lines.append(f"inject: {where}")
-    for stage, runs in run_names_by_stage(plan).items():
-        processes = stages.processes(stage)
-        if processes.is_in_process:
-            lines.append(f"{stage}: in one process")
-        else:
-            lines += [shlex.join(processes.command(run)) for run in runs]
+    cell = overview.survey_cell(config, overrides, stages, TextChecks())
+    lines = [overview.describe_cell(cell)]
+    lines += [f"warning: {warning}" for warning in overview.group_warnings([cell])]
     if settings.cluster.kind == "slurm" and sweep is None:
         lines.append(
             slurm.render_batch_scripts(launch, code, settings.cluster, 1, settings.launch.stage)

@@ -15,7 +15,6 @@ from contamination.injection.pool import draw_pool, read_candidates
 from contamination.injection.pool_sizes import FEWER, PoolSizes, choose_sizes
 from contamination.injection.token_stream import Tokenizer
 
-
 EXAMPLES = 45
 
 
