@@ -142,9 +142,10 @@ def describe_basis(plan: CellPlan) -> str:
 
 
 def describe_forecasts(
-    plan: CellPlan, stages: Stages, forecasts: Sequence[RunForecast]
+    plan: CellPlan, stages: Stages, forecasts: Sequence[RunForecast] | None = None
 ) -> list[str]:
-    """Return the lines of a table of the forecasts, under a line that states their basis."""
+    """Return a line that states the basis, and a table of the forecasts (None: of all runs)."""
+    forecasts = forecast_runs(plan, stages) if forecasts is None else forecasts
     table = fit_columns([*HEADER], [run.table_cells() for run in forecasts], least=LEAST).lines(
         n_left_aligned=1
     )

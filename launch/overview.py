@@ -9,6 +9,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
@@ -59,12 +61,14 @@ class CellOverview:
 
 
 def survey_cell(
-    config: DictConfig, overrides: Sequence[str], stages: Stages, checks: TextChecks
+    config: DictConfig, overrides: Sequence[str], launch: Launch, checks: TextChecks
 ) -> CellOverview:
     """Returns what is known about a cell before it runs, with the error that it would end with."""
     cell = CellOverview(list(overrides), checks=checks)
     try:
         settings = convert_config(config, LaunchSettings)
+        code = launch.folder / "code-…"
+        stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
         cell.stages = stages
         cell.plan = make_checked_plan(config, settings, stages, read=False)
         cell.forecasts = forecast.forecast_runs(cell.plan, stages)
@@ -87,14 +91,13 @@ def survey_sweep(config: DictConfig, cells: Sequence[Sequence[str]]) -> list[Cel
         HydraException: a cell's configuration can't be composed.
     """
     launch = Launch.of_command(config.runs, config.name, list(config.hydra.overrides.task))
-    loader, checks = GlobalHydra.instance().config_loader(), TextChecks()
-    overviews = []
-    for overrides in cells:
-        composed = loader.load_sweep_config(config, list(overrides))
-        own = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
-        settings = convert_config(own, LaunchSettings)
-        stages = Stages(settings.cluster, launch.cell(overrides).folder, launch.folder / "code-…")
-        overviews.append(survey_cell(own, overrides, stages, checks))
+    loader, overviews = GlobalHydra.instance().config_loader(), []
+    with TemporaryDirectory() as folder:
+        checks = TextChecks(Path(folder))
+        for overrides in cells:
+            composed = loader.load_sweep_config(config, list(overrides))
+            own = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
+            overviews.append(survey_cell(own, overrides, launch, checks))
     return overviews
 
 
@@ -186,20 +189,20 @@ def _is_shared(run: RunForecast, first: CellOverview, planned: Sequence[CellOver
 
 
 def _describe_facts(cells: Sequence[CellOverview]) -> Iterator[str]:
-    """Yield each fact once, and the cells that it concerns unless it concerns all.
+    """Yield each fact once, with the cells that it concerns if cells differ.
 
     The trainings are left out if they differ: the table has their steps.
     """
-    numbers_by_fact: dict[tuple[str, str], list[int]] = {}
+    numbers_by_text: dict[str, dict[str, list[int]]] = {}
     for number, cell in enumerate(cells, 1):
-        for fact in cell.facts().items():
-            numbers_by_fact.setdefault(fact, []).append(number)
-    n_with_facts = sum(bool(cell.facts()) for cell in cells)
-    for (name, text), numbers in numbers_by_fact.items():
-        if len(numbers) in (n_with_facts, len(cells)):
-            yield text
+        for name, text in cell.facts().items():
+            numbers_by_text.setdefault(name, {}).setdefault(text, []).append(number)
+    for name, texts in numbers_by_text.items():
+        if len(texts) == 1:
+            yield from texts
         elif name != "training":
-            yield f"{text} ({describe_cells(numbers, len(cells))})"
+            for text, numbers in texts.items():
+                yield f"{text} ({describe_cells(numbers, len(cells))})"
 
 
 def _describe_table(cells: Sequence[CellOverview], shared: Sequence[RunForecast]) -> list[str]:

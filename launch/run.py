@@ -13,7 +13,8 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
@@ -53,6 +54,7 @@ class SweepCallback(Callback):
     config: DictConfig | None = None  # the sweep's configuration
     code: Path | None = None  # its code snapshot, in the launch's folder; None: a dry run
     error: Exception | None = None  # why there is no snapshot
+    errors_of_cells: ClassVar[set[str]] = set()  # those of cells that this process has run
 
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
         """Create the launch's folder and register the sweep's cells."""
@@ -242,14 +244,17 @@ def report_on_launch(launch: Launch) -> int:
 
 
 def _log_cells_in_states(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
-    """Log the cells in these states with their errors; return 1 if there are some, else 0."""
+    """Log each error of cells in these states once; return 1 if there are such cells, else 0."""
     ended_early = Outcome("failed", error=ENDED_EARLY)
     outcomes = [
         (cell_name, cell.read_outcome() or ended_early) for cell_name, cell in launch.named_cells()
     ]
-    failures = [(cell_name, outcome) for cell_name, outcome in outcomes if outcome.state in states]
-    for cell_name, outcome in failures:
-        log.error("failed: %s: %s", cell_name, outcome.error or ENDED_EARLY)
+    failures: dict[str, list[str]] = {}
+    for cell_name, outcome in outcomes:
+        if outcome.state in states:
+            failures.setdefault(outcome.error or ENDED_EARLY, []).append(cell_name)
+    for error, cell_names in failures.items():
+        log.error("failed: %s: %s", "; ".join(cell_names), error)
     return int(bool(failures))
 
 
@@ -270,7 +275,10 @@ def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: lis
     except StoppedError:
         raise
     except UserError as error:
-        log.error("this cell failed: %s", error)  # it is listed again at the end of the sweep
+        # it is listed again at the end of the sweep
+        is_new = str(error) not in SweepCallback.errors_of_cells
+        log.error("this cell failed: %s", error if is_new else "as an earlier one did")
+        SweepCallback.errors_of_cells.add(str(error))
     except Exception:
         log.error("%s", traceback.format_exc())
 
@@ -385,13 +393,11 @@ def _describe_dry_run(config: DictConfig, settings: LaunchSettings) -> str:
     sweep = SweepCallback.config
     command_overrides = sweep.hydra.overrides.task if sweep else overrides
     launch = Launch.of_command(settings.runs, settings.name, list(command_overrides))
-    code = launch.folder / "code-…"
-    stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
-    cell = overview.survey_cell(config, overrides, stages, TextChecks())
+    with TemporaryDirectory() as folder:
+        cell = overview.survey_cell(config, overrides, launch, TextChecks(Path(folder)))
     lines = [overview.describe_cell(cell)]
     lines += [f"warning: {warning}" for warning in overview.group_warnings([cell])]
     if settings.cluster.kind == "slurm" and sweep is None:
-        lines.append(
-            slurm.render_batch_scripts(launch, code, settings.cluster, 1, settings.launch.stage)
-        )
+        code, until = launch.folder / "code-…", settings.launch.stage
+        lines.append(slurm.render_batch_scripts(launch, code, settings.cluster, 1, until))
     return "\n".join(lines)

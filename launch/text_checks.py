@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pandas as pd
 
@@ -73,7 +72,7 @@ def plan_cell_insertions(plan: CellPlan, tokenizer: str | None = None) -> Planne
     total = stage.injection.budget_tokens
     text = (
         f"{len(copies.segments):,} copies, with separators {copies.total_tokens:,} of {total:,} "
-        f"tokens ({copies.total_tokens / total:.1%}); the rest is documents"
+        f"tokens ({copies.total_tokens / total:.1%})"
     )
     return PlannedInsertions(text, examples, copies)
 
@@ -107,9 +106,10 @@ class CheckedTexts:
 class TextChecks:
     """Checks the texts of cells; what cells have in common is tokenised once."""
 
+    folder: Path
+    """A temporary folder for the tokenizers that are trained."""
     seconds: float = SECONDS
     """How long to tokenise a part of a corpus, and then how long to only read it."""
-    _folder: TemporaryDirectory[str] = field(default_factory=TemporaryDirectory)
     _tokenizers: dict[str, str] = field(default_factory=dict)
     _insertions: dict[str, PlannedInsertions] = field(default_factory=dict)
     _supplies: dict[str, tuple[TokenSupply, int]] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class TextChecks:
         named = [stage.corpus, stage.tokenizer, config.base_fraction, config.validation_fraction]
         key = json.dumps(identity_data(named))
         if key not in self._tokenizers:
-            folder = Path(self._folder.name) / str(len(self._tokenizers))
+            folder = self.folder / str(len(self._tokenizers))
             make_tokenizer(stage, instantiate_node("base_corpus", stage.corpus), folder)
             self._tokenizers[key] = str(folder)
         return self._tokenizers[key]
