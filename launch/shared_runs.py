@@ -31,13 +31,13 @@ def key_by_run(plan: CellPlan, stages: Stages) -> dict[str, Key]:
         stage = base_corpus_stage(plan.injection, plan.base_corpus, pretraining)
         processes = stages.processes("train").count
         base = make_base_training_stage(plan.training, pretraining, processes).resolved()
-        keys["inject base"] = _key(stage)
+        keys["inject base"] = _key(stage.resolved())
         keys["train base"] = _key(keys["inject base"], base)
         keys["train reference"] = _key(keys["train base"], "reference")
         keys["train masked_lm"] = _key(keys["inject base"], "masked_lm")
     start = keys.get("train base", str(plan.training.model.path))
     study = injection_stage_with_tokenizer(plan, None).resolved()
-    tokenizer = keys.get("inject base", str(study.tokenizer.path))
+    tokenizer = trained_tokenizer_key(plan) or str(study.tokenizer.path)
     keys["inject study"] = _key(study.named(), tokenizer)
     keys["inject clean"] = _key(clean_corpus_stage(study), tokenizer)
     evaluated = plan.training.training.evaluate_tokens
@@ -52,6 +52,15 @@ def key_by_run(plan: CellPlan, stages: Stages) -> dict[str, Key]:
     for run in ("contaminated", *(f"step-{step:08d}" for step in plan.last_training.export_steps)):
         keys[f"detect {run}"] = _key(*scored, last, run)
     return keys
+
+
+def trained_tokenizer_key(plan: CellPlan) -> Key | None:
+    """Returns the key of the tokenizer that the base model will have; None: a model is given."""
+    if plan.pretraining is None:
+        return None
+    stage = base_corpus_stage(plan.injection, plan.base_corpus, plan.pretraining)
+    config = stage.injection
+    return _key(stage.corpus, stage.tokenizer, config.base_fraction, config.validation_fraction)
 
 
 def _key(*parts: Any) -> Key:

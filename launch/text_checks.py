@@ -28,6 +28,7 @@ from contamination.injection.token_stream import Tokenizer
 from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import CellPlan
 from contamination.launch.shared import base_corpus_stage, validation_corpus_stage
+from contamination.launch.shared_runs import trained_tokenizer_key
 
 
 @dataclass(frozen=True)
@@ -181,12 +182,10 @@ class TextChecks:
 
         None also if its text is on the hub.
         """
-        if plan.pretraining is None or any(hub_nodes(plan.base_corpus)):
+        key = trained_tokenizer_key(plan)
+        if plan.pretraining is None or key is None or any(hub_nodes(plan.base_corpus)):
             return None
         stage = base_corpus_stage(plan.injection, plan.base_corpus, plan.pretraining)
-        config = stage.injection
-        named = [stage.corpus, stage.tokenizer, config.base_fraction, config.validation_fraction]
-        key = json.dumps(identity_data(named))
         if key not in self._tokenizers:
             folder = self.folder / str(len(self._tokenizers))
             make_tokenizer(stage, instantiate_node("base_corpus", stage.corpus), folder)

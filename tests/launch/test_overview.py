@@ -179,7 +179,8 @@ def keys(*words):
         ("seed=1", {"inject base", "train base", "inject validation", "inject clean"}),
         ("injection.budget_tokens=400_000", {"train base"}),
         ("training.micro_batch_sequences=8", {"train base", "train study", "detect contaminated"}),
-        ("model.pretraining.seed=5", set()),
+        ("model.pretraining.seed=5", {"inject study"}),
+        ("model.pretraining.vocab_size=512", set()),
         ("method=[loss]", {"train base", "train study"}),
     ],
 )
@@ -188,6 +189,7 @@ def test_cells_share_the_runs_that_make_the_same_folder(word, shared):
     same = {run for run in first if first[run] == second[run]}
     assert shared <= same
     assert bool(same) is bool(shared)
+    assert ("train base" in same) is ("train base" in shared)
     assert ("detect contaminated" in same) is ("detect contaminated" in shared)
 
 
