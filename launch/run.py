@@ -59,7 +59,10 @@ class SweepCallback(Callback):
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
         """Create the launch's folder and register the sweep's cells."""
         SweepCallback.config = config
-        _announce_sweep(config)
+        try:
+            _announce_sweep(config)
+        except Exception:  # Hydra would only warn of it; the cells meet it again
+            log.exception("The sweep's overview failed.")
         if not config.launch.dry_run:
             try:
                 overrides = list(config.hydra.overrides.task)
