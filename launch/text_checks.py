@@ -159,9 +159,10 @@ class TextChecks:
             checked.error = checked.error or need.error(supply.counted, need.wanted)
         elif not supply.is_enough(need.wanted):
             checked.warnings.append(
-                f"{need.field} asks for {need.wanted:,} tokens of documents, but {need.role} "
-                f"({_corpus_name(stage)}) has {supply.describe(need.wanted)} in this part: it "
-                f"{'may' if supply.tokens is None else 'will probably'} be too small."
+                f"{need.field} is {stage.injection.budget_tokens:,}, which needs "
+                f"{need.wanted:,} tokens of documents: {need.role} ({_corpus_name(stage)}) "
+                f"{'may' if supply.tokens is None else 'will probably'} be too small, with "
+                f"{supply.describe(need.wanted)}{_describe_share(stage)}."
             )
 
     def _measure(self, stage: InjectionStage, need: _Need) -> str:
@@ -220,8 +221,8 @@ class _Need:
             remedies.append(f"take all documents instead of {share:.0%} (injection.part=all)")
         *first, last = remedies
         return ConfigError(
-            f"{self.field} asks for {wanted:,} tokens of documents, but {self.role} "
-            f"({_corpus_name(self.stage)}) has {available:,} in this part: "
+            f"{self.field} is {config.budget_tokens:,}, which needs {wanted:,} tokens of "
+            f"documents, but {self.role} ({_corpus_name(self.stage)}) has {available:,}: "
             f"{', '.join(first)}{' or ' if first else ''}{last}."
         )
 

@@ -93,7 +93,7 @@ CELLS = [
 def test_each_error_is_said_once_with_its_cells_and_what_is_shared_once(own):
     cells = surveyed([*own, "launch.dry_run=true"], *CELLS)
     (error,) = group_errors(cells)
-    assert error.startswith("injection.budget_tokens asks for ")
+    assert error.startswith("injection.budget_tokens is 600,000, which needs ")
     assert error.endswith(" (cells 2, 4 and 6)")
     said = describe_sweep(cells)
     assert said.startswith("6 cells: model.path=tests/golden/target ")
@@ -200,7 +200,7 @@ def test_what_is_estimated_too_small_is_a_warning(own, tmp_path, monkeypatch):
     found = TextChecks(tmp_path, seconds=0).check(cell)
     assert found.error is None
     (warning,) = found.warnings
-    assert "it will probably be too small" in warning
+    assert "(local) will probably be too small, with about" in warning
 
 
 def test_what_is_on_the_hub_is_not_read(own, tmp_path):
