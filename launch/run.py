@@ -83,9 +83,10 @@ def _announce_sweep(config: DictConfig) -> None:
             fail.
     """
     cells, overrides = overrides_of_sweep_cells(config), list(config.hydra.overrides.task)
-    is_begun = Launch.of_command(config.runs, config.name, overrides).is_registered
+    launch = Launch.of_command(config.runs, config.name, overrides)
     is_dry = config.launch.dry_run
-    if not cells or benchmark_evaluation.is_benchmark(config) or (is_begun and not is_dry):
+    is_begun = launch.is_registered and not is_dry
+    if not cells or benchmark_evaluation.is_benchmark(config) or is_begun:
         return
     from contamination.launch import overview
 
@@ -98,9 +99,14 @@ def _announce_sweep(config: DictConfig) -> None:
     print(overview.describe_sweep(surveyed))
     for warning in overview.group_warnings(surveyed):
         print(f"warning: {warning}")
+    no_cell_can_run = all(cell.error for cell in surveyed)
+    if is_dry and config.cluster.kind == "slurm" and not no_cell_can_run:
+        settings, code = convert_config(config, LaunchSettings), launch.folder / "code-…"
+        until = settings.launch.stage
+        print(slurm.render_batch_scripts(launch, code, settings.cluster, len(cells), until))
     sys.stdout.flush()
     statuses = [print_error(UserError(error)) for error in overview.group_errors(surveyed)]
-    if is_dry or all(cell.error for cell in surveyed):
+    if is_dry or no_cell_can_run:
         raise SystemExit(max([0, *statuses]))
 
 
@@ -213,15 +219,6 @@ def conclude_sweep() -> int:
         return 0
     settings = convert_config(config, LaunchSettings)
     if settings.launch.dry_run:
-        if settings.cluster.kind == "slurm":
-            launch = Launch.of_command(config.runs, config.name, list(config.hydra.overrides.task))
-            cells = len(overrides_of_sweep_cells(config) or [])
-            code = launch.folder / "code-…"
-            print(
-                slurm.render_batch_scripts(
-                    launch, code, settings.cluster, cells, settings.launch.stage
-                )
-            )
         return 0
     if code is None:
         return 1

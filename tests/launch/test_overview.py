@@ -62,7 +62,7 @@ def checked(tmp_path, *words):
 
 def test_the_largest_budget_that_is_named_can_be_filled_and_no_larger_one(own, tmp_path):
     cell, found = checked(tmp_path, *own, "injection.budget_tokens=600_000")
-    said = re.search(r"corpus \(local\) has ([\d,]+) .* give at most ([\d,]+)", str(found.error))
+    said = re.search(r"corpus \(local\) has ([\d,]+): give at most ([\d,]+)", str(found.error))
     most = int(said[2].replace(",", ""))
     for budget, fits in ((most, True), (most + 128, False)):
         cell, found = checked(tmp_path, *own, f"injection.budget_tokens={budget}")
@@ -136,6 +136,14 @@ def test_a_dry_run_ends_before_anything_is_written(own, more, status, capsys, tm
     assert not (tmp_path / "runs").exists()
     said = capsys.readouterr()
     assert said.err.count("error: ") == (status > 0)
+
+
+def test_a_dry_run_of_jobs_ends_with_their_scripts(own, capsys, tmp_path):
+    words = [*own, f"runs={tmp_path}/runs", "injection.budget_tokens=20_000", "cluster=slurm"]
+    with pytest.raises(SystemExit, match="0"):
+        announce([*words, "launch.dry_run=true"], ["seed=0,1,2"])
+    assert "#SBATCH --array=0-2" in capsys.readouterr().out
+    assert running.conclude_sweep() == 0
 
 
 def test_a_sweep_starts_unless_all_of_its_cells_would_fail(own, capsys, tmp_path):
