@@ -217,12 +217,11 @@ def conclude_sweep() -> int:
     os.environ.pop(CODE, None)
     if config is None:
         return 0
-    settings = convert_config(config, LaunchSettings)
-    if settings.launch.dry_run:
+    if config.launch.dry_run:
         return 0
     if code is None:
         return 1
-    launch = Launch(code.parent)
+    settings, launch = convert_config(config, LaunchSettings), Launch(code.parent)
     if settings.cluster.kind == "slurm":
         return _submit_or_report(launch, code, settings)
     return (
