@@ -85,8 +85,8 @@ def _announce_sweep(config: DictConfig) -> None:
     cells, overrides = overrides_of_sweep_cells(config), list(config.hydra.overrides.task)
     launch = Launch.of_command(config.runs, config.name, overrides)
     is_dry = config.launch.dry_run
-    is_begun = launch.is_registered and not is_dry
-    if not cells or benchmark_evaluation.is_benchmark(config) or is_begun:
+    is_new = is_writable_folder(config.runs) and not launch.is_registered
+    if not cells or benchmark_evaluation.is_benchmark(config) or not (is_dry or is_new):
         return
     from contamination.launch import overview
 
