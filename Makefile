@@ -4,6 +4,7 @@
 # make mutants     set up and plant small bugs that the tests should notice (ONLY="estimates …")
 # make readme       set up, run the quickstart and write its table and chart into README
 # make readme-check compare README's table with the quickstart that ran last
+# make notebook     set up and run docs/tutorial.ipynb, for a few minutes (OUT=FILE keeps its output)
 # make check        set up and run the linters and the type checker
 
 PYTHON ?= python3
@@ -22,7 +23,7 @@ TORCH_VERSION ?= 2.13.0
 TORCH ?= $(if $(filter Linux,$(shell uname -s)),$(if $(shell command -v nvidia-smi),cuda,cpu),cuda)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: quickstart readme readme-check test faults mutants gpu wheels check format clean
+.PHONY: quickstart readme readme-check notebook test faults mutants gpu wheels check format clean
 
 quickstart: $(VENV)/.installed
 	$(RUN) launch experiment=quickstart
@@ -32,6 +33,11 @@ readme: quickstart
 
 readme-check: $(VENV)/.installed
 	$(RUN) perf.readme check
+
+notebook: $(VENV)/.installed
+	$(PIP) --editable '.[embedded,notebook]'
+	$(RUN) perf.notebook check
+	$(RUN) perf.notebook run $(if $(OUT),out=$(OUT))
 
 test: $(VENV)/.installed-dev
 	$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder

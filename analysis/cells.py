@@ -102,23 +102,15 @@ class Cell:
         return {f"{self.name}/{artefact}": digest for artefact, digest in self.digests.items()}
 
     @cached_property
-    def examples_digest(self) -> str:
-        """A hash of the examples, members and occurrences: equal where cells share them."""
-        return self._columns_digest("example_id", "text", "member", "occurrences")
-
-    @cached_property
     def membership_digest(self) -> str:
-        """`examples_digest` without the occurrences: equal where cells share their members."""
-        return self._columns_digest("example_id", "text", "member")
-
-    def _columns_digest(self, *names: str) -> str:
-        columns = [self.examples[name].tolist() for name in names]
+        """A hash of the examples and of who is a member: equal where cells share them."""
+        columns = [self.examples[name].tolist() for name in ("example_id", "text", "member")]
         return hashlib.sha256(json.dumps(list(zip(*columns, strict=True))).encode()).hexdigest()
 
 
 def open_cell(paths: CellPaths) -> Cell:
     """Read a cell through its artefacts' owners."""
-    with errors_naming_folders(*paths.folders):
+    with errors_naming_folders(*paths.artifact_folders):
         second = None
         if paths.first is not None and paths.finetuning is not None:
             first = open_trained("cells.first", paths.first)
@@ -225,11 +217,24 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
 
 def cell_sort_key(cell: Cell) -> tuple[Any, ...]:
     """Sort key of cells: by what varies, as numbers; the seed last."""
-    longest = cell.example_max_tokens or 0
-    numbers = (cell.learning_rate, cell.last_tokens or 0, cell.budget_tokens, longest)
-    drawn = cell.swapped, cell.mean_occurrences or 0
-    stage = cell.stage or "", cell.scope, cell.epochs
-    return cell.model, *numbers, *drawn, *stage, cell.condition, cell.seed, cell.name
+    longest_example_tokens = cell.example_max_tokens or 0
+    numeric_settings = (
+        cell.learning_rate,
+        cell.last_tokens or 0,
+        cell.budget_tokens,
+        longest_example_tokens,
+    )
+    swap_and_occurrences = cell.swapped, cell.mean_occurrences or 0
+    stage_settings = cell.stage or "", cell.scope, cell.epochs
+    return (
+        cell.model,
+        *numeric_settings,
+        *swap_and_occurrences,
+        *stage_settings,
+        cell.condition,
+        cell.seed,
+        cell.name,
+    )
 
 
 def series_settings(cells: Sequence[Cell]) -> Series:
@@ -280,7 +285,7 @@ def _with_mean_occurrences_of_recipe(cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         if cell.mean_occurrences is not None:
             occurrences.setdefault((cell.recipe, cell.swapped), []).append(cell.mean_occurrences)
-    means = {key: fmean(means) for key, means in occurrences.items()}
+    means = {recipe_and_swapped: fmean(means) for recipe_and_swapped, means in occurrences.items()}
     return [replace(c, mean_occurrences=means.get((c.recipe, c.swapped))) for c in cells]
 
 

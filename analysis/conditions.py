@@ -85,20 +85,26 @@ def distinguishing_suffixes(recipes: Mapping[str, Mapping[str, Any]]) -> dict[st
         For each the fields that all of them have and not all alike; a piece of the hash where
         these do not distinguish all or are too many for a name.
     """
-    first, *others_recipes = recipes.values()
-    shared = [name for name in sorted(first) if all(name in flat for flat in others_recipes)]
-    differing = [
-        name for name in shared if any(flat[name] != first[name] for flat in others_recipes)
+    first_recipe, *others_recipes = recipes.values()
+    shared_fields = [
+        name
+        for name in sorted(first_recipe)
+        if all(name in recipe_fields for recipe_fields in others_recipes)
+    ]
+    differing_fields = [
+        name
+        for name in shared_fields
+        if any(recipe_fields[name] != first_recipe[name] for recipe_fields in others_recipes)
     ]
     name_of_recipe = {
-        key: "".join(_name_suffix(name, flat[name]) for name in differing)
-        for key, flat in recipes.items()
+        recipe_hash: "".join(_name_suffix(name, recipe_fields[name]) for name in differing_fields)
+        for recipe_hash, recipe_fields in recipes.items()
     }
     if (
         len(set(name_of_recipe.values())) < len(recipes)
         or max(map(len, name_of_recipe.values())) > LONGEST
     ):
-        return {key: f"-{key[:6]}" for key in recipes}
+        return {recipe_hash: f"-{recipe_hash[:6]}" for recipe_hash in recipes}
     return name_of_recipe
 
 

@@ -72,7 +72,7 @@ class CellPaths(Ranged, node="cells"):
     """GPUs × hours of these runs."""
 
     @property
-    def folders(self) -> list[str]:
+    def artifact_folders(self) -> list[str]:
         """The folders that the cell's results are read from."""
         named = self.corpus, self.model, self.clean, self.contaminated, self.first, self.finetuning
         return [path for path in named if path]

@@ -40,15 +40,19 @@ def headlines(
             for sentences_of_condition in outside_sweeps.values()
             for sentence in sentences_of_condition[:MAIN]
         ]
-    single = [
+    condition_sentences = [
         f"{name}: {sentences_of_condition[0]}"
         for name, sentences_of_condition in outside_sweeps.items()
         if sentences_of_condition
     ]
-    pairs = [
+    swapped_pair_sentences = [
         _swapped_pair_sentence(str(name), rows) for name, rows in replicates.groupby("condition")
     ]
-    return [*(sweep_headline(sweep, sweeps) for sweep in sweeps), *single, *pairs]
+    return [
+        *(sweep_headline(sweep, sweeps) for sweep in sweeps),
+        *condition_sentences,
+        *swapped_pair_sentences,
+    ]
 
 
 def sweep_headline(sweep: Sweep, sweeps: Sequence[Sweep] = ()) -> str:
@@ -116,19 +120,22 @@ def _movement_clause(sweep: Sweep, pair: tuple[str, str], name: str, axis: str) 
     untested = {"slope": math.nan, "turns": "", "note": "it was not tested"}
     trend = sweep.trend_by_method.get(pair, untested)
     levels = line[sweep.factor.column]
-    values = line.assign(at=levels.map(format_short), level=levels.astype(float))
-    return trend_clause(name, axis, trend, values, None)
+    level_rows = line.assign(at=levels.map(format_short), level=levels.astype(float))
+    return trend_clause(name, axis, trend, level_rows, None)
 
 
 def _slope_count_clause(sweep: Sweep) -> str:
     """For how many methods the slope's interval excludes 0; nothing where there is one."""
     trends = sweep.trend_by_method
-    rows = [trends[pair] for pair in sweep.ranked_methods if pair in trends]
-    rows = [row for row in rows if not math.isnan(row["slope"])]
-    rising, falling = sum(r["slope_low"] > 0 for r in rows), sum(r["slope_high"] < 0 for r in rows)
+    trend_rows = [trends[pair] for pair in sweep.ranked_methods if pair in trends]
+    trend_rows = [row for row in trend_rows if not math.isnan(row["slope"])]
+    rising, falling = (
+        sum(r["slope_low"] > 0 for r in trend_rows),
+        sum(r["slope_high"] < 0 for r in trend_rows),
+    )
     falls = f", below 0 for {falling}" * (falling > 0)
-    text = f". The slope's interval is above 0 for {rising} of {len(rows)} methods{falls}"
-    return text * (len(rows) > 1)
+    text = f". The slope's interval is above 0 for {rising} of {len(trend_rows)} methods{falls}"
+    return text * (len(trend_rows) > 1)
 
 
 def _missing_levels_clause(sweep: Sweep) -> str:

@@ -137,12 +137,12 @@ def glossary_entries(methods: Iterable[str], classes: Mapping[str, str]) -> list
 
 
 def _glossary_entry(method: str, target: str | None) -> GlossaryEntry:
-    kind = _method_class(target or "")
+    kind = _known_method_class(target or "")
     summary, _, rest = (inspect.getdoc(kind) or "" if kind else "").partition("\n\n")
     return GlossaryEntry(method, " ".join(summary.split()), rest.strip())
 
 
-def _method_class(target: str) -> type[Method] | None:
+def _known_method_class(target: str) -> type[Method] | None:
     """The method's class, if it is known without the scores' config."""
     module, _, name = target.rpartition(".")
     candidate = vars(sys.modules[module]).get(name) if module in sys.modules else None

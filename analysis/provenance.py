@@ -143,9 +143,12 @@ def _class_by_method(scores: Scores) -> dict[str, str]:
 def loss_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     """Rows side, step, loss (mean over the records' seeds), low and high (their range)."""
     new_names = {"step": "step", **{column: side for side, column in LOSSES.items()}}
-    parts = [record.evaluations.rename(columns=new_names) for record in records]
+    evaluation_tables = [record.evaluations.rename(columns=new_names) for record in records]
     wide = pd.concat(
-        [evaluations[[c for c in new_names.values() if c in evaluations]] for evaluations in parts]
+        [
+            evaluations[[c for c in new_names.values() if c in evaluations]]
+            for evaluations in evaluation_tables
+        ]
     )
     long = wide.melt("step", var_name="side", value_name="loss").dropna()
     grouped = long.groupby(["side", "step"], sort=True)["loss"]
@@ -160,14 +163,14 @@ def has_losses(records: Sequence[CellRecord]) -> bool:
 def cell_facts(cell: Cell, record: CellRecord | None) -> Facts:
     """A cell's facts in words; those of its training need its record."""
     members = cell.examples[cell.examples["member"]]
-    numbers = sorted(set(members["occurrences"]) - {0})
+    occurrence_numbers = sorted(set(members["occurrences"]) - {0})
     return {
         "cell": cell.name,
         "model": cell.model,
         "parameters": "–" if cell.parameters is None else f"{cell.parameters:,}",
         "corpus tokens": f"{cell.budget_tokens:,}",
         "learning rate": f"{cell.learning_rate:g}",
-        "occurrences": ", ".join(map(str, numbers)) or "0",
+        "occurrences": ", ".join(map(str, occurrence_numbers)) or "0",
         "examples": f"{len(members)} + {len(cell.examples) - len(members)}",
         **({"members in": PLACES[cell.stage], "scored": cell.scope} if cell.stage else {}),
         **({"epochs": str(cell.epochs)} if cell.epochs > 1 else {}),

@@ -74,7 +74,7 @@ def gather_findings(
     examples: Sequence[str] = (),
 ) -> Findings:
     """All that is shown. `records` are found by their models; a cell may have none."""
-    samples_by_curve = score_samples(cells, stage.seed)
+    samples_by_curve = score_samples(cells)
     by_model = {record.model: record for record in records}
     records_by_condition = {
         name: [by_model[c.digests["model"]] for c in members if c.digests["model"] in by_model]

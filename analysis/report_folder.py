@@ -15,7 +15,7 @@ KIND = "report"
 RESULTS = "results.parquet"
 STATISTICS = ("results", "pooled", "comparisons", "trends", "replicates", "flags", "unflagged")
 """The tidy tables: `<name>.parquet`, and a property of `Report`."""
-REVISION = "3"
+REVISION = "4"
 """Changes with the tables' columns and statistics, so that an older report is not reused."""
 REPORT = "report.md"
 PAGE = "report.html"

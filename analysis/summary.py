@@ -47,7 +47,8 @@ def classify_direction(trend: Row, values: pd.DataFrame, alpha: float | None = N
 
     AUROC "rises" or "falls" only where the slope's interval excludes 0, Kendall's τ agrees, AUROC
     clearly moves the other way between no two levels, and the last value is not on the wrong side
-    of the first. Where no slope could be estimated, a single clear move decides.
+    of the first. Where no slope could be estimated, a single clear move stands for it. A turn is
+    stated by its moves alone: τ may have either sign.
 
     Args:
         trend: the method's row of the trends (`statistics.trends`).
@@ -55,20 +56,16 @@ def classify_direction(trend: Row, values: pd.DataFrame, alpha: float | None = N
         alpha: the level at which τ's own one-sided test must agree (over occurrences). None: τ is
             descriptive, and its sign must agree.
     """
-    moves = _clear_move_signs(trend, values)
+    moves = _signs_between_turning_points(trend, values)
     if len(moves) > 1:
         turning = Direction.PEAKS if moves[0] > 0 else Direction.DIPS
         return turning if len(moves) == 2 else Direction.ZIGZAGS
-    if math.isnan(trend["slope"]):
-        if not moves:
-            return Direction.UNKNOWN
-        return Direction.RISES if moves[0] > 0 else Direction.FALLS
-    rises, falls = trend["slope_low"] > 0, trend["slope_high"] < 0
-    if not rises and not falls:
-        return Direction.FLAT
-    if _describe_contradiction(trend, values, alpha):
+    sign = _sign_of_trend(trend, moves)
+    if not sign:
+        return Direction.UNKNOWN if math.isnan(trend["slope"]) else Direction.FLAT
+    if _describe_contradiction(sign, trend, values, alpha):
         return Direction.DISPUTED
-    return Direction.RISES if rises else Direction.FALLS
+    return Direction.RISES if sign > 0 else Direction.FALLS
 
 
 def trend_clause(
@@ -83,18 +80,20 @@ def trend_clause(
     if which is Direction.UNKNOWN:
         why = str(trend["note"]).removeprefix(NO_SLOPE)
         return f"{start}: {why}{_describe_first_and_last(values, '; it goes')}"
-    if math.isnan(trend["slope"]) and which in (Direction.RISES, Direction.FALLS):
-        why = str(trend["note"]).removeprefix(NO_SLOPE)
-        ends = _describe_first_and_last(values.iloc[_turning_row_indices(trend, values)], "")
-        return f"{start}{ends}; no slope can be estimated: {why}"
     if which is Direction.ZIGZAGS:
         return f"{start}, in no steady direction: {_describe_every_value(values)}"
     if which in (Direction.PEAKS, Direction.DIPS):
         return f"{start}: {_describe_every_value(values.iloc[_turning_row_indices(trend, values)])}"
-    ends = _describe_first_and_last(values, ",")
-    sentence = f"{start}{ends}: its log-odds {_describe_slope(trend)} per doubling"
+    if math.isnan(trend["slope"]):
+        ends = _describe_first_and_last(values.iloc[_turning_row_indices(trend, values)], ",")
+        why = str(trend["note"]).removeprefix(NO_SLOPE)
+        sentence = f"{start}{ends}, by the paired difference of these two levels (no slope: {why})"
+    else:
+        ends = _describe_first_and_last(values, ",")
+        sentence = f"{start}{ends}: its log-odds {_describe_slope(trend)} per doubling"
     if which is Direction.DISPUTED:
-        sentence += f"; but {_describe_contradiction(trend, values, alpha)}"
+        sign = _sign_of_trend(trend, _signs_between_turning_points(trend, values))
+        sentence += f"; but {_describe_contradiction(sign, trend, values, alpha)}"
     return sentence
 
 
@@ -103,14 +102,25 @@ def describe_estimate(row: Row | pd.Series[Any]) -> str:
     return f"{row['value']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
 
 
-def _describe_contradiction(trend: Row, values: pd.DataFrame, alpha: float | None) -> str:
-    """Returns what contradicts the sign of the slope, in words; empty if nothing does."""
-    sign = 1 if trend["slope"] > 0 else -1
+def _sign_of_trend(trend: Row, moves: Sequence[int]) -> int:
+    """Returns the sign of the slope, or 0 where its interval includes 0.
+
+    Where there is no slope, it is that of the only clear move, or 0 without one.
+    """
+    if math.isnan(trend["slope"]):
+        return moves[0] if moves else 0
+    return int(trend["slope_low"] > 0) - int(trend["slope_high"] < 0)
+
+
+def _describe_contradiction(
+    sign: int, trend: Row, values: pd.DataFrame, alpha: float | None
+) -> str:
+    """Returns what contradicts a rise (1) or a fall (−1), in words; empty if nothing does."""
     if not _is_confirmed_by_tau(trend, sign, alpha):
-        return f"Kendall's τ does not confirm it ({_describe_tau(trend, alpha)})"
+        return f"Kendall's τ does not confirm it ({_describe_tau(trend, sign, alpha)})"
     if len(values) and sign * (values["value"].iloc[-1] - values["value"].iloc[0]) < 0:
         return f"the last AUROC is {'below' if sign > 0 else 'above'} the first"
-    if -sign in _clear_move_signs(trend, values):
+    if -sign in _signs_between_turning_points(trend, values):
         return f"AUROC clearly {'falls' if sign > 0 else 'rises'} between some levels"
     return ""
 
@@ -121,15 +131,20 @@ def _is_confirmed_by_tau(trend: Row, sign: int, alpha: float | None) -> bool:
         return False
     if alpha is None:
         return True
-    p_value = trend["p_value"] if sign > 0 else 1 - trend["p_value"]
-    return bool(p_value < alpha)
+    return bool(_one_sided_p_value(trend, sign) < alpha)
 
 
-def _clear_move_signs(trend: Row, values: pd.DataFrame) -> list[int]:
+def _one_sided_p_value(trend: Row, sign: int) -> float:
+    """Returns the p-value of τ's test that scores rise (1) or fall (−1)."""
+    return float(trend["p_value"] if sign > 0 else 1 - trend["p_value"])
+
+
+def _signs_between_turning_points(trend: Row, values: pd.DataFrame) -> list[int]:
     """The clear moves between turning points, in order: 1 is up, -1 is down."""
-    column = values["value"].to_numpy()
+    value_by_level = values["value"].to_numpy()
     return [
-        1 if column[b] > column[a] else -1 for a, b in pairwise(_turning_row_indices(trend, values))
+        1 if value_by_level[b] > value_by_level[a] else -1
+        for a, b in pairwise(_turning_row_indices(trend, values))
     ]
 
 
@@ -139,13 +154,13 @@ def _turning_row_indices(trend: Row, values: pd.DataFrame) -> list[int]:
 
 def _describe_slope(trend: Row) -> str:
     """Such as "increase by 0.71 [0.60, 0.82]"; a fall is written as a positive decrease."""
-    numbers: Sequence[float] = [trend[name] for name in ("slope", "slope_low", "slope_high")]
+    slope, low, high = (trend[name] for name in ("slope", "slope_low", "slope_high"))
     verb = "change"
-    if numbers[1] > 0:
+    if low > 0:
         verb = "increase"
-    elif numbers[2] < 0:
-        verb, numbers = "decrease", [-numbers[0], -numbers[2], -numbers[1]]
-    return f"{verb} by {numbers[0]:.2f} [{numbers[1]:.2f}, {numbers[2]:.2f}]"
+    elif high < 0:
+        verb, slope, low, high = "decrease", -slope, -high, -low
+    return f"{verb} by {slope:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _describe_first_and_last(values: pd.DataFrame, lead: str) -> str:
@@ -163,11 +178,12 @@ def _describe_every_value(values: pd.DataFrame) -> str:
     )
 
 
-def _describe_tau(trend: Row, alpha: float | None) -> str:
-    """τ, with the p-value of its test where there is one."""
+def _describe_tau(trend: Row, sign: int, alpha: float | None) -> str:
+    """τ, with the p-value of its test for a rise (1) or a fall (−1) where there is one."""
     if math.isnan(trend["tau"]):
         return "it could not be computed"
-    tested = f", one-sided p = {trend['p_value']:.3f}" if alpha is not None else ""
+    p_value = _one_sided_p_value(trend, sign)
+    tested = f", one-sided p = {p_value:.3f}" if alpha is not None else ""
     return f"{trend['tau']:.2f}{tested}"
 
 
@@ -200,8 +216,8 @@ def condition_sentences(
     """
     mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
     detectors = mean_aurocs[(mean_aurocs["checkpoint"] == CONTAMINATED) & mean_aurocs["default"]]
-    over_all = detectors[detectors["occurrences"] == ANY]
-    best = over_all.sort_values("value", ascending=False, kind="stable").iloc[0]
+    all_occurrences_rows = detectors[detectors["occurrences"] == ANY]
+    best = all_occurrences_rows.sort_values("value", ascending=False, kind="stable").iloc[0]
     name = method_label(
         best["method"], best["variant"], methods_of(mean_aurocs[mean_aurocs["method"] != BLIND])
     )
@@ -257,25 +273,25 @@ def _best_method_sentence(
     name: str, best: pd.Series[Any], methods: Methods, comparisons: pd.DataFrame, confidence: float
 ) -> str:
     members, nonmembers = best["n_members"], best["n_nonmembers"]
-    sizes = f"{format_count(members, 'member')} and {format_count(nonmembers, 'non-member')}"
-    measured = (
+    sizes_text = f"{format_count(members, 'member')} and {format_count(nonmembers, 'non-member')}"
+    auroc_text = (
         f"AUROC {describe_estimate(with_joint_intervals(best))} over "
-        f"{'all ' if members > 1 else ''}{sizes}, mean over benchmarks"
+        f"{'all ' if members > 1 else ''}{sizes_text}, mean over benchmarks"
     )
     if len(methods) == 1:
-        return f"The only method: {name}, {measured}."
-    measured += f" (interval corrected for the choice among {len(methods)} methods)"
+        return f"The only method: {name}, {auroc_text}."
+    auroc_text += f" (interval corrected for the choice among {len(methods)} methods)"
     not_beaten = _indistinguishable_methods(str(best["method"]), comparisons, confidence)
     rivals = ", ".join(method for method, _ in methods if method in not_beaten)
     if not not_beaten:
         level = f"p < {1 - confidence:.2g}"
         return (
-            f"Strongest of {len(methods)} methods: {name}, {measured}; it is above each of the "
+            f"Strongest of {len(methods)} methods: {name}, {auroc_text}; it is above each of the "
             f"others (paired tests, corrected, {level})."
         )
     return (
-        f"Highest of {len(methods)} methods: {name}, {measured}; not distinguishable from {rivals} "
-        "(paired tests, corrected)."
+        f"Highest of {len(methods)} methods: {name}, {auroc_text}; not distinguishable from "
+        f"{rivals} (paired tests, corrected)."
     )
 
 
@@ -299,15 +315,19 @@ def _occurrences_sentence(
     if slopes.empty:
         return "Occurrences: no trend was measured."
     slopes = slopes.set_index(["method", "variant"]).loc[methods_of(detectors)]
-    row = slopes.loc[(best["method"], best["variant"])]
-    if row["note"] == ONE_DOSE:
+    best_trend = slopes.loc[(best["method"], best["variant"])]
+    if best_trend["note"] == ONE_DOSE:
         return "Occurrences: no slope, since all members of a benchmark have the same number."
-    values = detectors[detectors["method"].eq(best["method"]) & detectors["occurrences"].ne(ANY)]
-    values = values.sort_values("occurrences", key=lambda column: column.map(occurrences_sort_key))
-    values = with_joint_intervals(values).assign(
-        at=values["occurrences"], level=values["occurrences"].astype(float)
+    level_rows = detectors[
+        detectors["method"].eq(best["method"]) & detectors["occurrences"].ne(ANY)
+    ]
+    level_rows = level_rows.sort_values(
+        "occurrences", key=lambda column: column.map(occurrences_sort_key)
     )
-    sentence = trend_clause(name, "occurrences", row, values, 1 - confidence)
+    level_rows = with_joint_intervals(level_rows).assign(
+        at=level_rows["occurrences"], level=level_rows["occurrences"].astype(float)
+    )
+    sentence = trend_clause(name, "occurrences", best_trend, level_rows, 1 - confidence)
     measured = slopes[slopes["slope"].notna()]
     if measured.empty:
         return f"{sentence}."

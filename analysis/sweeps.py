@@ -63,19 +63,21 @@ class Sweep:
     @property
     def shared_phrases(self) -> list[str]:
         """The same as separate phrases."""
-        first = self.rows.iloc[0]
-        words = {"model": str(first["model"])}
+        first_row = self.rows.iloc[0]
+        phrase_by_column = {"model": str(first_row["model"])}
         for factor in FACTORS:
-            if factor.shared_as and pd.notna(first.get(factor.column)):
-                words[factor.column] = factor.shared_as.format(first[factor.column])
-        if pd.notna(first.get("stage")):
-            words["stage"] = f"members in {PLACES[first['stage']]}"
-            words["scope"] = f"{first['scope']} scored"
-        if pd.notna(first["last_tokens"]):
-            words["last_tokens"] = f"copies in the last {first['last_tokens']:,} tokens"
-        for varies in (self.factor.column, *self.factor.bound):
-            words.pop(varies, None)
-        return [*words.values(), *self.further_phrases]
+            if factor.shared_as and pd.notna(first_row.get(factor.column)):
+                phrase_by_column[factor.column] = factor.shared_as.format(first_row[factor.column])
+        if pd.notna(first_row.get("stage")):
+            phrase_by_column["stage"] = f"members in {PLACES[first_row['stage']]}"
+            phrase_by_column["scope"] = f"{first_row['scope']} scored"
+        if pd.notna(first_row["last_tokens"]):
+            phrase_by_column["last_tokens"] = (
+                f"copies in the last {first_row['last_tokens']:,} tokens"
+            )
+        for varying_column in (self.factor.column, *self.factor.bound):
+            phrase_by_column.pop(varying_column, None)
+        return [*phrase_by_column.values(), *self.further_phrases]
 
     def distinguishing_text(self, sweeps: Iterable[Sweep]) -> str:
         """Returns what of `shared_text` not all series of the factor share, or all of it."""

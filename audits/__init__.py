@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contamination.core.startup import lazy_exports
+from contamination.core.process_startup import lazy_exports
 
 if TYPE_CHECKING:
     from contamination.audits.benchmark.api import audit_benchmark

@@ -1,4 +1,4 @@
-"""`python -m audits NAME …`: audit a model with your own texts."""
+"""`python -m audits NAME …`: audit a model with your own texts, or `fresh`: prepare one."""
 
 from __future__ import annotations
 
@@ -20,12 +20,23 @@ def main(config: DictConfig) -> None:
     print(f"{read_findings(artifact)}\nwrote {artifact.path / PAGE}")
 
 
+def fresh(config: DictConfig) -> None:
+    """Write questions to publish and questions to keep back."""
+    from contamination.audits.benchmark.fresh import FreshStage, make_fresh
+
+    folder = make_fresh(convert_config(config, FreshStage))
+    print("\n".join(f"wrote {path}" for path in sorted(folder.iterdir())))
+
+
 def run_chosen_audit() -> int:
     """Run the audit that the command line chooses; returns the exit status."""
     from contamination.audits.base import add_audit_prefixes, register_installed_audits
     from contamination.detection.__main__ import run_launched
 
     words = sys.argv[1:]
+    if words[:1] == ["fresh"]:
+        sys.argv.pop(1)
+        return run_hydra_command("fresh", fresh)
     if words and words[0].isidentifier():  # the audit's name alone
         words[0] = f"audit={words[0]}"
     register_installed_audits(words)

@@ -147,7 +147,7 @@ def build_or_open(
                 named_by = identity_data(config if named is None else named)
                 if log_nearest:
                     log_nearest_folder(folder, integrity.SCHEMA, named_by, inputs)
-                with folder_in_progress(folder, config):
+                with started_or_resumed_folder(folder, config):
                     built = write_files(folder)
                     check()
                     write_manifest(folder, inputs, built, named_by)
@@ -155,7 +155,7 @@ def build_or_open(
 
 
 @contextmanager
-def folder_in_progress(folder: Path, config: Any) -> Iterator[None]:
+def started_or_resumed_folder(folder: Path, config: Any) -> Iterator[None]:
     """Start or resume a folder; remove a new one again if the config can't work.
 
     Raises:
@@ -373,8 +373,8 @@ def code_revision() -> str:
     list_this_file = ["git", "ls-files", "--error-unmatch", __file__]
     describe = ["git", "describe", "--always", "--dirty=+", "--abbrev=12"]
     try:
-        for call in (list_this_file, describe):
-            done = subprocess.run(call, cwd=root, capture_output=True, text=True, check=True)
+        for run_command in (list_this_file, describe):
+            done = subprocess.run(run_command, cwd=root, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return UNKNOWN
     return done.stdout.strip()

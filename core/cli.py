@@ -35,6 +35,7 @@ from contamination.core.errors import ConfigError, StoppedError, UserError, near
 from contamination.core.signals import stop_on_signals
 from contamination.core.stored_files import check_yaml_limits
 from contamination.core.terminal import escape_controls
+from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 T = TypeVar("T")
@@ -64,7 +65,8 @@ def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> 
         try:
             check_config_size(config)
             integrity.set_hash_policy(config.get("verify", integrity.CHANGED))
-            with disk_errors_as_data_errors(check_runs_folder(config)):
+            runs = check_runs_folder(config)
+            with disk_errors_as_data_errors(runs), tokenizer_panics_as_config_errors():
                 run(config)
         except (Exception, StoppedError) as error:
             if not process_records.record_failure(error):
@@ -96,7 +98,11 @@ def run_tool(tool: Callable[[], int | None]) -> int:
     """
     quiet_libraries()
     try:
-        with stop_on_signals(), disk_errors_as_data_errors():
+        with (
+            stop_on_signals(),
+            disk_errors_as_data_errors(),
+            tokenizer_panics_as_config_errors(),
+        ):
             return tool() or 0
     except (UserError, StoppedError) as error:
         return print_error(error)
@@ -127,7 +133,7 @@ def run_stage(
     Raises:
         UserError: the errors of the command.
     """
-    with disk_errors_as_data_errors():
+    with disk_errors_as_data_errors(), tokenizer_panics_as_config_errors():
         return run(compose_stage(name, overrides, schema)).path
 
 
@@ -217,14 +223,14 @@ def check_sweep_cells(config: DictConfig) -> None:
         batch_size is None or batch_size >= 1, "hydra.sweeper.max_batch_size", batch_size, remedy
     )
     with suppress(HydraException):  # the sweeper itself refuses such values with a reason
-        for override in _sweep_overrides(config):
+        for override in _parse_all_overrides(config):
             values = override.value()
             if isinstance(values, ChoiceSweep) and any(isinstance(v, Sweep) for v in values.list):
                 remedy = "--multirun takes one range, or a list of values. Write the values out."
                 raise _override_error(override, remedy)
         if overrides_of_sweep_cells(config) != []:
             return
-        for override in _sweep_overrides(config):
+        for override in _parse_all_overrides(config):
             if override.is_discrete_sweep() and not [*override.sweep_string_iterator()]:
                 remedy = "--multirun has nothing to run, give at least one value."
                 raise _override_error(override, remedy)
@@ -244,7 +250,7 @@ def overrides_of_sweep_cells(config: DictConfig) -> list[list[str]] | None:
 
     if not _has_basic_sweeper(config):
         return None
-    batches = BasicSweeper.split_arguments(_sweep_overrides(config), None)
+    batches = BasicSweeper.split_arguments(_parse_all_overrides(config), None)
     return [cell for batch in batches for cell in batch]
 
 
@@ -252,7 +258,7 @@ def _has_basic_sweeper(config: DictConfig) -> bool:
     return bool(config.hydra.sweeper._target_.endswith(".BasicSweeper"))
 
 
-def _sweep_overrides(config: DictConfig) -> list[Override]:
+def _parse_all_overrides(config: DictConfig) -> list[Override]:
     """The overrides of a sweep: those of its configuration, then those of the command line."""
     parameters = config.hydra.sweeper.params or {}
     override_texts = [*(f"{k}={v}" for k, v in parameters.items()), *config.hydra.overrides.task]

@@ -139,9 +139,9 @@ def _set_torch_variables_from_slurm() -> None:
 
 def _first_node_name() -> str:
     nodes = os.environ["SLURM_STEP_NODELIST"]
-    call = ["scontrol", "show", "hostnames", nodes]
+    command = ["scontrol", "show", "hostnames", nodes]
     try:
-        return subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()[0]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
     except (OSError, subprocess.CalledProcessError) as error:
         raise ConfigError(
             f"SLURM_STEP_NODELIST is {nodes!r}, and scontrol can't name its first node ({error}): "

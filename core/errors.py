@@ -53,12 +53,27 @@ class StoppedError(BaseException):
         self.status = status
 
 
-def near_names(name: str, known: Iterable[str]) -> str:
-    """Returns a question with the names most similar to `name`, then a list of all known names."""
+def near_names(name: str, known: Iterable[str], max_listed: int | None = None) -> str:
+    """Returns a question with the names most similar to `name`, then a list of known names.
+
+    Args:
+        name: the unknown name.
+        known: the known names.
+        max_listed: the number of names that are listed, each cut after 100 characters; None for
+            all of them in full.
+    """
     names = sorted(known)
     similar = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    more = ""
+    if max_listed is not None:
+        more = f" and {len(names) - max_listed:,} more" if len(names) > max_listed else ""
+        similar, names = ([_cut(n) for n in ns] for ns in (similar, names[:max_listed]))
     hint = f"Did you mean {' or '.join(similar)}? " if similar else ""
-    return f"{hint}Known: {', '.join(names)}."
+    return f"{hint}Known: {', '.join(names)}{more}."
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= 100 else f"{name[:100]}…"
 
 
 def describe_error(error: Exception) -> str:

@@ -82,9 +82,10 @@ def folder_digest(folder: Path) -> str:
 def _hash_files(path_by_name: Mapping[str, Path], use_cache: bool) -> dict[str, str]:
     from contamination.core.progress import progress_bar  # it imports modules that hash files
 
-    total = sum(path.stat().st_size for path in path_by_name.values())
-    options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
-    bar = progress_bar(total=total, desc="hashing", leave=False, **options)
+    total_bytes = sum(path.stat().st_size for path in path_by_name.values())
+    is_hidden_bar = total_bytes < SHOWN_BYTES
+    progress_options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": is_hidden_bar}
+    bar = progress_bar(total=total_bytes, desc="hashing", leave=False, **progress_options)
     lock, stop = threading.Lock(), threading.Event()
 
     def advance(block_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Models and data sets of the Hugging Face hub: files, cached copies, and the commit of a name."""
+"""Models and data sets of the Hugging Face hub: files, cached copies, commits, and uploads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import hashlib
 import os
 import shlex
 import socket
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -14,11 +15,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from contamination.core.errors import ConfigError
+from contamination.core.errors import ConfigError, ServerError, describe_error
 from contamination.core.network_environment import (
     describe_environment_fault,
     names_missing_certificates,
 )
+from contamination.core.secrets import hide_key
 
 
 @dataclass
@@ -90,6 +92,93 @@ def commit_on_hub(
 def commit_digest(name: str, commit: str) -> str:
     """Returns a hash that names a model on the hub; the commit makes hashing its files needless."""
     return hashlib.sha256(f"{name}@{commit}".encode()).hexdigest()
+
+
+def upload_data_set(
+    field: str, name: str, files: Mapping[str, bytes | Path], *, private: bool, message: str
+) -> str:
+    """Upload files to a data set on the hub in one commit, and return the commit's address.
+
+    The data set is created if it does not exist. Other files in it are kept. The token is that of
+    HF_TOKEN, or of `hf auth login`.
+
+    Args:
+        field: the config field with the value `name`, for errors.
+        name: of the data set: owner/name.
+        files: the content, or a file that has it, by the name in the data set.
+        private: whether the data set must be private.
+        message: of the commit.
+
+    Raises:
+        ConfigError: there is no token, the hub can't be reached or refuses, or the data set exists
+            and is public although `private` is given.
+        ServerError: the hub fails, or the connection to it.
+    """
+    from huggingface_hub import CommitOperationAdd, HfApi, constants, get_token
+
+    dry_run = "dry_run=true shows what would be uploaded without the hub."
+    go_offline_if_hub_unreachable()
+    if constants.HF_HUB_OFFLINE:
+        raise ConfigError(
+            f"{field} is {name!r}: the hub can't be reached, for {constants.ENDPOINT} has no "
+            "address here, or HF_HUB_OFFLINE is set. Copy the folder to a machine that reaches "
+            f"the hub, and upload it there. {dry_run}"
+        )
+    token = get_token()
+    if token is None:
+        raise ConfigError(
+            f"{field} is {name!r}: there is no token for the hub. Create one that may write at "
+            f"{constants.ENDPOINT}/settings/tokens, and set HF_TOKEN or run hf auth login. "
+            f"{dry_run}"
+        )
+    api = HfApi(token=token)
+    with _upload_errors(field, name, token):
+        api.create_repo(name, repo_type="dataset", private=private or None, exist_ok=True)
+        if private and not api.repo_info(name, repo_type="dataset").private:
+            raise ConfigError(
+                f"{field} is {name!r}: this data set exists and is public, and private=true was "
+                "given, so nothing was uploaded. Make it private on the hub, or give another name."
+            )
+        additions = [CommitOperationAdd(path, content) for path, content in files.items()]
+        commit = api.create_commit(name, additions, commit_message=message, repo_type="dataset")
+    return str(commit.commit_url)
+
+
+@contextmanager
+def _upload_errors(field: str, name: str, token: str) -> Iterator[None]:
+    """Turn the errors of an upload into a user's, without the token in them."""
+    from huggingface_hub import get_session
+    from huggingface_hub.errors import HfHubHTTPError
+
+    # the client is httpx or httpx2, by the release of huggingface_hub
+    connection_error = sys.modules[type(get_session()).__module__.partition(".")[0]].HTTPError
+    start = f"{field} is {name!r}:"
+    try:
+        yield
+    except HfHubHTTPError as error:
+        answer = " ".join((error.server_message or str(error)).split()).rstrip(".")
+        answer = hide_key(answer, token)
+        status = error.response.status_code
+        if status >= 500 or status == 429:
+            raise ServerError(
+                f"{start} the hub failed ({status}: {answer}). Try again later."
+            ) from error
+        remedy = (
+            "Give a token (HF_TOKEN, or hf auth login) that may write to this owner's data sets."
+            if status in (401, 403, 404)
+            else "Correct what it names."
+        )
+        raise ConfigError(f"{start} the hub refused ({status}: {answer}). {remedy}") from error
+    except (connection_error, OSError) as error:
+        reason = hide_key(describe_error(error), token).rstrip(".")
+        raise ServerError(
+            f"{start} the connection to the hub failed ({reason}). Try again; nothing is uploaded "
+            "twice."
+        ) from error
+    except ValueError as error:  # the hub found a mistake in the card
+        raise ConfigError(
+            f"{start} the hub refused: {hide_key(describe_error(error), token)}"
+        ) from error
 
 
 @contextmanager

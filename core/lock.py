@@ -115,7 +115,7 @@ def _is_process_alive(pid: int, running_at: float) -> bool:
 
 
 @contextmanager
-def try_lease(file: Path) -> Iterator[bool]:
+def holding_lease_if_free(file: Path) -> Iterator[bool]:
     """Hold a lease unless another living process may hold it.
 
     Yields:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from contamination.core.hub import (
     commit_on_hub,
     go_offline_if_hub_unreachable,
 )
+from contamination.core.stored_files import read_json
+from contamination.core.tokenizer_panics import field_by_tokenizer
 
 
 def local_values(parameter: Any) -> Any:
@@ -148,6 +151,7 @@ def load_tokenizer(field: str, path: str, **options: Any) -> Any:
     """The fast tokenizer at `path` (a folder, a GGUF file or a hub id)."""
     from transformers import AutoTokenizer
 
+    field_by_tokenizer[path] = field
     tokenizer = load_pretrained(AutoTokenizer, field, path, **options)
     _disable_word_cache(tokenizer)
     return tokenizer
@@ -211,6 +215,7 @@ def load_pretrained(factory: Any, field: str, path: str, **options: Any) -> Any:
 
     logging.disable_progress_bar()
     where, source = _pretrained_arguments(field, path)
+    _check_config_sizes(field, path, Path(where))
     if not source:
         go_offline_if_hub_unreachable()
     trusted = options.pop("trust_remote_code", False)
@@ -225,6 +230,65 @@ def load_pretrained(factory: Any, field: str, path: str, **options: Any) -> Any:
             "local Hugging Face folder, or a hub id on a machine that reaches the hub."
             f"{'' if source else cache_only_hint(path)}"
         ) from error
+
+
+LAYER_COUNTS = frozenset({"num_hidden_layers", "n_layer", "n_layers", "num_layers"})
+WIDTHS = frozenset({"vocab_size", "hidden_size", "n_embd", "intermediate_size"})
+EXPERT_COUNTS = frozenset({"num_experts", "num_local_experts", "n_routed_experts"})
+"""The fields of a config.json by whose values a model is built before its weights are read."""
+HARMLESS_SIZE = 1000
+"""Up to this value of a field a model is built, and its weights are then compared by name."""
+
+
+def _check_config_sizes(field: str, path: str, folder: Path) -> None:
+    """Check that the weights of a local folder can have the sizes of its config.json.
+
+    A layer has a tensor at least, and a width is one of a tensor's.
+
+    Raises:
+        ConfigError: they can't.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    config: Any = None
+    with suppress(ValueError, OSError):  # transformers says what is wrong with it
+        config = read_json(folder / "config.json")
+    if not files or not isinstance(config, dict):
+        return
+    try:
+        tensors, width = _tensor_count_and_width(files)
+    except Exception:  # the library may raise any error; transformers says what is wrong
+        return
+    limits = {
+        **dict.fromkeys(LAYER_COUNTS, tensors),
+        **dict.fromkeys(WIDTHS, width),
+        **dict.fromkeys(EXPERT_COUNTS, max(tensors, width)),
+    }
+    for name, value in _iter_fields(config):
+        if isinstance(value, int) and value > max(HARMLESS_SIZE, limits.get(name, value)):
+            raise ConfigError(
+                f"{field} is {path!r}: {name} of its config.json is {value:,}, but its weights "
+                f"are {tensors:,} tensors of at most {width:,} rows or columns. Copy or download "
+                "the model again, or give another one."
+            )
+
+
+def _tensor_count_and_width(files: list[Path]) -> tuple[int, int]:
+    """Returns the number of tensors, and the largest size of a dimension of any of them."""
+    from safetensors import safe_open
+
+    shapes: list[list[int]] = []
+    for file in files:
+        with safe_open(file, "pt") as tensors:
+            shapes += [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
+    return len(shapes), max((size for shape in shapes for size in shape), default=0)
+
+
+def _iter_fields(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields the fields of a config and of the configs inside it."""
+    for name, value in config.items():
+        yield name, value
+        if isinstance(value, dict):
+            yield from _iter_fields(value)
 
 
 def _pretrained_arguments(field: str, path: str) -> tuple[str, dict[str, Any]]:

@@ -37,6 +37,7 @@ from contamination.core.files import (
 from contamination.core.hashing import digests_by_name
 from contamination.core.parent_process import end_with_parent
 from contamination.core.progress import progress_bar
+from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,7 @@ def _result_path(folder: Path, piece: int) -> Path:
     return folder / f"{piece:05d}.json"
 
 
+@tokenizer_panics_as_config_errors()  # a panic can't be sent to another process
 def _finish_piece(task: Task, folder: Path, piece: int) -> dict[str, Any]:
     return run_unless_stored(
         _result_path(folder, piece), task.files(piece), partial(task.make, piece)

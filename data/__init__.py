@@ -1,5 +1,5 @@
 """Texts, benchmarks and corpora: reading, formatting, rewording, n-grams and near-duplicates."""
 
-from contamination.core.startup import check_import_name
+from contamination.core.process_startup import check_import_name
 
 check_import_name(__name__)

@@ -94,9 +94,15 @@ class _RenderingProcess:
         if "error" in answer:
             kind = TemplateLimitError if answer["is_limit"] else TemplateError
             raise kind(answer["error"])
-        return str(answer["text"])
+        text = str(answer["text"])
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise TemplateError(f"it writes no valid Unicode ({error.reason})") from error
+        return text
 
     def _exchange(self, request: bytes) -> Any:
+        is_reused = self._connection is not None
         connection = self._connection or self._start_child()
         try:
             connection.send_bytes(request)
@@ -104,6 +110,9 @@ class _RenderingProcess:
                 raise TemplateLimitError(f"it did not end within {SECONDS:g} seconds")
             return json.loads(connection.recv_bytes())
         except (EOFError, OSError) as error:
+            if is_reused:  # it may have ended before this chat
+                self._end_child()
+                return self._exchange(request)
             raise TemplateLimitError(
                 f"its process ended: it may need more memory{_inherited_memory_limit_remedy()}"
             ) from error
@@ -222,8 +231,8 @@ def _limit_memory(max_bytes: int) -> int:
 
     if sys.platform != "linux":
         return max_bytes
-    with open("/proc/self/statm") as stream:
-        used = int(stream.read().split()[0]) * resource.getpagesize()
+    with open("/proc/self/statm") as statm_file:
+        used = int(statm_file.read().split()[0]) * resource.getpagesize()
     inherited = min(map(_limit_in_bytes, resource.getrlimit(resource.RLIMIT_AS)))
     limit = int(min(used + max_bytes, inherited))
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -82,7 +82,7 @@ def texts_of_rows(
         DataError: a row can't be used, an id is there twice, a benchmark is called "all", there is
             no row, or the first row lacks a column that the layout names.
     """
-    texts = _iter_texts(
+    texts = _iter_texts_or_none(
         rows_with_name_warnings(_with_named_columns(rows, layout), source), tally, layout
     )
     examples = Texts.of(islice((text for text in texts if text is not None), layout.limit))
@@ -212,7 +212,9 @@ def _with_named_columns(rows: Iterable[Row], layout: RowLayout) -> Iterator[Row]
         yield row._replace(value={**others, **named}) if named else row
 
 
-def _iter_texts(rows: Iterable[Row], tally: Tally, layout: RowLayout) -> Iterator[Text | None]:
+def _iter_texts_or_none(
+    rows: Iterable[Row], tally: Tally, layout: RowLayout
+) -> Iterator[Text | None]:
     """Yields each row's text, or None if it can't be used, which the tally counts."""
     template: RowTemplate | None = None
     for row in rows:
@@ -234,9 +236,9 @@ def _with_text(row: Row, text: str, start: int | None) -> Row:
 
 def _make_text_of_row(row: Row, tally: Tally, separator: str) -> Text | None:
     """Return the row's text, or None if it can't be used, which the tally counts."""
-    names = [*map(fold_name, row.value)]
-    fields = dict(zip(names, row.value.values(), strict=True))
-    if len(fields) < len(names) and any(names.count(name) > 1 for name in FIELDS):
+    field_names = [*map(fold_name, row.value)]
+    fields = dict(zip(field_names, row.value.values(), strict=True))
+    if len(fields) < len(field_names) and any(field_names.count(name) > 1 for name in FIELDS):
         tally.reject("two fields of one name", row.where, _describe_fields(row))
         return None
     text, start = _text_and_output_start(fields, separator)
@@ -244,19 +246,21 @@ def _make_text_of_row(row: Row, tally: Tally, separator: str) -> Text | None:
         problem = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
         tally.reject("no string as its `text`", row.where, f"{problem}; {_describe_fields(row)}")
         return None
-    for name in ("id", "benchmark", "cluster"):
-        if isinstance(fields.get(name), list | dict | np.ndarray):
-            type_name = type(fields[name]).__name__
-            tally.reject(f"a nested `{name}`", row.where, f"a {type_name}; give a text or a number")
+    for field_name in ("id", "benchmark", "cluster"):
+        if isinstance(fields.get(field_name), list | dict | np.ndarray):
+            type_name = type(fields[field_name]).__name__
+            tally.reject(
+                f"a nested `{field_name}`", row.where, f"a {type_name}; give a text or a number"
+            )
             return None
-    name = row_id(row)
+    text_id = row_id(row)
     benchmark, cluster = (
         value_as_text(fields.get("benchmark")),
         value_as_text(fields.get("cluster")),
     )
     try:
-        f"{text}{name}{benchmark}{cluster}".encode()  # JSON may spell half of a surrogate pair
-        example = make_text(name, text, None, benchmark, parse_output_start(start, text))
+        f"{text}{text_id}{benchmark}{cluster}".encode()  # JSON may spell half of a surrogate pair
+        example = make_text(text_id, text, None, benchmark, parse_output_start(start, text))
         return replace(example, label=parse_label(fields.get("label")), cluster=cluster)
     except UnicodeEncodeError as error:
         tally.reject("invalid UTF-8", row.where, str(error))
@@ -292,9 +296,10 @@ def parse_output_start(start: Any, text: str) -> int | None:
         return None
     try:
         position = int(start)
-    except (TypeError, ValueError) as error:
+        is_whole = not isinstance(start, bool) and position == float(start)
+    except (TypeError, ValueError, OverflowError) as error:
         raise IndexError(start) from error
-    if isinstance(start, bool) or position != float(start) or not 0 <= position <= len(text):
+    if not is_whole or not 0 <= position <= len(text):
         raise IndexError(start)
     return position
 

@@ -40,7 +40,7 @@ class ComparedItem:
     group: str = ""
 
 
-class NearDuplicateKeys:
+class NearDuplicateHasher:
     """Hashes that near-duplicates have in common, without the templates of the items' groups.
 
     With 64 bits, two different keys of 10 million have an equal hash in one of 370,000 runs.
@@ -78,7 +78,7 @@ class NearDuplicateKeys:
 class NearDuplicateFilter:
     """Accepts items that are no near-duplicates of the items that it accepted before."""
 
-    def __init__(self, keys: NearDuplicateKeys, items: Iterable[ComparedItem] = ()) -> None:
+    def __init__(self, keys: NearDuplicateHasher, items: Iterable[ComparedItem] = ()) -> None:
         """Accept these items first."""
         self._keys, self._taken = keys, set[int]()
         for item in items:
@@ -94,7 +94,7 @@ class NearDuplicateFilter:
 
 
 def duplicates_on_other_side(
-    items: Sequence[ComparedItem], is_member: Sequence[bool], keys: NearDuplicateKeys
+    items: Sequence[ComparedItem], is_member: Sequence[bool], keys: NearDuplicateHasher
 ) -> dict[int, int]:
     """For each item with near-duplicates on the other side, return the first of them.
 
@@ -232,7 +232,7 @@ def describe_near_duplicates(examples: Sequence[Text]) -> str:
     labelled = [e for e in examples if e.label is not None]
     members = [bool(e.label) for e in labelled]
     items = [ComparedItem([e.text], [e.text], e.benchmark) for e in labelled]
-    duplicate_by_index = duplicates_on_other_side(items, members, NearDuplicateKeys(items))
+    duplicate_by_index = duplicates_on_other_side(items, members, NearDuplicateHasher(items))
     if not duplicate_by_index:
         return ""
     n_members = sum(members[i] for i in duplicate_by_index)

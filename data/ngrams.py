@@ -256,17 +256,20 @@ class VerbatimCounter:
         return counts
 
     def _index_probes(self, width: int, numbers: Sequence[int]) -> tuple[NgramIndex, Sequence[int]]:
-        codes = [_code_points(self._texts[number]) for number in numbers]
-        starts = rarest_window_starts(codes, width)
+        code_points_by_text = [_code_points(self._texts[number]) for number in numbers]
+        starts = rarest_window_starts(code_points_by_text, width)
         self._starts |= zip(numbers, starts, strict=True)
-        windows = [text[s : s + width] for text, s in zip(codes, starts, strict=True)]
+        windows = [
+            code_points[s : s + width]
+            for code_points, s in zip(code_points_by_text, starts, strict=True)
+        ]
         return NgramIndex(windows, width), numbers
 
     def _iter_starts_and_texts(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield the start of each occurrence in a normalised text, and the text that occurs."""
-        codes = _code_points(text)
+        code_points = _code_points(text)
         for index, numbers in self._probes:
-            for hit, owner in _iter_probe_places_and_owners(index, codes):
+            for hit, owner in _iter_probe_places_and_owners(index, code_points):
                 number = numbers[owner]
                 start = hit - self._starts[number]
                 if start >= 0 and text.startswith(self._texts[number], start):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contamination.core.startup import lazy_exports
+from contamination.core.process_startup import lazy_exports
 
 if TYPE_CHECKING:
     from contamination.detection.api import evaluate, score

@@ -141,9 +141,9 @@ def build(config: DictConfig) -> None:
 
 def select(config: DictConfig) -> None:
     """Selects the candidates that overlap little with a corpus and prints the datasheet."""
-    from contamination.detection.building.overlap_selection import SelectStage, run
+    from contamination.detection.building.overlap_selection import SelectStage, select_nonmembers
 
-    artifact = run(convert_config(config, SelectStage))
+    artifact = select_nonmembers(convert_config(config, SelectStage))
     print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
 
 

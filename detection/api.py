@@ -28,6 +28,7 @@ from contamination.core.disk import disk_errors_as_data_errors
 from contamination.core.errors import ConfigError, DataError, UserError, near_names, require
 from contamination.core.statistics.metrics import chosen_metrics
 from contamination.core.stored_files import read_yaml
+from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import PLAIN, RowLayout, texts_of_rows
 from contamination.data.readers.rows import Row, Shard, Tally
@@ -35,7 +36,7 @@ from contamination.data.rows import fold_name, with_class_names
 from contamination.data.texts import Texts
 from contamination.detection.config import METHODS, DetectionStage
 from contamination.detection.evaluation import (
-    estimate_groups,
+    estimate_benchmarks_and_all,
     group_by_method,
     ranked_texts,
     tidy_estimates,
@@ -300,6 +301,7 @@ def score(
         examples = make_texts(texts, labels, on_error)
         columns = example_columns(examples, with_text)
         stack.enter_context(disk_errors_as_data_errors(runs))
+        stack.enter_context(tokenizer_panics_as_config_errors())
         scores = open_scores(run(stage, examples=examples).path)
         tables = [with_example_columns(table, columns) for table in scores.tables()]
     return pd.concat(tables, ignore_index=True)
@@ -353,7 +355,7 @@ def evaluate(
     rows_by_method = [rows for _, rows in scores.groupby(["method", "variant"], sort=False)]
     _check_all_scored(rows_by_method, ranked)
     return tidy_estimates(
-        estimate_groups(
+        estimate_benchmarks_and_all(
             lambda: group_by_method(rows_by_method), ranked, blind, chosen_metrics(fpr, tpr)
         )
     )

@@ -139,7 +139,7 @@ def estimate_parts(
     """Returns the estimates of each part in the benchmark's order, and their average if several.
 
     Args:
-        read_scores: see `estimate_groups`.
+        read_scores: see `estimate_benchmarks_and_all`.
         examples: the ranked texts.
         config: the configuration of the benchmark.
         baseline: computes the blind baseline.
@@ -325,12 +325,12 @@ def _mean_over_parts(parts: Mapping[str, Estimate], config: ExamplesConfig) -> E
 
 
 def _same_texts_key(part_name: str, config: ExamplesConfig) -> tuple[str, ...]:
-    first, *values = part_name.split("/")
+    benchmark_name, *axis_values = part_name.split("/")
     axes = list(chosen_values_by_axis(config))
-    if len(axes) != len(values):  # the rows name their parts
-        return (first,) if config.same_texts else (part_name,)
-    pairs = zip(axes, values, strict=True)
-    return (first, *(value for axis, value in pairs if axis not in config.same_texts))
+    if len(axes) != len(axis_values):  # the rows name their parts
+        return (benchmark_name,) if config.same_texts else (part_name,)
+    pairs = zip(axes, axis_values, strict=True)
+    return (benchmark_name, *(value for axis, value in pairs if axis not in config.same_texts))
 
 
 def _draws_of_correlated_mean(parts: Sequence[Estimate], rng: np.random.Generator) -> Scores:

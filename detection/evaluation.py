@@ -81,7 +81,7 @@ class BenchmarkEstimates:
         return f" (of {self.clusters[0]} + {self.clusters[1]} clusters)" if self.clusters else ""
 
 
-def estimate_groups(
+def estimate_benchmarks_and_all(
     read_scores: ReadScores, examples: Texts, blind: bool, metrics: Sequence[Metric] = METRICS
 ) -> list[BenchmarkEstimates]:
     """Estimates every metric of every method on the labelled texts.
@@ -245,7 +245,7 @@ def _matched_auroc(
 
     Clusters reduce its effective number of trials by the same factor as those of `auroc`.
     """
-    matched_auroc = matched_auroc_given_blind(blind_row, member, *sides, sample.drawn)
+    matched_auroc = matched_auroc_given_blind(blind_row, member, *sides, sample.resample)
     if not sample.clusters or matched_auroc.trials is None or auroc.trials is None:
         return matched_auroc
     share = auroc.trials / auroc_trials(*sample.sizes)

@@ -99,8 +99,8 @@ class LoadedModel(Reader):
             strings = [string for *_, string in block]
             rows = self.tokenizer(strings, return_attention_mask=False, verbose=False)["input_ids"]
             tokens += [
-                self._checked_tokens(wanted, *version, ids)
-                for version, ids in zip(block, rows, strict=True)
+                self._checked_tokens(wanted, *text_copy_version, ids)
+                for text_copy_version, ids in zip(block, rows, strict=True)
             ]
         return tokens
 

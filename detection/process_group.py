@@ -60,7 +60,7 @@ def run_by_rank_0(stage: Callable[[], int]) -> int:
 
 def current_group() -> ProcessGroup | None:
     """Returns the group that this process leads as rank 0, or None if it runs alone."""
-    return _group
+    return _current_group
 
 
 class ProcessGroup:
@@ -108,13 +108,13 @@ class ProcessGroup:
             scatter_object_list([None], list(objects), src=0)
 
 
-_group: ProcessGroup | None = None  # set only in rank 0
+_current_group: ProcessGroup | None = None  # set only in rank 0
 
 
 def _lead(stage: Callable[[], int], size: int) -> int:
     """Runs the stage as rank 0, then dismisses the other processes."""
-    global _group
-    _group, status = ProcessGroup(size), 1
+    global _current_group
+    _current_group, status = ProcessGroup(size), 1
     try:
         status = stage()
     except SystemExit as end:  # already reported, by a launcher that watches
@@ -122,8 +122,8 @@ def _lead(stage: Callable[[], int], size: int) -> int:
     except Exception:  # printed before the others end, as a launcher then ends this process too
         traceback.print_exc()
     finally:
-        _group.dismiss(status)
-        _group = None
+        _current_group.dismiss(status)
+        _current_group = None
     return status
 
 

@@ -16,7 +16,6 @@ from contamination.core.errors import ConfigError
 from contamination.core.hashing import file_digest
 from contamination.data.examples import examples_digest
 from contamination.data.texts import Texts
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionStage, parse_slice
 from contamination.detection.examples import open_examples
 from contamination.detection.flags import (
@@ -27,6 +26,7 @@ from contamination.detection.flags import (
 )
 from contamination.detection.methods.base import Method
 from contamination.detection.models.base import ModelHandle
+from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import Pass
 from contamination.detection.requirements import (
     Methods,
@@ -83,14 +83,14 @@ def run(
     if stage.out is not None:
         check_writable_folder("out", stage.out)
     methods, examples, models, resources = open_stage_inputs(stage, examples)
-    settings, inputs = _settings_and_inputs(stage, methods, examples, models, resources)
-    folder = run_folder(Path(stage.runs), KIND, models["target"].slug, settings, inputs)
+    settings, input_digests = _settings_and_inputs(stage, methods, examples, models, resources)
+    folder = run_folder(Path(stage.runs), KIND, models["target"].slug, settings, input_digests)
     if start is not None and not is_complete(folder):
         start(folder)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
-    inputs |= resources.prefix_digest(all_needs(methods))
+    input_digests |= resources.prefix_digest(all_needs(methods))
     make = partial(_write_scores, methods, examples, collector)
-    artifact = build_or_open(folder, stage, inputs, make, named=settings)
+    artifact = build_or_open(folder, stage, input_digests, make, named=settings)
     log.info("scores: %s", artifact.path)
     if stage.out is not None:
         out = Path(stage.out).expanduser()

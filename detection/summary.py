@@ -25,7 +25,7 @@ from contamination.detection.evaluation import (
     METRICS,
     BenchmarkEstimates,
     MethodKey,
-    estimate_groups,
+    estimate_benchmarks_and_all,
     group_by_method,
     ranked_texts,
     tidy_estimates,
@@ -92,7 +92,11 @@ def summary(
     notes = [*notes, *flag_notes, *describe_contamination(texts)]
     release_memory()
     is_labelled = {True, False} <= set(texts.column("label").unique().to_pylist())
-    groups = estimate_groups(lambda: group_by_method(read()), texts, blind) if is_labelled else []
+    groups = (
+        estimate_benchmarks_and_all(lambda: group_by_method(read()), texts, blind)
+        if is_labelled
+        else []
+    )
     blocks = [_format_group(group, len(groups)) for group in groups]
     if results is not None:
         group_notes = [note for group in groups for note in group.notes]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from contamination.core.artifacts import Artifact
 from contamination.injection.config import OWN
-from contamination.injection.decontamination import VERBATIM
+from contamination.injection.shared_text_search import VERBATIM
 
 CONTAMINATION_COLUMN = "contamination"
 """Column of the examples: the corpora that share text with them; empty for most."""
@@ -80,8 +80,11 @@ def count_flagged(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
     members = flagged["member"].astype(bool)
     counts = members.groupby(flagged["benchmark"]).agg(["sum", "size"])
     return {
-        str(row.Index): {"members": int(row.sum), "nonmembers": int(row.size - row.sum)}
-        for row in counts.itertuples()
+        str(benchmark_counts.Index): {
+            "members": int(benchmark_counts.sum),
+            "nonmembers": int(benchmark_counts.size - benchmark_counts.sum),
+        }
+        for benchmark_counts in counts.itertuples()
     }
 
 
@@ -90,12 +93,12 @@ def describe_flagged_counts(counts: Mapping[str, Mapping[str, int]]) -> str:
     singular = {"members": "member", "nonmembers": "non-member"}
     descriptions = []
     for benchmark, by_side in counts.items():
-        sides = [
+        side_texts = [
             f"{by_side[side]} {word}{'s' * (by_side[side] != 1)}"
             for side, word in singular.items()
             if by_side[side]
         ]
-        descriptions.append(f"{benchmark} ({', '.join(sides)})")
+        descriptions.append(f"{benchmark} ({', '.join(side_texts)})")
     return "; ".join(descriptions)
 
 

@@ -46,20 +46,22 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
     _document_tokens_in_window(
         stage, int(examples["occurrences"].sum())
     )  # a copy has at least one token
-    counts = enumerate(examples["occurrences"])
+    numbered_occurrences = enumerate(examples["occurrences"])
     example_and_copy_numbers = [
-        (index, copy_number) for index, count in counts for copy_number in range(count)
+        (example_index, copy_number)
+        for example_index, count in numbered_occurrences
+        for copy_number in range(count)
     ]
     texts = _texts_of_copies(stage, examples, example_and_copy_numbers)
     number_by_text = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     separator = tokenizer.encode(stage.injection.separator)
-    ids = [
+    ids_by_number = [
         np.array([*separator, *tokenizer.encode(text), *separator], np.int32)
         for text in number_by_text
     ]
-    _check_reworded_lengths(stage, list(number_by_text), ids)
+    _check_reworded_lengths(stage, list(number_by_text), ids_by_number)
     document_tokens = _document_tokens_in_window(
-        stage, sum(len(ids[number_by_text[text]]) for text in texts)
+        stage, sum(len(ids_by_number[number_by_text[text]]) for text in texts)
     )
     positions = [
         p
@@ -67,12 +69,18 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         for p in _draw_positions(stage, examples.iloc[i], document_tokens)
     ]
     segments = [
-        Segment(index, copy_number, number_by_text[text], len(ids[number_by_text[text]]), position)
-        for (index, copy_number), text, position in zip(
+        Segment(
+            example_index,
+            copy_number,
+            number_by_text[text],
+            len(ids_by_number[number_by_text[text]]),
+            position,
+        )
+        for (example_index, copy_number), text, position in zip(
             example_and_copy_numbers, texts, positions, strict=True
         )
     ]
-    return Insertions(segments, list(number_by_text), ids)
+    return Insertions(segments, list(number_by_text), ids_by_number)
 
 
 def _texts_of_copies(

@@ -55,13 +55,17 @@ class ContaminatedFolder:
         Raises:
             DataError: there is no example with this id.
         """
-        ids = self.examples["example_id"]
-        rows = self.examples[ids == example_id]
-        if rows.empty:
-            hint = near_names(example_id, ids) if len(ids) <= 20 else f"One is {ids.iloc[0]}."
+        example_ids = self.examples["example_id"]
+        matching_rows = self.examples[example_ids == example_id]
+        if matching_rows.empty:
+            hint = (
+                near_names(example_id, example_ids)
+                if len(example_ids) <= 20
+                else f"One is {example_ids.iloc[0]}."
+            )
             folder = self.artifact.path
             raise DataError(f"example_id is {example_id!r}: {folder} has no such example. {hint}")
-        return rows.iloc[0]
+        return matching_rows.iloc[0]
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -13,10 +13,10 @@ from contamination.data.readers import Document
 from contamination.data.readers.rows import group_by_size
 from contamination.injection.config import InjectionStage
 from contamination.injection.copies import make_copies
-from contamination.injection.corpus_search import texts_by_example
-from contamination.injection.decontamination import PoolSearch
+from contamination.injection.finished_corpus_search import texts_by_example
 from contamination.injection.pool import draw_pool
 from contamination.injection.run import check, documents_of_part
+from contamination.injection.shared_text_search import PoolSearch
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.tokenization import TokenizationSettings, check_no_whole_text
 
@@ -26,7 +26,7 @@ CHARACTERS_PER_TOKEN = 8
 """Few texts have more characters per token on average."""
 
 
-def check_first_documents(stage: InjectionStage, tokenizer: Tokenizer) -> None:
+def check_first_documents_contain_no_example(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     """Search the documents that the stage packs with this tokenizer.
 
     Nothing is searched if copies are reworded, since their length is not known yet, or if the tasks

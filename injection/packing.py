@@ -101,8 +101,12 @@ def open_sequences(*paths: Path) -> Any:
     """Map the packed sequences: a `datasets.Dataset` with the column `input_ids`."""
     import datasets
 
-    parts = [datasets.Dataset.from_file(str(path)) for path in paths]
-    return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
+    part_datasets = [datasets.Dataset.from_file(str(path)) for path in paths]
+    return (
+        part_datasets[0]
+        if len(part_datasets) == 1
+        else datasets.concatenate_datasets(part_datasets)
+    )
 
 
 def prefix_hashes(stream: TokenStream) -> dict[str, str]:
@@ -168,11 +172,17 @@ def _iter_spans_in_sequences(
 ) -> Iterator[dict[str, int]]:
     done = 0
     while done < tokens:
-        sequence, start = divmod(first + done, sequence_tokens)
-        end = start + min(tokens - done, sequence_tokens - start)
-        span = {"sequence": sequence, "token_start": start, "token_end": end}
-        yield {**span, "copy_start": done}
-        done += end - start
+        sequence, start_in_sequence = divmod(first + done, sequence_tokens)
+        end_in_sequence = start_in_sequence + min(
+            tokens - done, sequence_tokens - start_in_sequence
+        )
+        sequence_span = {
+            "sequence": sequence,
+            "token_start": start_in_sequence,
+            "token_end": end_in_sequence,
+        }
+        yield {**sequence_span, "copy_start": done}
+        done += end_in_sequence - start_in_sequence
 
 
 def _iter_packed_pieces(
@@ -286,7 +296,7 @@ class ProofTask:
 
 def prove_parts(runner: TaskRunner, check: Check, paths: Sequence[Path]) -> Proof:
     """Prove a packed corpus part by part."""
-    counts = [count_sequences(path) for path in paths]
-    starts = [sum(counts[:n]) for n in range(len(counts))]
-    results = runner.run("verify", ProofTask(check, paths, starts))
+    sequence_counts = [count_sequences(path) for path in paths]
+    first_sequences = [sum(sequence_counts[:n]) for n in range(len(sequence_counts))]
+    results = runner.run("verify", ProofTask(check, paths, first_sequences))
     return check.combine_parts([PartResult(**result) for result in results])

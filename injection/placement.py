@@ -167,16 +167,16 @@ def _no_room_error(window: tuple[int, int], sequence_tokens: int) -> ConfigError
 
 def check_copy_distance(placed: list[PlacedSegment], min_tokens: int) -> None:
     """Raise a ConfigError if two copies of an example start closer than `min_tokens` tokens."""
-    last: dict[int, int] = {}
+    last_start_by_example: dict[int, int] = {}
     for item in placed:
-        before = last.get(item.segment.example)
-        if before is not None and item.packed - before < min_tokens:
+        last_start = last_start_by_example.get(item.segment.example)
+        if last_start is not None and item.packed - last_start < min_tokens:
             raise ConfigError(
                 f"injection.copy_distance_tokens is {min_tokens}, but the copies of an example "
                 "can't all be so far apart: lower it or the occurrences, or raise "
                 "injection.budget_tokens."
             )
-        last[item.segment.example] = item.packed
+        last_start_by_example[item.segment.example] = item.packed
 
 
 ROUNDS = 100  # passes over the window after which the copies count as too many

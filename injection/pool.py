@@ -20,7 +20,7 @@ from contamination.data.config import BenchmarkConfig
 from contamination.data.near_duplicates import (
     ComparedItem,
     NearDuplicateFilter,
-    NearDuplicateKeys,
+    NearDuplicateHasher,
     duplicates_on_other_side,
 )
 from contamination.data.readers.rows import Row, Tally, describe_skipped
@@ -106,20 +106,25 @@ def draw_pool(
         near_duplicate_of (an example of the other side, or an empty string).
     """
     drops_duplicates = stage.injection.near_duplicates == "drop"
-    keys = near_duplicate_keys(stage, candidates, tokenizer) if drops_duplicates else None
-    apart = NearDuplicateFilter(keys) if keys else None
-    counts = {c.name: DrawCounts() for c in candidates}
-    tables = [_draw_examples(stage, c, tokenizer, apart, counts[c.name]) for c in candidates]
+    hasher = make_near_duplicate_hasher(stage, candidates, tokenizer) if drops_duplicates else None
+    apart = NearDuplicateFilter(hasher) if hasher else None
+    counts_by_benchmark = {c.name: DrawCounts() for c in candidates}
+    tables = [
+        _draw_examples(stage, c, tokenizer, apart, counts_by_benchmark[c.name]) for c in candidates
+    ]
     pool = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
     items = near_duplicate_items(stage, pool)
     duplicate_by_index = duplicates_on_other_side(
-        items, pool["member"].astype(bool).tolist(), keys or NearDuplicateKeys(items)
+        items, pool["member"].astype(bool).tolist(), hasher or NearDuplicateHasher(items)
     )
     ids = pool["example_id"]
     duplicate_by_id = {
         ids[example]: ids[duplicate] for example, duplicate in duplicate_by_index.items()
     }
-    return Pool(pool.assign(near_duplicate_of=[duplicate_by_id.get(i, "") for i in ids]), counts)
+    return Pool(
+        pool.assign(near_duplicate_of=[duplicate_by_id.get(i, "") for i in ids]),
+        counts_by_benchmark,
+    )
 
 
 COLUMNS = (
@@ -138,12 +143,12 @@ def near_duplicate_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Comp
     ]
 
 
-def near_duplicate_keys(
+def make_near_duplicate_hasher(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
-) -> NearDuplicateKeys:
+) -> NearDuplicateHasher:
     """Return the keys of near-duplicates; templates are those of the pool of the other policies."""
     max_tokens, pool_size = max_example_tokens(stage, tokenizer), asked_sizes(stage.injection).total
-    return NearDuplicateKeys(
+    return NearDuplicateHasher(
         _near_duplicate_item(c.name, c.config, json.loads(row["fields"]), row["text"])
         for c in candidates
         for row in iter_fitting_rows(c, tokenizer, max_tokens, pool_size)
@@ -386,8 +391,8 @@ def draw_held_out(
     wanted = stage.injection.held_out
     apart = None
     if stage.injection.near_duplicates == "drop":
-        keys = near_duplicate_keys(stage, candidates, tokenizer)
-        apart = NearDuplicateFilter(keys, near_duplicate_items(stage, pool))
+        hasher = make_near_duplicate_hasher(stage, candidates, tokenizer)
+        apart = NearDuplicateFilter(hasher, near_duplicate_items(stage, pool))
     max_tokens, drawn_ids = max_example_tokens(stage, tokenizer), set(pool["example_id"])
     rows: list[dict[str, Any]] = []
     for benchmark in candidates:

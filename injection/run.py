@@ -24,10 +24,10 @@ from contamination.data.readers import ByFile, Corpus, Document
 from contamination.data.readers.rows import describe_skipped
 from contamination.injection import (
     contamination_table,
-    corpus_search,
-    decontamination,
+    finished_corpus_search,
     placement,
     pool_sizes,
+    shared_text_search,
     tokenization,
 )
 from contamination.injection import packing as packing_module
@@ -91,7 +91,7 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
     candidates = check(stage)
     source = instantiate_node("corpus", stage.corpus)
     inputs = input_digests(stage, source, candidates)
-    for name, corpus in corpus_search.open_corpora(stage.compared).items():
+    for name, corpus in finished_corpus_search.open_corpora(stage.compared).items():
         inputs[f"compared.{name}"] = corpus.artifact.digest
     named = stage.named()
     folder = run_folder(Path(stage.runs), KIND, corpus_slug(to_plain_data(named)), named, inputs)
@@ -101,8 +101,8 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
     read_ids.cache_clear()  # a deleted file takes up disk space while it is mapped
     if stage.injection.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
-    decontamination.warn_of_shared_passages(
-        decontamination.SharedPassage(**passage)
+    shared_text_search.warn_of_shared_passages(
+        shared_text_search.SharedPassage(**passage)
         for passage in artifact.counts.get("shared_passages", [])
     )
     contamination_table.warn_of_flags(artifact)
@@ -144,11 +144,11 @@ def _make_corpus(
     settings = TokenizationSettings(
         folder / TOKENS,
         folder / "tokenizer",
-        corpus_search.texts_by_example(examples),
+        finished_corpus_search.texts_by_example(examples),
         drop=config.decontamination == "drop",
         whole=config.decontamination == "off",
     )
-    shared_passages = decontamination.PoolSearch(
+    shared_passages = shared_text_search.PoolSearch(
         settings.pool, tokenizer.apply_normalizer, parts=not settings.whole
     ).shared_passages
     tokenised = _tokenise_corpus(stage, source, settings, clean_tokens, runner)
@@ -170,11 +170,11 @@ def _make_corpus(
         stream, placed, examples, copies.texts, templates, tokenizer, separator_tokens, width
     )
     proof = _prove_packed_parts(stage, examples, ledger, folder, packing.part_names, runner)
-    across_documents = corpus_search.matches_only_in_proof(
+    across_documents = finished_corpus_search.matches_only_in_proof(
         examples, proof.natural, tokenised.matches
     )
     corpus_matches = pd.concat([tokenised.matches, across_documents], ignore_index=True)
-    copy_matches = corpus_search.matches_within_copies(examples, ledger, tokenizer)
+    copy_matches = finished_corpus_search.matches_within_copies(examples, ledger, tokenizer)
     matches = contamination_table.join_matches(
         {OWN: corpus_matches, **compared_matches, COPIES: copy_matches}
     )
@@ -317,9 +317,9 @@ def make_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Token
 
 def documents_of_part(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
     """Yield the documents of the chosen part of the corpus; a document's hash decides its part."""
-    low, high = hash_range_of_part(stage)
+    lowest_hash, hash_limit = hash_range_of_part(stage)
     for document in source.documents():
-        if low <= unit_hash(document.document_id) < high:
+        if lowest_hash <= unit_hash(document.document_id) < hash_limit:
             yield document
 
 
@@ -345,8 +345,8 @@ def _search_compared_corpora(
     if not settings.pool:
         return {}
     matches_by_corpus = {}
-    for name, corpus in corpus_search.open_corpora(stage.compared).items():
-        matches = corpus_search.search_corpus(
+    for name, corpus in finished_corpus_search.open_corpora(stage.compared).items():
+        matches = finished_corpus_search.search_corpus(
             corpus, settings.pool, runner, name, whole=settings.whole
         )
         tokenization.check_no_whole_text(matches.to_numpy().tolist(), settings, f"compared.{name}")

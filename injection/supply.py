@@ -15,8 +15,8 @@ from contamination.core.config import instantiate_node
 from contamination.data.readers import Document
 from contamination.data.readers.rows import group_by_size
 from contamination.injection.config import InjectionStage
-from contamination.injection.decontamination import PoolSearch
 from contamination.injection.run import documents_of_part, hash_range_of_part
+from contamination.injection.shared_text_search import PoolSearch
 from contamination.injection.token_stream import Tokenizer
 
 SECONDS = 4.0

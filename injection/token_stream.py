@@ -73,9 +73,16 @@ class Tokenizer:
         """Return a text's token ids and their ends; `special` adds the tokens of a document."""
         encoding = self._backend.encode(text, add_special_tokens=special)
         text_tokens = np.flatnonzero(np.array(encoding.special_tokens_mask, bool) == 0)
-        first, stop = (text_tokens[0], text_tokens[-1] + 1) if len(text_tokens) else (0, 0)
-        ends = np.array([end for _, end in encoding.offsets], np.int64)
-        return Spans(np.array(encoding.ids, np.int32), ends, int(first), int(stop))
+        first_text_token, text_tokens_end = (
+            (text_tokens[0], text_tokens[-1] + 1) if len(text_tokens) else (0, 0)
+        )
+        token_ends = np.array([end for _, end in encoding.offsets], np.int64)
+        return Spans(
+            np.array(encoding.ids, np.int32),
+            token_ends,
+            int(first_text_token),
+            int(text_tokens_end),
+        )
 
     def apply_normalizer(self, text: str) -> str:
         """Return the text as the tokenizer's normalizer writes it, such as in lower case.
@@ -113,9 +120,15 @@ class Tokenizer:
     def byte_by_token_id(self) -> dict[int, int]:
         """The byte of each id that stands for one, if the decoder joins bytes to characters."""
         vocabulary = self.hf.get_vocab()
-        names = {f"<0x{byte:02X}>": byte for byte in range(256)}
-        ids = {vocabulary[name]: byte for name, byte in names.items() if name in vocabulary}
-        return ids if self.decode([i for i, byte in ids.items() if byte == ord("A")]) == "A" else {}
+        byte_by_token = {f"<0x{byte:02X}>": byte for byte in range(256)}
+        byte_by_id = {
+            vocabulary[name]: byte for name, byte in byte_by_token.items() if name in vocabulary
+        }
+        return (
+            byte_by_id
+            if self.decode([i for i, byte in byte_by_id.items() if byte == ord("A")]) == "A"
+            else {}
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -132,11 +145,11 @@ class Tokenizer:
 
     def _flag_vocabulary(self, condition: Callable[[str], bool]) -> Flags:
         """Evaluate a condition for each token; special tokens always meet it."""
-        table = np.zeros(len(self.hf), dtype=bool)
-        for token, index in self.hf.get_vocab().items():
-            table[index] = bool(token) and condition(token)
-        table[self.hf.all_special_ids] = True
-        return table
+        flags = np.zeros(len(self.hf), dtype=bool)
+        for token, token_id in self.hf.get_vocab().items():
+            flags[token_id] = bool(token) and condition(token)
+        flags[self.hf.all_special_ids] = True
+        return flags
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from contamination.core.progress import progress_bar
 from contamination.core.tasks import initialize_worker, run_unless_stored
 from contamination.data.readers import Corpus, Document
 from contamination.data.readers.rows import group_by_size
-from contamination.injection.decontamination import DocumentMatch, PoolSearch
+from contamination.injection.shared_text_search import DocumentMatch, PoolSearch
 from contamination.injection.token_stream import Ids, Tokenizer, TokenShard, TokenStream
 
 
@@ -173,9 +173,9 @@ class LastDocument:
 def last_used_document(shard: TokenShard, tokens: int) -> LastDocument:
     """Return the document of the last token if `tokens` tokens of the shard are used."""
     path = shard_paths(shard.folder, shard.number)[2]
-    table = read_document_table(path, ["kept", "start", "skipped"])
-    row = int(np.flatnonzero(table["kept"] & (table["start"] < tokens))[-1])
-    return LastDocument(row, json.loads(table["skipped"].iloc[row]))
+    document_table = read_document_table(path, ["kept", "start", "skipped"])
+    row = int(np.flatnonzero(document_table["kept"] & (document_table["start"] < tokens))[-1])
+    return LastDocument(row, json.loads(document_table["skipped"].iloc[row]))
 
 
 def read_document_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
@@ -223,8 +223,8 @@ def tokenize_shard(
     settings: TokenizationSettings, number: int, documents: list[SourceDocument]
 ) -> dict[str, Any]:
     """Write a shard, or reuse it; `<number>.json` is written last and marks it complete."""
-    done, *files = shard_paths(settings.folder, number)
-    return run_unless_stored(done, files, partial(write_shard, settings, files, [documents]))
+    result_file, *files = shard_paths(settings.folder, number)
+    return run_unless_stored(result_file, files, partial(write_shard, settings, files, [documents]))
 
 
 def shard_paths(folder: Path, number: int) -> list[Path]:
@@ -258,19 +258,24 @@ def write_shard(
     )
     with files[0].open("wb") as sink:
         for group in groups:
-            shared = _search_documents(settings, group)
+            matches_by_document = _search_documents(settings, group)
             kept = [
-                r.used and not (settings.drop and s) for r, s in zip(group, shared, strict=True)
+                r.used and not (settings.drop and s)
+                for r, s in zip(group, matches_by_document, strict=True)
             ]
             encoded = _encode_kept(settings, group, kept)
             sink.writelines(ids.tobytes() for ids in encoded)
             lengths = [len(ids) for ids in encoded]
             tables.append(_make_document_table(group, kept, lengths, tokens_by_subset.total()))
-            for row, (read, examples) in enumerate(zip(group, shared, strict=True), n_rows):
-                matches += [[read.document.document_id, *example, row] for example in examples]
+            for row, (source_document, examples) in enumerate(
+                zip(group, matches_by_document, strict=True), n_rows
+            ):
+                matches += [
+                    [source_document.document.document_id, *example, row] for example in examples
+                ]
             n_rows += len(group)
-            for read, length in zip(group, lengths, strict=True):
-                tokens_by_subset[read.document.subset] += length
+            for source_document, length in zip(group, lengths, strict=True):
+                tokens_by_subset[source_document.document.subset] += length
             if is_enough(tokens_by_subset):
                 break
     pd.concat(tables, ignore_index=True).to_parquet(files[1])

@@ -37,9 +37,10 @@ from contamination.injection.tokenization import (
 Results = Mapping[int, Mapping[str, Any]]
 """The result of each file's task, by the file's number."""
 Place = tuple[float, int, int, int, bool, int, int]
-"""A document: its key, its lane, its file, its row there, whether it was kept, its first token in
-the file, and its number of tokens. The rows FILE_END, LANE_END and UNKNOWN are no documents."""
-FILE_END, LANE_END, UNKNOWN = 1 << 60, 1 << 61, 1 << 62
+"""A document: its key, its subset's number, its file, its row there, whether it was kept, its first
+token in the file, and its number of tokens. The rows FILE_END, SUBSET_END and UNKNOWN are no
+documents."""
+FILE_END, SUBSET_END, UNKNOWN = 1 << 60, 1 << 61, 1 << 62
 TABLE = np.dtype([(name, "i8") for name in ("start", "tokens", "at", "file", "row")])
 """A document of a shard: its first token in the shard and its number of tokens; its first token in
 the file `file`, and its row there."""
@@ -47,7 +48,7 @@ SHARD_DOCUMENTS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Lane:
+class SubsetFiles:
     """The documents of one subset, file after file."""
 
     number: int
@@ -89,29 +90,29 @@ class Lane:
             yield before / self.weight, self.number, file_number, FILE_END, False, 0, 0
         if self.name is not None and not before:
             raise no_documents_error(self.name)
-        yield before / self.weight, self.number, self.files[-1], LANE_END, False, 0, 0
+        yield before / self.weight, self.number, self.files[-1], SUBSET_END, False, 0, 0
 
 
 @dataclass
 class DocumentOrder:
     """The documents in the order of the stream, as far as the tokenised files show it."""
 
-    lanes: Sequence[Lane]
+    subsets: Sequence[SubsetFiles]
     sources: Path
     """The folder of the files' tokens."""
     folder: Path
     """The folder for the tables of its shards."""
     shards: list[TokenShard] = field(default_factory=list)
     tokens: int = 0
-    behind: tuple[Lane, float] | None = None
-    """The lane whose next document is unknown, and its key; None: there are enough tokens."""
+    behind: tuple[SubsetFiles, float] | None = None
+    """The subset whose next document is unknown, and its key; None: there are enough tokens."""
     matches: list[Sequence[Any]] = field(default_factory=list)
     """The matches of the documents so far."""
     _dropped: list[Sequence[Any]] = field(default_factory=list)
     """The matches of documents that were left out."""
     _reached: dict[int, int] = field(default_factory=dict)
     """The last row of each file that was reached, or FILE_END."""
-    _ended: list[Lane] = field(default_factory=list)
+    _ended: list[SubsetFiles] = field(default_factory=list)
 
     def extend_order(self, results: Results, wanted_tokens: int) -> None:
         """Order documents until there are `wanted_tokens`, or the next document is unknown.
@@ -126,13 +127,13 @@ class DocumentOrder:
             for match in result["matches"]:
                 matches.setdefault((number, match[-1]), []).append(match)
         waiting: list[tuple[int, ...]] = []
-        lanes = [lane.iter_places(self.sources, results) for lane in self.lanes]
-        for key, lane, file_number, row, kept, start, tokens in merge(*lanes):
+        places = [subset.iter_places(self.sources, results) for subset in self.subsets]
+        for key, subset, file_number, row, kept, start, tokens in merge(*places):
             if row == UNKNOWN:
-                self.behind = self.lanes[lane], key
+                self.behind = self.subsets[subset], key
                 return
-            if row == LANE_END:
-                self._ended.append(self.lanes[lane])
+            if row == SUBSET_END:
+                self._ended.append(self.subsets[subset])
                 continue
             if row == FILE_END and (stopped := results[file_number]["stopped"]):
                 raise DataError(stopped)
@@ -151,17 +152,19 @@ class DocumentOrder:
         tokenization.check_enough_tokens(self.tokens, wanted_tokens, self._dropped)
 
     def _write_shard(self, places: Sequence[tuple[int, ...]]) -> None:
-        number, table = len(self.shards), np.array(places, TABLE)
-        first = int(table["start"][0])
-        table["start"] -= first
-        np.save(self.folder / f"{number:05d}.npy", table)
+        shard_number, place_table = len(self.shards), np.array(places, TABLE)
+        first_token = int(place_table["start"][0])
+        place_table["start"] -= first_token
+        np.save(self.folder / f"{shard_number:05d}.npy", place_table)
         self.shards.append(
-            GatheredShard(self.folder, number, first, self.tokens - first, self.sources)
+            GatheredShard(
+                self.folder, shard_number, first_token, self.tokens - first_token, self.sources
+            )
         )
 
     def tokenised_corpus(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
         """Return the stream, its matches, and what was left out."""
-        if self._ended and len(self._ended) < len(self.lanes):  # other subsets went on
+        if self._ended and len(self._ended) < len(self.subsets):  # other subsets went on
             warn_of_used_up_subset(
                 str(self._ended[0].name), self._ended[0].count_read_characters(results)
             )
@@ -187,17 +190,19 @@ class GatheredShard(TokenShard):
 
     def read(self, start: int, stop: int) -> Ids:
         """Gather the tokens start..stop from the files."""
-        table = self._place_table
-        first = int(np.searchsorted(table["start"], start, side="right")) - 1
-        rows = table[first : int(np.searchsorted(table["start"], stop, side="left"))]
-        low = np.maximum(start - rows["start"], 0) + rows["at"]
-        high = np.minimum(stop - rows["start"], rows["tokens"]) + rows["at"]
-        files = {
+        place_table = self._place_table
+        first_row = int(np.searchsorted(place_table["start"], start, side="right")) - 1
+        rows = place_table[
+            first_row : int(np.searchsorted(place_table["start"], stop, side="left"))
+        ]
+        first_tokens = np.maximum(start - rows["start"], 0) + rows["at"]
+        end_tokens = np.minimum(stop - rows["start"], rows["tokens"]) + rows["at"]
+        ids_by_file = {
             n: read_ids(tokenization.shard_paths(self.sources, n)[1])
             for n in {*rows["file"].tolist()}
         }
-        spans = zip(rows["file"].tolist(), low.tolist(), high.tolist(), strict=True)
-        return np.concatenate([files[n][a:b] for n, a, b in spans])
+        spans = zip(rows["file"].tolist(), first_tokens.tolist(), end_tokens.tolist(), strict=True)
+        return np.concatenate([ids_by_file[n][a:b] for n, a, b in spans])
 
     def document_starts(self) -> Places:
         """Return the first token of each of the shard's documents, shape (documents,)."""
@@ -263,8 +268,8 @@ class FileTokenizationTask:
         subsets = self.source.subsets_in(file) if self.source.weights else ()
 
         def is_enough(tokens: Counter[str]) -> bool:
-            counts = [tokens[name] for name in subsets] or [tokens.total()]
-            return min(counts) >= self.wanted_tokens
+            subset_tokens = [tokens[name] for name in subsets] or [tokens.total()]
+            return min(subset_tokens) >= self.wanted_tokens
 
         result = tokenization.write_shard(self.work, self.files(piece), groups, is_enough)
         return {
@@ -289,15 +294,20 @@ class FileTokenizationTask:
             stopped.append(str(error))
 
     @property
-    def lanes(self) -> list[Lane]:
+    def subsets(self) -> list[SubsetFiles]:
         """Each subset's files."""
         source, weights = self.source, self.source.weights
         if not weights:
-            return [Lane(0, None, 1.0, range(len(source.shards)))]
-        subsets = [source.subsets_in(file) for file in source.shards]
-        files = {name: [n for n, names in enumerate(subsets) if name in names] for name in weights}
-        names = enumerate(sorted(weights))
-        return [Lane(n, name, weights[name], files[name]) for n, name in names]
+            return [SubsetFiles(0, None, 1.0, range(len(source.shards)))]
+        subsets_by_file = [source.subsets_in(file) for file in source.shards]
+        files = {
+            name: [n for n, names in enumerate(subsets_by_file) if name in names]
+            for name in weights
+        }
+        return [
+            SubsetFiles(n, name, weights[name], files[name])
+            for n, name in enumerate(sorted(weights))
+        ]
 
 
 def tokenize_files(task: FileTokenizationTask, runner: TaskRunner) -> TokenisedCorpus:
@@ -310,7 +320,7 @@ def tokenize_files(task: FileTokenizationTask, runner: TaskRunner) -> TokenisedC
     task.work.folder.mkdir(parents=True, exist_ok=True)
     results: dict[int, dict[str, Any]] = {}
     for wave in count():
-        order = DocumentOrder(task.lanes, task.work.folder, task.work.folder.with_name("order"))
+        order = DocumentOrder(task.subsets, task.work.folder, task.work.folder.with_name("order"))
         order.extend_order(results, task.wanted_tokens)
         tokenization.check_no_whole_text(order.matches, task.work)
         if order.behind is None:
@@ -322,26 +332,26 @@ def tokenize_files(task: FileTokenizationTask, runner: TaskRunner) -> TokenisedC
 
 
 def _choose_next_files(
-    task: FileTokenizationTask, results: Results, tokens: int, behind: Lane, key: float
+    task: FileTokenizationTask, results: Results, tokens: int, behind: SubsetFiles, key: float
 ) -> list[int]:
-    """Choose the files to tokenise next, at least one of the lane that is furthest behind.
+    """Choose the files to tokenise next, at least one of the subset that is furthest behind.
 
-    It is assumed that the rest of each lane has as many tokens per key as there are up to `key`.
+    It is assumed that the rest of each subset has as many tokens per key as there are up to `key`.
     """
-    lanes, chosen = task.lanes, set[int]()
+    subsets, chosen = task.subsets, set[int]()
     target_key = key * MARGIN * task.wanted_tokens / tokens if tokens else 2 * key
-    for lane in lanes:
-        known_files = [number for number in lane.files if number in results]
-        if read := lane.count_read_characters(results):
-            wanted_bytes = _total_file_bytes(task, known_files) * target_key * lane.weight / read
+    for subset in subsets:
+        known_files = [number for number in subset.files if number in results]
+        if read := subset.count_read_characters(results):
+            wanted_bytes = _total_file_bytes(task, known_files) * target_key * subset.weight / read
         else:
-            share = task.wanted_tokens * lane.weight / sum(x.weight for x in lanes)
+            share = task.wanted_tokens * subset.weight / sum(x.weight for x in subsets)
             wanted_bytes = max(share, 2 * _total_file_bytes(task, known_files))
-        ends = np.cumsum([_total_file_bytes(task, [number]) for number in lane.files])
+        ends = np.cumsum([_total_file_bytes(task, [number]) for number in subset.files])
         n_files = max(
-            len(known_files) + (lane == behind), 1 + int(np.searchsorted(ends, wanted_bytes))
+            len(known_files) + (subset == behind), 1 + int(np.searchsorted(ends, wanted_bytes))
         )
-        chosen |= {*lane.files[:n_files]}
+        chosen |= {*subset.files[:n_files]}
     return sorted(chosen - {*results})
 
 

@@ -256,9 +256,9 @@ class Check:
             first: the number of the part's first sequence.
             before: the tokens before this sequence, at least `tail_tokens` of them, or all.
         """
-        proof, start = self._empty_proof(), first
-        rows, text_counts = self._sorted_copies, Counter[str]()
-        sequences = rows["sequence"].to_numpy()
+        proof, part_start = self._empty_proof(), first
+        sorted_copies, text_counts = self._sorted_copies, Counter[str]()
+        sequences = sorted_copies["sequence"].to_numpy()
         before = before[max(0, len(before) - self.tail_tokens) :]
         blocks = iter(blocks)
         first_block = next(blocks, np.empty((0, 1), np.int32))
@@ -267,21 +267,25 @@ class Check:
         search = _TokenSearch(self.ids, before, spans, first * width)
         for group in group_by_size(blocks, np.size, SEARCHED_AT_ONCE):
             for block in group:
-                low, high = np.searchsorted(sequences, [first, first + len(block)])
-                for row in rows.iloc[low:high].itertuples() if low < high else ():
-                    ids = block[row.sequence - first], self.ids[row.text]
-                    _check_ledger_row(row, *ids, self.window, proof)
+                first_copy, end_copy = np.searchsorted(sequences, [first, first + len(block)])
+                for row in (
+                    sorted_copies.iloc[first_copy:end_copy].itertuples()
+                    if first_copy < end_copy
+                    else ()
+                ):
+                    written_and_expected_ids = block[row.sequence - first], self.ids[row.text]
+                    _check_ledger_row(row, *written_and_expected_ids, self.window, proof)
                 first += len(block)
-            new = np.concatenate([block.reshape(-1) for block in group])
-            search.search_next(new)
+            new_tokens = np.concatenate([block.reshape(-1) for block in group])
+            search.search_next(new_tokens)
             if self.text_search and spans:
                 stop = first * width
-                covered = spans.coverage_mask(stop - len(new) - len(before), stop)
-                text_counts += self.text_search.count_new(new, before, covered)
-                before = np.concatenate([before, new])[-self.text_search.tail_tokens :]
-            proof.tokens += len(new)
-        counts = dict(search.counts), dict(text_counts)
-        return PartResult(proof.tokens, first - start, proof.failures, *counts)
+                covered = spans.coverage_mask(stop - len(new_tokens) - len(before), stop)
+                text_counts += self.text_search.count_new(new_tokens, before, covered)
+                before = np.concatenate([before, new_tokens])[-self.text_search.tail_tokens :]
+            proof.tokens += len(new_tokens)
+        copy_and_text_counts = dict(search.counts), dict(text_counts)
+        return PartResult(proof.tokens, first - part_start, proof.failures, *copy_and_text_counts)
 
     def combine_parts(self, parts: Sequence[PartResult]) -> Proof:
         """Combine the results of all parts."""
@@ -364,9 +368,9 @@ def _check_listed_copies(
     examples: pd.DataFrame, copies: pd.DataFrame, ids: dict[str, Ids], proof: Proof
 ) -> None:
     """Check that each example has as many copies as occurrences, each of them listed in full."""
-    number = copies.groupby("example_id")["copy"].nunique()
+    n_copies_by_example = copies.groupby("example_id")["copy"].nunique()
     for row in examples.itertuples():
-        listed = number.get(row.example_id, 0)
+        listed = n_copies_by_example.get(row.example_id, 0)
         if row.occurrences != listed:
             proof.failures.append(
                 f"{row.example_id}: {row.occurrences} occurrences, the ledger has {listed} copies"
@@ -416,24 +420,30 @@ class _TokenSearch:
 
     def search_next(self, new: Ids) -> None:
         """Search the next tokens of the stream."""
-        block = np.concatenate([self._tail, new])
+        searched_tokens = np.concatenate([self._tail, new])
         for width, probes in self._probes.items():
-            hashes = hash_windows(block, width)
+            hashes = hash_windows(searched_tokens, width)
             probe_hashes = np.array(sorted(probes), dtype=np.uint64)
             for hit in np.flatnonzero(np.isin(hashes, probe_hashes)):
                 for text in probes[int(hashes[hit])]:
-                    self._count_if_equal(block, int(hit), text)
+                    self._count_if_equal(searched_tokens, int(hit), text)
         self._place += len(new)
-        self._tail = block[max(0, len(block) - self._longest) :]
+        self._tail = searched_tokens[max(0, len(searched_tokens) - self._longest) :]
 
     def _count_if_equal(self, block: Ids, hit: int, text: str) -> None:
         tokens = self._ids[text]
-        start = hit - self._starts[text]
-        end = start + len(tokens)
+        start_in_block = hit - self._starts[text]
+        end_in_block = start_in_block + len(tokens)
         # a copy is counted in the block in which it ends
-        if start >= 0 and end > len(self._tail) and np.array_equal(block[start:end], tokens):
-            first = self._place - len(self._tail) + start
-            self.counts[text] += self._is_counted(first, first + len(tokens), text)
+        if (
+            start_in_block >= 0
+            and end_in_block > len(self._tail)
+            and np.array_equal(block[start_in_block:end_in_block], tokens)
+        ):
+            place_in_stream = self._place - len(self._tail) + start_in_block
+            self.counts[text] += self._is_counted(
+                place_in_stream, place_in_stream + len(tokens), text
+            )
 
     def _is_counted(self, start: int, stop: int, text: str) -> bool:
         if self._spans is None or (start, text) in self._spans.copies:

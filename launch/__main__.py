@@ -4,7 +4,9 @@
 `… report FOLDER`: a launch's report again; `… fetch experiment=… [overrides]`: download what the
 experiment reads from the hub; `… check [runs=DIR] [--prune [--yes]]`: find artefacts that are
 damaged or left over, and remove them; `… adopt kind=model|corpus path=DIR [runs=DIR]`: copy a model
-or corpus from elsewhere into the runs folder.
+or corpus from elsewhere into the runs folder; `… push FOLDER repo=OWNER/NAME [private=true]
+[dry_run=true] [texts=true] [license=ID]`: upload a report, scores, an audit or a benchmark to the
+hub as a data set.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from contamination.launch.cells import Launch
 from contamination.launch.status import status
 
 COST = "--cost"
-TOOLS = ("status", "report", "fetch", "check", "adopt")
+TOOLS = ("status", "report", "fetch", "check", "adopt", "push")
 STOPPED = [128 + number for number in SIGNALS]
 
 
@@ -52,8 +54,8 @@ def _status_text(arguments: Sequence[str]) -> str:
         return status(runs, cost=COST in arguments)
 
 
-def _check_and_prune(arguments: Sequence[str]) -> int:
-    from contamination.launch.check import DAMAGED, format_paths, inspect_runs, prune_paths
+def _check_runs_and_maybe_prune(arguments: Sequence[str]) -> int:
+    from contamination.launch.check_runs import DAMAGED, format_paths, inspect_runs, prune_paths
 
     options = {word for word in arguments if word.startswith("--")}
     folders = [word for word in arguments if word not in options]
@@ -80,6 +82,12 @@ def _adopt_and_print(arguments: Sequence[str]) -> None:
         fields[field_name] = value
     artifact = adopt(**fields)
     print(f"{artifact.kind}: {artifact.path}")
+
+
+def _push_and_print(words: Sequence[str]) -> None:
+    from contamination.launch.push import parse_words, push
+
+    print(push(**parse_words(words)))
 
 
 def _fetch_downloads(overrides: Sequence[str]) -> int:
@@ -136,9 +144,11 @@ def main() -> int:
         case ["status", *words] if len({*words} - {COST}) < 2:
             return run_tool(lambda: print(_status_text(words)))
         case ["check", *words]:
-            return run_tool(lambda: _check_and_prune(words))
+            return run_tool(lambda: _check_runs_and_maybe_prune(words))
         case ["adopt", *words]:
             return run_tool(lambda: _adopt_and_print(words))
+        case ["push", *words]:
+            return run_tool(lambda: _push_and_print(words))
         case ["fetch", *words]:
             return _fetch_downloads(words)
         case ["report", folder]:

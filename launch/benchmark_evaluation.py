@@ -18,7 +18,7 @@ from contamination.core.models import resolve_model_path
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.launch.cells import Launch, Outcome
 from contamination.launch.config import LaunchSettings
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 
 NODES = (
     *("name", "seed", "runs", "examples", "method", "detection"),

@@ -7,7 +7,7 @@
     contamination audit audit=NAME [field=value ...]   audit a model with your own texts
     contamination detect --model-url http://HOST:8000/v1 --model-tokenizer DIR [field=value ...]
     contamination launch [-m] [field=value ...]
-    contamination status | report | check | adopt | fetch [...]
+    contamination status | report | check | adopt | fetch | push [...]
     contamination list methods | audits | benchmarks | models | corpora | experiments
     contamination --version
 """
@@ -29,7 +29,7 @@ from contamination.core.artifacts import version_text
 from contamination.core.cli import CONF, run_tool
 from contamination.core.errors import ConfigError, near_names
 from contamination.core.integrity import set_damage_remedy
-from contamination.core.startup import COMMAND
+from contamination.core.process_startup import COMMAND
 from contamination.core.stored_files import read_yaml
 from contamination.core.terminal import format_descriptions
 from contamination.launch import DAMAGE_REMEDY
@@ -47,6 +47,7 @@ TOOLS = {
     "check": ("runs=", "--prune", "--yes"),
     "adopt": ("kind=model", "kind=corpus", "path=", "runs="),
     "fetch": (),
+    "push": ("repo=", "private=true", "dry_run=true", "texts=true", "license="),
 }
 """The tools of `launch`, with the words that completion offers after them."""
 OTHERS = ("audit", "list", "quickstart")
@@ -86,9 +87,9 @@ def parse_overrides(arguments: list[str]) -> list[str]:
         if option is None:
             fields.append(word)
             continue
-        node, field, value = option.groups()
+        node_name, field, value = option.groups()
         value = next(remaining, "") if value is None else value
-        fields.append(f"{node}.{field.replace('-', '_')}={value}")
+        fields.append(f"{node_name}.{field.replace('-', '_')}={value}")
     return fields
 
 

@@ -47,6 +47,7 @@ COMMANDS = {
     "analysis wandb": ("wandb", "analysis.config.WandbReport"),
     "analysis wandb-view": ("wandb_view", "analysis.wandb.view.WandbViewConfig"),
     "audits": ("audit", "audits.base.AuditStage"),
+    "audits fresh": ("fresh", "audits.benchmark.fresh.FreshStage"),
     "launch": ("pipeline", "launch.plan.PipelineNodes"),
 }
 """Each command below `python -m`, with its file in conf/ and its dataclass."""

@@ -27,7 +27,7 @@ from contamination.launch.cells import KIND
 from contamination.launch.plan import CellPlan
 from contamination.launch.run_records import read_costs
 from contamination.launch.shared import make_base_training_stage
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 from contamination.training.config import TrainingStage
 from contamination.training.resources import LOGIT_COPIES, memory_need
 from contamination.training.trained_model import HF, METRICS
@@ -52,8 +52,8 @@ def flops_per_second(stage: TrainingStage, model: workload.ModelCost | None) -> 
 
 def _measured_flops_per_second(stage: TrainingStage, model: workload.ModelCost) -> float | None:
     """Return the speed of the newest recorded training of a similar model; None without one."""
-    cells = (Path(stage.runs) / KIND).glob("*/cells/*")
-    costs = [cost for cell in cells for cost in read_costs(cell)]
+    cell_folders = (Path(stage.runs) / KIND).glob("*/cells/*")
+    costs = [cost for cell in cell_folders for cost in read_costs(cell)]
     devices_by_folder = {Path(c.made): c.devices for c in costs if c.stage == "train" and c.made}
     speed_by_time: dict[float, float] = {}
     for folder, devices in devices_by_folder.items():

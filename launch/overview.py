@@ -25,7 +25,7 @@ from contamination.launch.forecast import RunForecast
 from contamination.launch.pipeline import make_checked_plan
 from contamination.launch.plan import CellPlan, run_names_by_stage
 from contamination.launch.shared_runs import Key, key_by_run
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 from contamination.launch.text_checks import CheckedTexts, TextChecks
 
 LEAST = ("steps", "GPU hours", "GB per device", "tokens scored", "tokens trained")

@@ -25,8 +25,8 @@ from contamination.launch.plan import (
     plan,
     stage_with_models,
 )
-from contamination.launch.stages import Stages
-from contamination.training.engine import check_batch
+from contamination.launch.stage_runner import Stages
+from contamination.training.deepspeed_engine import check_batch
 from contamination.training.models import hf_folder
 from contamination.training.trained_model import Checkpoint, open_checkpoint
 

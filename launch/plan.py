@@ -26,7 +26,7 @@ from contamination.training.config import (
     WandbConfig,
 )
 from contamination.training.data import SequenceOrder
-from contamination.training.engine import check_dtype, check_warmup
+from contamination.training.deepspeed_engine import check_dtype, check_warmup
 from contamination.training.loop import check_recipe
 from contamination.training.models import check_architecture, hf_folder, model_digest
 

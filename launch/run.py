@@ -37,7 +37,7 @@ from contamination.launch.config import ClusterConfig, LaunchSettings
 from contamination.launch.pipeline import make_checked_plan
 from contamination.launch.plan import CellPlan, input_digests
 from contamination.launch.saved_config import check_savable, is_saved, load_config, save_config
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 
 CODE = "CONTAMINATION_CODE"
 """Environment variable that tells the processes of a sweep's cells where its code snapshot is."""

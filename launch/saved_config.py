@@ -124,6 +124,6 @@ def is_saved(folder: Path, config: Any) -> bool:
 def _resolved_data(config: Any) -> dict[str, Any]:
     """Return the configuration as plain data, without Hydra's own part."""
     if OmegaConf.is_config(config):
-        names = [str(name) for name in config if name != "hydra"]
-        config = OmegaConf.to_container(OmegaConf.masked_copy(config, names), resolve=True)
+        node_names = [str(name) for name in config if name != "hydra"]
+        config = OmegaConf.to_container(OmegaConf.masked_copy(config, node_names), resolve=True)
     return cast(dict[str, Any], escape_interpolations(config))

@@ -24,7 +24,7 @@ from contamination.injection.finetuning.config import (
 )
 from contamination.launch import shared
 from contamination.launch.config import SecondStage
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 from contamination.training.config import TrainingStage
 from contamination.training.data import SequenceOrder
 from contamination.training.loop import check_recipe

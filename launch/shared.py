@@ -14,7 +14,7 @@ from contamination.core.errors import ArtifactError, require
 from contamination.core.integrity import errors_naming_folders, read_manifest
 from contamination.core.seeds import derive_seed
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 from contamination.training.config import PretrainingConfig, Recipe, TrainingConfig, TrainingStage
 from contamination.training.trained_model import KIND as MODEL
 from contamination.training.trained_model import Checkpoint, open_checkpoint
@@ -46,9 +46,9 @@ def make_base_corpus(
     Raises:
         DataError: see `refuse_whole_texts`.
     """
-    from contamination.injection.early_search import check_first_documents
+    from contamination.injection.early_search import check_first_documents_contain_no_example
 
-    check = partial(check_first_documents, study)
+    check = partial(check_first_documents_contain_no_example, study)
     return stages.inject("base", base_corpus_stage(study, corpus, pretraining), check)
 
 

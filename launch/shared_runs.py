@@ -19,7 +19,7 @@ from contamination.launch.shared import (
     make_base_training_stage,
     validation_corpus_stage,
 )
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 
 Key = str
 

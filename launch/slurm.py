@@ -287,11 +287,11 @@ def queued_job_ids(cells: Sequence[CellFolder]) -> set[str]:
     jobs = {job for cell in cells for job in cell.read_jobs().values()}
     if not jobs:
         return set()
-    call = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
+    command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
     try:
-        listed = subprocess.run(call, capture_output=True, text=True, check=True).stdout
+        listed_ids = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise ConfigError(
             f"cluster.kind is slurm, but squeue can't say which jobs are queued ({error})."
         ) from error
-    return jobs & {*listed.split()}
+    return jobs & {*listed_ids.split()}

@@ -12,7 +12,7 @@ from pathlib import Path
 import contamination
 from contamination.core.artifacts import REVISION, code_revision
 from contamination.core.files import temporary_path
-from contamination.core.startup import PACKAGES
+from contamination.core.process_startup import PACKAGES
 
 HOME = Path(__file__).resolve().parents[1]
 """The folder of `core`, `data` and so on: a checkout, or `contamination` of an installation."""

@@ -18,8 +18,8 @@ from contamination.core.errors import ConfigError
 from contamination.data.readers.hub import hub_nodes
 from contamination.injection.config import InjectionStage
 from contamination.injection.copies import Insertions
-from contamination.injection.corpus_search import texts_by_example
 from contamination.injection.finetuning.config import FINETUNING
+from contamination.injection.finished_corpus_search import texts_by_example
 from contamination.injection.pool import chosen_source, read_candidates
 from contamination.injection.pool_sizes import PoolSizes, asked_sizes, find_adapted
 from contamination.injection.run import hash_range_of_part, make_tokenizer, plan_insertions

@@ -15,7 +15,7 @@ from typing import Any
 from contamination.core import hub
 from contamination.core.models import load_config, resolve_model_path
 from contamination.data.readers.hub import hub_nodes
-from contamination.detection.collect import TokensRead, tokens_read
+from contamination.detection.pass_collector import TokensRead, tokens_read
 from contamination.injection.corpus import open_corpus
 from contamination.injection.finetuning.config import PRETRAINING
 from contamination.injection.finetuning.layout import assign_to_sequences
@@ -145,8 +145,8 @@ def scoring_workload(plan: CellPlan, model: ModelCost | None, *, first: bool) ->
     The `first` run of a cell includes what later runs reuse: the passes of other models, and the
     neighbours, which one device makes.
     """
-    per_text = _tokens_read_per_text(plan)
-    tokens = _text_count(plan) * (per_text.target + first * per_text.other_models)
+    tokens_per_text = _tokens_read_per_text(plan)
+    tokens = _text_count(plan) * (tokens_per_text.target + first * tokens_per_text.other_models)
     if model is None:
         return Workload(tokens, None)
     flops = masked_lm_token_flops(plan, assumed_text_tokens(plan)) if first else None

@@ -112,7 +112,7 @@ def print_null_rejections(draws: int) -> None:
                     ValidationScores([("x", "")], sides[0], sides[1], seed)
                 )
                 negatives = Rates(held_out.negatives, np.full(number, float(SNIPPETS)))
-                suspect = held_out.rates_by_fold(
+                suspect = held_out.rate_by_each_rule(
                     simulate_book_scores(rng, 1, 0, offset, 2.0)[None, 0]
                 )[None]
                 count = np.array([float(SNIPPETS)])

@@ -26,7 +26,7 @@ import pandas as pd
 from contamination.audits.base import AuditStage
 from contamination.audits.run import MARKDOWN
 from contamination.audits.run import run as audit
-from contamination.audits.unlearning.estimates import AuditUnits
+from contamination.audits.unlearning.audit_units import AuditUnits
 from contamination.audits.unlearning.forget_ratio import forget_ratio
 from contamination.core.cli import run_stage
 from contamination.core.statistics.bootstrap import Scores
@@ -85,7 +85,7 @@ def _train_cell(words: Words) -> tuple[Path, Path]:
     from contamination.launch.config import ClusterConfig
     from contamination.launch.pipeline import run_cell
     from contamination.launch.plan import plan
-    from contamination.launch.stages import Stages
+    from contamination.launch.stage_runner import Stages
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cell = run_cell(plan(compose("pipeline", [*QUICKSTART, *words])), Stages(ClusterConfig()))

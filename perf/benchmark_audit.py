@@ -39,7 +39,7 @@ from contamination.data.examples import make_text
 from contamination.data.texts import Text, Texts
 from contamination.detection.api import score
 from contamination.detection.scores import open_scores
-from contamination.injection import open_corpus
+from contamination.injection.corpus import open_corpus
 
 KIND, MODEL_KIND = "scores", "model"
 SIZES = (20, 50, 100, 200)

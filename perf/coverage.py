@@ -20,7 +20,11 @@ from scipy.stats import norm
 
 from contamination.analysis.statistics.dose_test import joint_test, make_stratum
 from contamination.analysis.statistics.paired import Differences, max_t_p_values, pairwise_p_values
-from contamination.analysis.statistics.seed_pooling import hierarchical_draws, pooled_estimate
+from contamination.analysis.statistics.seed_pooling import (
+    Replicates,
+    hierarchical_draws,
+    pooled_estimate,
+)
 from contamination.core.statistics import bootstrap
 from contamination.core.statistics.bootstrap import Resample, Scores
 from contamination.core.statistics.estimates import Estimate, confidence_interval, estimate_metrics
@@ -72,7 +76,9 @@ def coverage_over_seeds(seeds: int, spread: float, size: int, repetitions: int) 
             drawn = bootstrap.draw_resample(size, size, DRAWS, 100 * i + seed)
             members = rng.normal(centre + spread * rng.normal(), 1, size)
             estimates.append(estimate_auroc(members, rng.normal(size=size), drawn))
-        held += interval_includes(pooled_estimate(estimates, i), truth)
+        held += interval_includes(
+            pooled_estimate(estimates, Replicates.independent(seeds), i), truth
+        )
     return held / repetitions
 
 
@@ -99,7 +105,7 @@ def error_rates_of_paired_test(
             value += [AUROC.value(m, n) / seeds for m, n in pairs]
             drawn.append([auroc_draws_of(m, n, plan) for m, n in pairs])
         by_method = np.array(drawn).swapaxes(0, 1)
-        joint = np.stack([hierarchical_draws(of_seeds, i) for of_seeds in by_method])
+        joint = np.stack([hierarchical_draws(of_seeds, range(seeds), i) for of_seeds in by_method])
         pairs_found = Differences(value[first] - value[second], joint[first] - joint[second])
         p = pairwise_p_values(pairs_found)
         families = p[:1], p, holm_correction(p), max_t_p_values(pairs_found)

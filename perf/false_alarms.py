@@ -32,6 +32,7 @@ from contamination.analysis.statistics.dose_response import (
 )
 from contamination.analysis.statistics.dose_test import Stratum, joint_test, make_stratum
 from contamination.analysis.statistics.paired import Differences, max_t_p_values
+from contamination.analysis.statistics.seed_pooling import Replicates
 from contamination.analysis.statistics.trends import mean_response
 from contamination.core.seeds import derive_seed
 from contamination.core.statistics import bootstrap
@@ -103,9 +104,8 @@ def dose_claims(
     apart = [
         each._replace(examples=each.examples + 1000 * place) for place, each in enumerate(strata)
     ]
-    marks = [0] * seeds if same else list(range(seeds))
     responses = [dose_response([one.sample() for one in cell], 0.95) for cell in cells]
-    slopes = mean_response(responses, marks, 0).curves.slope
+    slopes = mean_response(responses, Replicates.independent(seeds), 0).curves.slope
     rises = slope_interval(slopes, 0.95)[0] > 0
     return joint_test(named)[1] < 0.05, joint_test(apart)[1] < 0.05, rises
 

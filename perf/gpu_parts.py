@@ -25,7 +25,7 @@ from contamination.detection.forward.infilling import supports_branches
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.kernel import CheckedStatistics
 from contamination.training.config import TrainingConfig
-from contamination.training.engine import join_process_group
+from contamination.training.deepspeed_engine import join_process_group
 from contamination.training.resources import flops_per_token, flops_utilization
 from perf.detection import (
     METHODS,

@@ -41,7 +41,11 @@ from contamination.injection import packing, placement
 from contamination.injection.config import TokenizerConfig
 from contamination.injection.token_stream import Tokenizer, TokenStream, train_tokenizer
 from contamination.injection.tokenization import TokenizationSettings, shard_paths
-from contamination.injection.tokenize_by_file import DocumentOrder, FileTokenizationTask, Lane
+from contamination.injection.tokenize_by_file import (
+    DocumentOrder,
+    FileTokenizationTask,
+    SubsetFiles,
+)
 from contamination.injection.verification import Check
 
 TOKENS, WIDTH, COPIES = 1_200_000_000_000, 2048, 1_500
@@ -164,7 +168,7 @@ def time_tokenisation(
 def time_other_steps(folder: Path, task: FileTokenizationTask) -> Iterator[tuple[str, float, str]]:
     """The other rates of one process: what, how much a second, of what."""
     results = {number: result_of_file(task, number) for number in task.numbers}
-    order = DocumentOrder(task.lanes, task.work.folder, folder / "of")
+    order = DocumentOrder(task.subsets, task.work.folder, folder / "of")
     order.extend_order(results, sum(result["tokens"] for result in results.values()))
     yield "order of the documents", order_rate(folder / "order"), "tokens"
     tokenizer = Tokenizer(str(task.work.tokenizer))
@@ -208,8 +212,8 @@ def order_rate(folder: Path) -> float:
         pd.DataFrame(columns).to_parquet(shard_paths(folder, number)[2])
         results[number] = {"tokens": int(ends[-1]), "matches": [], "skipped": {}, "stopped": "",
                            "characters": {subset: 4 * int(ends[-1])}}  # fmt: skip
-    lanes = [Lane(n, name, 1.0, [n, n + len(SUBSETS)]) for n, name in enumerate(SUBSETS)]
-    order = DocumentOrder(lanes, folder, folder / "of")
+    subsets = [SubsetFiles(n, name, 1.0, [n, n + len(SUBSETS)]) for n, name in enumerate(SUBSETS)]
+    order = DocumentOrder(subsets, folder, folder / "of")
     tokens = sum(result["tokens"] for result in results.values())
     return float(tokens / clock_piece(lambda _: order.extend_order(results, tokens), 0))
 

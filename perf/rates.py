@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm, t
 
-from contamination.analysis.statistics.seed_pooling import pooled_estimate
+from contamination.analysis.statistics.seed_pooling import Replicates, pooled_estimate
 from contamination.core.statistics.bootstrap import Resample, Scores, draw_resample
 from contamination.core.statistics.estimates import (
     Estimate,
@@ -130,8 +130,8 @@ def _estimate_once(
     ]
     if shape.seeds == 1:
         return of_seeds[0]
-    same = ["the same"] * shape.seeds
-    return {m.name: pooled_estimate([e[m.name] for e in of_seeds], 0, same) for m in wanted}
+    same = Replicates(tuple(range(shape.seeds)), np.ones((shape.seeds, shape.seeds)))
+    return {m.name: pooled_estimate([e[m.name] for e in of_seeds], same, 0) for m in wanted}
 
 
 def coverage_of_means(single: Sequence[Estimate], truth: float, benchmarks: int) -> float:

@@ -38,7 +38,7 @@ from contamination.core.cli import discard_output, quiet_libraries
 from contamination.core.distributed import World
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.data import SequenceOrder, read_batch
-from contamination.training.engine import (
+from contamination.training.deepspeed_engine import (
     engine_config,
     join_process_group,
     loop_clips_gradients,

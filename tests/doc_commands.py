@@ -128,6 +128,8 @@ def _module(name: str, words: Sequence[str]) -> str | None:
     tool = words[0] if words and re.fullmatch(r"[a-z-]+", words[0]) and words[0][0] != "-" else ""
     if tool in OPEN_WORDS.get(package, ()):
         return _overrides("launch", words[1:]) if tool == "fetch" else None
+    if package == "audits" and (CONF / "audit" / f"{tool}.yaml").is_file():
+        return _module(name, [f"audit={tool}", *words[1:]])
     command = f"{package} {tool}".strip()
     if command not in COMMANDS:
         return f"no command {command}"

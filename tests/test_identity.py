@@ -15,15 +15,15 @@ from hydra import compose, initialize_config_dir
 import contamination.analysis.run
 import contamination.analysis.wandb.read
 import contamination.core.artifacts
-import contamination.detection.collect
 import contamination.detection.methods.registry
+import contamination.detection.pass_collector
 import contamination.detection.requirements
 import contamination.detection.run
 import contamination.detection.tasks.accuracy
 import contamination.detection.tasks.extraction
-import contamination.injection.corpus_search
 import contamination.injection.export.run
 import contamination.injection.finetuning.run
+import contamination.injection.finished_corpus_search
 import contamination.injection.run
 import contamination.launch.pipeline
 import contamination.launch.plan
@@ -36,8 +36,8 @@ from contamination.core.config import convert_config, identity_data
 from contamination.core.tasks import TasksConfig
 from contamination.data.config import ExamplesConfig
 from contamination.data.texts import Text
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionStage, ScoredModelConfig
+from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import Pass
 from contamination.detection.tasks.accuracy import AccuracyStage
 from contamination.detection.tasks.extraction import ExtractionStage
@@ -172,14 +172,19 @@ def name(monkeypatch):
     monkeypatch.setattr(contamination.injection.run, "check", lambda _: [])
     monkeypatch.setattr(contamination.injection.run, "instantiate_node", lambda *_: source)
     monkeypatch.setattr(contamination.injection.run, "Tokenizer", opened)
-    for module in (contamination.injection.export.run, contamination.injection.corpus_search):
+    for module in (
+        contamination.injection.export.run,
+        contamination.injection.finished_corpus_search,
+    ):
         monkeypatch.setattr(module, "open_corpus", opened)
     monkeypatch.setattr(
         contamination.injection.finetuning.run,
         "read_members",
         lambda stage: SimpleNamespace(
             inputs={"tokenizer": str(stage.tokenizer.path), "corpus": stage.corpus_folder},
-            answers={name: own.answer_field for name, own in stage.benchmark.items()},
+            answer_field_by_benchmark={
+                name: own.answer_field for name, own in stage.benchmark.items()
+            },
             corpus=None,
         ),
     )
@@ -415,7 +420,7 @@ def test_the_quickstarts_folders_keep_their_names(name, monkeypatch):
         Path("runs"), {"target": model}, [Text("a", "b", "c")], detected.detection
     )
     monkeypatch.setattr(
-        contamination.detection.collect, "run_folder", contamination.analysis.run.run_folder
+        contamination.detection.pass_collector, "run_folder", contamination.analysis.run.run_folder
     )
     assert {
         "corpus": name(contamination.injection.run.run, own),

@@ -16,7 +16,7 @@ from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, DataError
 from contamination.injection.corpus import PackedCorpus
 from contamination.training import checkpoints
-from contamination.training import engine as engines
+from contamination.training import deepspeed_engine as engines
 from contamination.training.config import ALL, LIKELIHOOD, TrainingConfig
 from contamination.training.data import (
     PADDING,

@@ -47,8 +47,8 @@ def compute_logits(
     model: Any, ids_BS: torch.Tensor, positions_BS: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Return the logits, shape (B, S, V)."""
-    positions = {} if positions_BS is None else {"position_ids": positions_BS}
-    logits_BSV: torch.Tensor = model(input_ids=ids_BS, use_cache=False, **positions).logits
+    position_options = {} if positions_BS is None else {"position_ids": positions_BS}
+    logits_BSV: torch.Tensor = model(input_ids=ids_BS, use_cache=False, **position_options).logits
     return logits_BSV
 
 

@@ -14,7 +14,7 @@ from contamination.core.errors import require
 from contamination.core.models import is_gguf
 from contamination.core.terminal import fit_columns
 from contamination.training.config import MemoryStage
-from contamination.training.engine import zero_stage
+from contamination.training.deepspeed_engine import zero_stage
 from contamination.training.resources import MemoryNeed, ModelShape, memory_need, model_shape
 
 GB = 1e9

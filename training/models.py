@@ -11,7 +11,7 @@ from contamination.core import models
 from contamination.core.errors import ConfigError, describe_error
 from contamination.core.models import is_gguf, load_model, resolve_model_path
 from contamination.training.config import ModelConfig
-from contamination.training.engine import zero_stage
+from contamination.training.deepspeed_engine import zero_stage
 from contamination.training.trained_model import is_checkpoint, open_checkpoint
 
 CONTEXT = "max_position_embeddings"

@@ -15,7 +15,7 @@ from typing import Any
 from contamination.core.errors import require
 from contamination.core.models import load_config
 from contamination.training.config import ModelConfig, TrainingConfig
-from contamination.training.engine import zero_stage
+from contamination.training.deepspeed_engine import zero_stage
 from contamination.training.models import hf_folder, make_hf_config
 
 HOST_HEADROOM = 1.5

@@ -27,11 +27,11 @@ from contamination.injection.corpus import (
     open_corpus,
 )
 from contamination.training import checkpoints, trained_model, unlearning
-from contamination.training import engine as engines
+from contamination.training import deepspeed_engine as engines
 from contamination.training.checkpoints import SavedCheckpoint
 from contamination.training.config import LIKELIHOOD, TrainingStage
 from contamination.training.data import SequenceOrder, make_exposure_table
-from contamination.training.engine import join_process_group
+from contamination.training.deepspeed_engine import join_process_group
 from contamination.training.loop import Loop, Texts, check_recipe, evaluation_token_ids
 from contamination.training.loss import check_texts_are_separate
 from contamination.training.metrics import TrainingRecord
@@ -127,7 +127,11 @@ def _train_with_all_processes(
             artifacts.write_manifest(folder, inputs, built, named)
 
         if not world.on_rank_0(lock_and_check_complete):
-            with artifacts.folder_in_progress(folder, stage) if world.is_rank_0 else nullcontext():
+            with (
+                artifacts.started_or_resumed_folder(folder, stage)
+                if world.is_rank_0
+                else nullcontext()
+            ):
                 built = _train_and_export(stage, corpus, folder, inputs, world)
                 world.on_rank_0(partial(commit_folder, built))
     return world.on_rank_0(partial(_open_without_checkpoints, folder))

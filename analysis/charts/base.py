@@ -146,11 +146,11 @@ def figure_with_controls_panel() -> tuple[Figure, Axes, Axes]:
     grid = figure.add_gridspec(
         1, 2, width_ratios=(1, 4), wspace=0.04, left=0.08, right=0.76, top=0.86, bottom=0.25
     )
-    lines = figure.add_subplot(grid[1])
-    controls = figure.add_subplot(grid[0], sharey=lines)
-    lines.tick_params(labelleft=False, left=False)
-    lines.spines["left"].set_visible(False)
-    return figure, controls, lines
+    lines_axes = figure.add_subplot(grid[1])
+    controls_axes = figure.add_subplot(grid[0], sharey=lines_axes)
+    lines_axes.tick_params(labelleft=False, left=False)
+    lines_axes.spines["left"].set_visible(False)
+    return figure, controls_axes, lines_axes
 
 
 def draw_controls(axes: Axes, rows: pd.DataFrame, methods: Methods) -> None:
@@ -184,27 +184,29 @@ def draw_side_legend(axes: Axes, last_rows: pd.DataFrame, methods: Methods, righ
 
     `last` are the rows at the right end, `right_end` is its level in words.
     """
-    top = last_rows[last_rows["checkpoint"] == CONTAMINATED]
-    value = {(row.method, row.variant): row.value for row in top.itertuples()}
-    lines = {line.get_label(): line for line in axes.get_lines()}
-    ordered = sorted(methods, key=lambda pair: -float(value.get(pair, 0.0)))
-    names = [legend_name(*pair, methods) for pair in ordered]
+    contaminated_rows = last_rows[last_rows["checkpoint"] == CONTAMINATED]
+    value_by_method = {
+        (row.method, row.variant): row.value for row in contaminated_rows.itertuples()
+    }
+    line_by_label = {line.get_label(): line for line in axes.get_lines()}
+    ordered_methods = sorted(methods, key=lambda pair: -float(value_by_method.get(pair, 0.0)))
+    legend_names = [legend_name(*pair, methods) for pair in ordered_methods]
     axes.legend(
-        [lines[label_text] for label_text in names],
-        names,
+        [line_by_label[label_text] for label_text in legend_names],
+        legend_names,
         loc="upper left",
         bbox_to_anchor=(1.02, 1.0),
         frameon=False,
         title=f"in order at {right_end}",
         alignment="left",
-        fontsize=10 if len(names) <= 14 else 8.5,
+        fontsize=10 if len(legend_names) <= 14 else 8.5,
     )
 
 
 def is_any_control_off(rows: pd.DataFrame) -> bool:
     """Returns whether a control of any condition in the pooled rows is off."""
-    parts = (part for _, part in rows.groupby("condition"))
-    return any(control_warning(part) is not None for part in parts)
+    rows_of_conditions = (condition_rows for _, condition_rows in rows.groupby("condition"))
+    return any(control_warning(condition_rows) is not None for condition_rows in rows_of_conditions)
 
 
 def describe_seeds(rows: pd.DataFrame) -> str:

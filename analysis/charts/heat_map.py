@@ -90,9 +90,9 @@ def heat_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
         ["n_members", "n_nonmembers"]
     ]
     sizes = sizes.drop(index=ALL, errors="ignore")
-    parts = ", ".join(f"{name} {m}/{n}" for name, m, n in sizes.itertuples(name=None))
+    sizes_text = ", ".join(f"{name} {m}/{n}" for name, m, n in sizes.itertuples(name=None))
     return (
-        f"AUROC of all members against non-members ({parts}), contaminated model. "
+        f"AUROC of all members against non-members ({sizes_text}), contaminated model. "
         f"{base.describe_seeds(aurocs)}. In brackets: {base.describe_intervals(aurocs, config)}. "
         f"{describe_colour_scale(AUROC)}"
     )
@@ -100,9 +100,11 @@ def heat_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
 
 def _estimate_array(aurocs: pd.DataFrame, methods: Methods, benchmarks: list[str]) -> Values:
     """Methods × benchmarks × (value, low, high); NaN where there is nothing."""
-    numbers = aurocs.set_index(["method", "variant", "benchmark"])[["value", "ci_low", "ci_high"]]
-    index = [(*pair, benchmark) for pair in methods for benchmark in benchmarks]
-    estimates: Values = numbers.reindex(index).to_numpy(np.float64)
+    estimate_columns = aurocs.set_index(["method", "variant", "benchmark"])[
+        ["value", "ci_low", "ci_high"]
+    ]
+    method_benchmark_keys = [(*pair, benchmark) for pair in methods for benchmark in benchmarks]
+    estimates: Values = estimate_columns.reindex(method_benchmark_keys).to_numpy(np.float64)
     return estimates.reshape(len(methods), len(benchmarks), 3)
 
 

@@ -36,10 +36,17 @@ def rows_by_condition_family(pooled: pd.DataFrame) -> Mapping[str, pd.DataFrame]
 
     A chart is of one family: another learning rate or layout would be a second point in its lines.
     """
-    rows = pooled[pooled["stage"].notna()]
-    facts = zip(*(rows[name] for name in ("condition", "stage", "epochs", "scope")), strict=True)
-    names = [name.replace(f"-{stage}-epochs{n}-{scope}", "") for name, stage, n, scope in facts]
-    return {str(name): part for name, part in rows.groupby(names, sort=True)}
+    rows_with_stage = pooled[pooled["stage"].notna()]
+    facts = zip(
+        *(rows_with_stage[name] for name in ("condition", "stage", "epochs", "scope")), strict=True
+    )
+    family_names = [
+        name.replace(f"-{stage}-epochs{n}-{scope}", "") for name, stage, n, scope in facts
+    ]
+    return {
+        str(name): family_rows
+        for name, family_rows in rows_with_stage.groupby(family_names, sort=True)
+    }
 
 
 def has_several_panels(pooled: pd.DataFrame) -> bool:

@@ -70,7 +70,7 @@ def render_page(findings: Findings, written: Facts) -> str:
     from plotly.offline import get_plotlyjs
 
     guide = html.escape(reading_guide(findings.config))
-    parts = {
+    html_by_placeholder = {
         "title": html.escape(findings.title),
         "headline": "\n".join(
             f'<p class="answer">{keep_intervals_together(bold_markup(sentence))}</p>'
@@ -90,7 +90,7 @@ def render_page(findings: Findings, written: Facts) -> str:
         "data": json_for_script(page_data(findings)),
         "js": "\n".join(map(_read_page_file, SCRIPTS)),
     }
-    return fill_html_template(_read_page_file("page.html"), parts)
+    return fill_html_template(_read_page_file("page.html"), html_by_placeholder)
 
 
 def _read_page_file(name: str) -> str:
@@ -138,11 +138,15 @@ def _collapsible_html(title: str, inside: str, opened: bool = False) -> str:
 def _cells_html(cells: Sequence[Facts]) -> str:
     """Returns what all cells share, and a table with a line per cell of what differs."""
     fact_names = list(dict.fromkeys(name for facts in cells for name in facts))
-    values = {name: [facts.get(name, "–") for facts in cells] for name in fact_names}
-    shared = [[name, values[name][0]] for name in fact_names if len(set(values[name])) == 1]
-    varying = [name for name in fact_names if len(set(values[name])) > 1]
-    lines = list(zip(*(values[name] for name in varying), strict=True))
-    parts = [html_table(["all cells" if varying else "the cell", ""], shared)]
+    values_by_fact = {name: [facts.get(name, "–") for facts in cells] for name in fact_names}
+    shared_facts = [
+        [name, values_by_fact[name][0]]
+        for name in fact_names
+        if len(set(values_by_fact[name])) == 1
+    ]
+    varying = [name for name in fact_names if len(set(values_by_fact[name])) > 1]
+    lines = list(zip(*(values_by_fact[name] for name in varying), strict=True))
+    parts = [html_table(["all cells" if varying else "the cell", ""], shared_facts)]
     return "\n".join([*parts, html_table(varying, lines)] if varying else parts)
 
 
@@ -315,12 +319,12 @@ def _losses_data(findings: Findings) -> dict[str, Any]:
         for name, condition_records in findings.records.items()
         if has_losses(condition_records)
     }
-    parts = [
+    loss_tables = [
         loss_table(condition_records).assign(condition=name)
         for name, condition_records in records_by_condition.items()
     ]
     columns = ("condition", "side", "step", "loss", "low", "high")
-    table = pd.concat(parts) if parts else pd.DataFrame(columns=list(columns))
+    table = pd.concat(loss_tables) if loss_tables else pd.DataFrame(columns=list(columns))
     return {
         "losses": _packed_columns(table, columns),
         "lossSides": COLOURS,

@@ -80,8 +80,12 @@ def control_aurocs(
                 cell.examples.iloc[rows], ids[group.benchmark], label_seed
             )
             aurocs = _relabelled_aurocs(clean.to_numpy(np.float64)[rows], roles)
-            for (method, variant), aurocs_of_method in zip(clean.columns, aurocs, strict=True):
-                aurocs_by_key[ControlKey(method, variant, group.benchmark)] = aurocs_of_method
+            for (method, method_variant), aurocs_of_method in zip(
+                clean.columns, aurocs, strict=True
+            ):
+                aurocs_by_key[ControlKey(method, method_variant, group.benchmark)] = (
+                    aurocs_of_method
+                )
         blind_aurocs = blind.percentiles[group.members].mean(axis=0)
         if not np.isnan(blind_aurocs).any():
             aurocs_by_key[ControlKey(BLIND, "", group.benchmark)] = blind_aurocs

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -22,9 +23,13 @@ from contamination.analysis.statistics.groups import (
     groups_of_lacking_benchmarks,
     measurable_groups,
 )
-from contamination.analysis.statistics.seed_pooling import pooled_estimate
+from contamination.analysis.statistics.seed_pooling import (
+    Replicates,
+    overlap_of_sides,
+    pooled_estimate,
+)
 from contamination.core.seeds import derive_seed
-from contamination.core.statistics import bootstrap
+from contamination.core.statistics.bootstrap import Resample, draw_named_counts
 from contamination.core.statistics.estimates import (
     ALL,
     Estimate,
@@ -36,6 +41,7 @@ from contamination.core.statistics.metrics import tpr_at_fpr
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
+_cached_draw_counts = lru_cache(maxsize=64)(draw_named_counts)
 
 MOST_DRAWS = 200
 """Resamples of a band: fewer than a table's, since it is read by eye."""
@@ -62,8 +68,10 @@ class ScoreSample(NamedTuple):
 
     members: Floats
     nonmembers: Floats
+    names: tuple[tuple[str, ...], tuple[str, ...]]
+    """The ids of the members and of the non-members, which are drawn by them."""
     seed: int
-    """Draws the resamples; equal where cells have the same examples."""
+    """The cell's."""
 
     @property
     def is_measurable(self) -> bool:
@@ -75,7 +83,7 @@ ScoreSamples = Mapping[CurveKey, Sequence[ScoreSample]]
 """Curve → its samples, one per cell."""
 
 
-def score_samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[ScoreSample]]:
+def score_samples(cells: Sequence[Cell]) -> dict[CurveKey, list[ScoreSample]]:
     """Returns the scores behind the curves: one sample per cell (a seed) of each condition.
 
     It has those of a benchmark that lacks members or non-members too; `measurable_samples` leaves
@@ -87,15 +95,19 @@ def score_samples(cells: Sequence[Cell], seed: int) -> dict[CurveKey, list[Score
             *measurable_groups(cell.examples),
             *groups_of_lacking_benchmarks(cell.examples),
         ]
-        compared = [group for group in all_groups if group.occurrences == ANY]
+        ids = cell.examples["example_id"].to_numpy()
+        compared = [
+            (group, (tuple(ids[group.members].tolist()), tuple(ids[group.nonmembers].tolist())))
+            for group in all_groups
+            if group.occurrences == ANY
+        ]
         for checkpoint, table in cell.scores.items():
             for method, variant in table.columns:
                 scores = table[method, variant].to_numpy(np.float64)
-                for group in compared:
+                for group, names in compared:
                     key = CurveKey(cell.condition, checkpoint, group.benchmark, method, variant)
-                    draw_seed = derive_seed(seed, "curves", cell.examples_digest, group.benchmark)
                     sides = scores[group.members], scores[group.nonmembers]
-                    samples_by_key[key].append(ScoreSample(*sides, draw_seed))
+                    samples_by_key[key].append(ScoreSample(*sides, names, cell.seed))
     return samples_by_key
 
 
@@ -106,32 +118,39 @@ def roc_table(samples_by_key: ScoreSamples, config: AnalysisConfig, seed: int) -
     non-members are too few for (`core.statistics.metrics.fewest_examples`) have no point.
     """
     draws = min(config.draws, MOST_DRAWS)
-    pool_seed = derive_seed(seed, "curves")
-    curves = {
-        key: _roc_estimates(cells, draws, pool_seed)
-        for key, cells in measurable_samples(samples_by_key).items()
+    measurable = measurable_samples(samples_by_key)
+    keys_by_draws = sorted(measurable, key=lambda key: (key.condition, key.benchmark))
+    estimates = {
+        key: _roc_estimates_over_seeds(
+            measurable[key], draws, derive_seed(seed, "curves", key.benchmark)
+        )
+        for key in keys_by_draws  # so that each group's draws are made once
     }
+    curves = {key: estimates[key] for key in measurable}
     for key, parts in _parts_of_mean_curves(curves, samples_by_key).items():
         curves[key] = [mean_estimate(of_rate) for of_rate in zip(*parts, strict=True)]
     rows = []
     for key, line in curves.items():
-        ends = confidence_intervals(line, config.confidence)
-        for rate, tpr, low, high in zip(RATES, line, *ends, strict=True):
+        low_and_high = confidence_intervals(line, config.confidence)
+        for rate, tpr, low, high in zip(RATES, line, *low_and_high, strict=True):
             if not tpr.needs:
                 rows.append((*key, rate, tpr.value, float(low), float(high)))
     return pd.DataFrame(rows, columns=[*CurveKey._fields, "fpr", "tpr", "ci_low", "ci_high"])
 
 
-def _roc_estimates(samples: Sequence[ScoreSample], draws: int, seed: int) -> list[Estimate]:
+def _roc_estimates_over_seeds(
+    sample_by_seed: Sequence[ScoreSample], draws: int, seed: int
+) -> list[Estimate]:
     """TPR at each of `RATES`, the mean over seeds."""
     metrics, by_cell = [tpr_at_fpr(float(fpr)) for fpr in RATES], []
-    for sample in samples:
-        drawn = bootstrap.draw_resample(
-            len(sample.members), len(sample.nonmembers), draws, sample.seed
-        )
+    for sample in sample_by_seed:
+        drawn = Resample(*(_cached_draw_counts(side, draws, seed) for side in sample.names))
         by_cell.append(estimate_metrics(sample.members, sample.nonmembers, drawn, metrics).values())
-    examples = [sample.seed for sample in samples]
-    return [pooled_estimate(of_rate, seed, examples) for of_rate in zip(*by_cell, strict=True)]
+    replicates = Replicates(
+        tuple(sample.seed for sample in sample_by_seed),
+        overlap_of_sides([sample.names for sample in sample_by_seed]),
+    )
+    return [pooled_estimate(of_rate, replicates, seed) for of_rate in zip(*by_cell, strict=True)]
 
 
 def histogram_table(samples_by_key: ScoreSamples) -> pd.DataFrame:
@@ -141,24 +160,28 @@ def histogram_table(samples_by_key: ScoreSamples) -> pd.DataFrame:
     benchmarks and methods share one axis; seeds are put together, and "all" is the mean of the
     benchmarks' shares.
     """
-    counts = {
-        key: [sum(map(_bin_counts, cells))]
-        for key, cells in measurable_samples(samples_by_key).items()
+    counts_by_key = {
+        key: [sum(map(_bin_counts, sample_by_seed))]
+        for key, sample_by_seed in measurable_samples(samples_by_key).items()
     }
-    for key, parts in _parts_of_mean_curves(counts, samples_by_key).items():
-        counts[key] = [benchmark_counts for (benchmark_counts,) in parts]
+    for key, parts in _parts_of_mean_curves(counts_by_key, samples_by_key).items():
+        counts_by_key[key] = [benchmark_counts for (benchmark_counts,) in parts]
     rows = [
-        row for key, parts in counts.items() for row in _iter_histogram_rows(key, np.stack(parts))
+        row
+        for key, parts in counts_by_key.items()
+        for row in _iter_histogram_rows(key, np.stack(parts))
     ]
-    names = [*CurveKey._fields, "side", "centre", "share", "ci_low", "ci_high"]
-    return pd.DataFrame(rows, columns=names)
+    column_names = [*CurveKey._fields, "side", "centre", "share", "ci_low", "ci_high"]
+    return pd.DataFrame(rows, columns=column_names)
 
 
 def _bin_counts(sample: ScoreSample) -> Floats:
     """Returns the numbers of members and of non-members per bin (2 × bins)."""
     centre, spread = sample.nonmembers.mean(), sample.nonmembers.std() or 1.0
-    sides = [(scores - centre) / spread for scores in (sample.members, sample.nonmembers)]
-    inside = [np.clip(scores, EDGES[0], EDGES[-1]) for scores in sides]
+    standardised_scores = [
+        (scores - centre) / spread for scores in (sample.members, sample.nonmembers)
+    ]
+    inside = [np.clip(scores, EDGES[0], EDGES[-1]) for scores in standardised_scores]
     return np.array([np.histogram(scores, EDGES)[0] for scores in inside], np.float64)
 
 

@@ -138,13 +138,17 @@ def dose_response(samples: Sequence[BenchmarkScores], confidence: float) -> Dose
     return DoseResponse(slope, levels, doses)
 
 
-def dose_response_of_groups(x: Scores, auroc: Scores, members: Scores) -> Curves | None:
+def dose_response_of_groups(
+    x: Scores, auroc: Scores, members: Scores, widening: float
+) -> Curves | None:
     """Returns the same regression on the AUROCs of whole groups: the estimate, then its draws.
 
     Args:
         x: log2 of the levels (K), at least two different ones.
         auroc: the values, then their draws ((1 + D)×K).
         members: the weight of each level (K).
+        widening: what the shifts of the draws are multiplied by, since draws of few examples vary
+            too little.
 
     Returns:
         None where no line can be fitted: but for one level at most, the AUROC is 0 or 1.
@@ -158,7 +162,7 @@ def dose_response_of_groups(x: Scores, auroc: Scores, members: Scores) -> Curves
     level, slope = moved.sum(axis=1) / part.weight.sum(), moved @ part.away / fit.curvature
     (level_variance, together), (_, slope_variance) = np.cov([level, slope], bias=True)
     fit = _without_bias(fit, _FitVariances([level_variance], slope_variance, [together]))
-    return _curves_at_zero(fit, level[:, None], slope)
+    return _curves_at_zero(fit, widening * level[:, None], widening * slope)
 
 
 def slope_interval(slopes: Scores, confidence: float) -> tuple[float, float]:
@@ -302,10 +306,10 @@ def _curves_with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence
     """
     pairs = list(zip(samples, fit.parts, strict=True))
     influence = [_example_influences(sample, part, fit.curvature) for sample, part in pairs]
-    members, nonmembers = (
+    member_covariances, nonmember_covariances = (
         np.array([sides[which].T @ sides[which] for sides in influence]) for which in (0, 1)
     )
-    covariance = members + nonmembers
+    covariance = member_covariances + nonmember_covariances
     slope_variance = float(covariance[:, 1, 1].sum())
     fit = _without_bias(
         fit, _FitVariances(covariance[:, 0, 0], slope_variance, covariance[:, 0, 1])
@@ -322,7 +326,10 @@ def _curves_with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence
         max(float(terms.sum() ** 2 / (terms @ terms)) - 1, 1),
         sum(len(sample.nonmembers) - 1 for sample in samples),
     )
-    variances = [float(side[:, 1, 1].sum()) for side in (members, nonmembers)]
+    variances = [
+        float(side_covariances[:, 1, 1].sum())
+        for side_covariances in (member_covariances, nonmember_covariances)
+    ]
     wanted = slope_variance**0.5 * _student_factor(variances, freedoms, confidence)
     scale = wanted / slope.std() if slope.std() > TINY else 1.0
     return _curves_at_zero(fit, scale * moved[:, :, 0].T, scale * slope)

@@ -65,7 +65,7 @@ def dose_tests(cells: Sequence[Cell]) -> Mapping[Detector, tuple[float, float]]:
                 trend_of_stratum = make_stratum(examples, dose, scores)
                 strata[Detector(benchmark, method, variant)].append(trend_of_stratum)
                 strata[Detector(ALL, method, variant)].append(trend_of_stratum)
-    return {detector: joint_test(parts) for detector, parts in strata.items()}
+    return {detector: joint_test(method_strata) for detector, method_strata in strata.items()}
 
 
 def make_stratum(examples: NDArray[Any], dose: Any, scores: Scores) -> Stratum:
@@ -90,10 +90,10 @@ def joint_test(strata: Sequence[Stratum]) -> tuple[float, float]:
     """The mean τ, weighted by the strata's sizes, and the one-sided p of them all."""
     from scipy.special import ndtr
 
-    sizes = np.array([len(stratum.examples) for stratum in strata])
+    stratum_sizes = np.array([len(stratum.examples) for stratum in strata])
     tau, z = (np.array([getattr(stratum, name) for stratum in strata]) for name in ("tau", "z"))
-    total = (np.sqrt(sizes) @ z) / np.sqrt(design_effect(strata) * sizes.sum())
-    return float(np.average(tau, weights=sizes)), float(ndtr(-total))
+    total = (np.sqrt(stratum_sizes) @ z) / np.sqrt(design_effect(strata) * stratum_sizes.sum())
+    return float(np.average(tau, weights=stratum_sizes)), float(ndtr(-total))
 
 
 def design_effect(strata: Sequence[Stratum]) -> float:

@@ -45,13 +45,13 @@ def unflagged_rows(
     cell_estimates = [
         results.cell_estimates(cell, None, only_auroc, seed) for cell in without_flagged
     ]
-    pairs = zip(without_flagged, cell_estimates, strict=True)
+    estimate_pairs = zip(without_flagged, cell_estimates, strict=True)
     cell_estimates = [
-        _with_lacking_benchmarks(cell, estimates, config.draws) for cell, estimates in pairs
+        _with_lacking_benchmarks(cell, estimates, config.draws)
+        for cell, estimates in estimate_pairs
     ]
-    pooled = seed_pooling.pool_estimates(
-        cell_estimates, [cell.examples_digest for cell in without_flagged], seed
-    )
+    replicates = seed_pooling.Replicates.of(without_flagged)
+    pooled = seed_pooling.pool_estimates(cell_estimates, replicates, seed)
     counts = _flagged_counts_by_benchmark(cells)
     for row in seed_pooling.condition_rows(
         without_flagged, cell_estimates, pooled, config.confidence
@@ -88,12 +88,13 @@ def unflagged_sentences(
         without_flagged["variant"] == best["variant"]
     )
     name = method_label(best["method"], best["variant"], methods_of(all_examples))
-    values = [_describe_auroc(row) for row in (without_flagged[is_best].iloc[0], best)]
+    auroc_texts = [_describe_auroc(row) for row in (without_flagged[is_best].iloc[0], best)]
     choice = f" (intervals corrected for the choice among {len(all_examples)} methods)" * (
         len(all_examples) > 1
     )
     return [
-        f"{head} Without them the AUROC of {name} is {values[0]}, with them {values[1]}{choice}."
+        f"{head} Without them the AUROC of {name} is {auroc_texts[0]}, "
+        f"with them {auroc_texts[1]}{choice}."
     ]
 
 
@@ -161,12 +162,12 @@ def _flagged_counts_by_benchmark(cells: Sequence[Cell]) -> Mapping[str, tuple[in
 
 def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """Returns one row per cell, checkpoint, method and flag."""
-    parts = [
+    flag_tables = [
         counts.assign(condition=cell.condition, cell=cell.name, checkpoint=checkpoint)
         for cell in cells
         for checkpoint, counts in cell.flags.items()
     ]
-    return pd.concat(parts, ignore_index=True)[list(FLAG_COLUMNS)]
+    return pd.concat(flag_tables, ignore_index=True)[list(FLAG_COLUMNS)]
 
 
 def flag_notes(flags: pd.DataFrame, condition: str) -> Sequence[str]:

@@ -44,13 +44,13 @@ def comparison_rows(
     `defaults` names the variant of each method (`analysis.methods.default_variants`).
     """
     for (benchmark, metric), by_method in _estimates_by_family(pooled, defaults).items():
-        pairs = list(combinations(by_method, 2))
-        if not pairs:
+        method_pairs = list(combinations(by_method, 2))
+        if not method_pairs:
             continue
-        differences = _paired_differences(by_method, pairs)
+        differences = _paired_differences(by_method, method_pairs)
         low, high = percentile_intervals(differences.draws, confidence)
         p_value = pairwise_p_values(differences)
-        columns = [
+        comparison_columns = [
             differences.value,
             low,
             high,
@@ -58,8 +58,12 @@ def comparison_rows(
             holm_correction(p_value),
             max_t_p_values(differences),
         ]
-        for (a, b), numbers in zip(pairs, np.transpose(columns).tolist(), strict=True):
-            yield dict(zip(COLUMNS, (condition, benchmark, a, b, metric, *numbers), strict=True))
+        for (a, b), comparison_numbers in zip(
+            method_pairs, np.transpose(comparison_columns).tolist(), strict=True
+        ):
+            yield dict(
+                zip(COLUMNS, (condition, benchmark, a, b, metric, *comparison_numbers), strict=True)
+            )
 
 
 def pairwise_p_values(differences: Differences) -> Scores:
@@ -91,7 +95,7 @@ def _estimates_by_family(
     pooled: Estimates, defaults: Mapping[str, str]
 ) -> Mapping[tuple[str, str], dict[str, Estimate]]:
     """(benchmark, metric) → method → its estimate, the methods in their usual order."""
-    chosen = [
+    contaminated_measures = [
         measure
         for measure in pooled
         if measure.checkpoint == CONTAMINATED
@@ -99,9 +103,13 @@ def _estimates_by_family(
         and measure.method != BLIND
         and measure.variant == defaults[measure.method]
     ]
-    pairs = sort_methods((measure.method, measure.variant) for measure in chosen)
+    sorted_methods = sort_methods(
+        (measure.method, measure.variant) for measure in contaminated_measures
+    )
     families: dict[tuple[str, str], dict[str, Estimate]] = {}
-    for measure in sorted(chosen, key=lambda m: pairs.index((m.method, m.variant))):
+    for measure in sorted(
+        contaminated_measures, key=lambda m: sorted_methods.index((m.method, m.variant))
+    ):
         for benchmark, value in pooled[measure].items():
             if not value.needs:
                 families.setdefault((benchmark, measure.metric), {})[measure.method] = value
@@ -114,7 +122,9 @@ def _paired_differences(
     index_of = {method: i for i, method in enumerate(by_method)}
     values = np.array([estimate.value for estimate in by_method.values()])
     draws = np.stack([estimate.draws for estimate in by_method.values()])
-    first, second = (
+    first_index, second_index = (
         np.array([index_of[name] for name in side]) for side in zip(*pairs, strict=True)
     )
-    return Differences(values[first] - values[second], draws[first] - draws[second])
+    return Differences(
+        values[first_index] - values[second_index], draws[first_index] - draws[second_index]
+    )

@@ -174,7 +174,7 @@ def cell_estimates(
 
     Without `blind` there is no blind baseline among them.
     """
-    columns = {
+    scores_by_key = {
         (checkpoint, method, variant): table[method, variant].to_numpy(np.float64)
         for checkpoint, table in cell.scores.items()
         for method, variant in table.columns
@@ -184,33 +184,35 @@ def cell_estimates(
     for benchmark, benchmark_groups in groupby(
         measurable_groups(cell.examples), key=lambda group: group.benchmark
     ):
-        drawn = [
+        groups_and_resamples = [
             (group, resample_group(group, cell, config.draws, seed)) for group in benchmark_groups
         ]
         by_occurrences = {
-            key: _estimates_by_occurrences(scores, drawn, metrics)
-            for key, scores in columns.items()
+            key: _estimates_by_occurrences(scores, groups_and_resamples, metrics)
+            for key, scores in scores_by_key.items()
         }
         if blind is not None:
-            blind_rows = _blind_estimates_by_occurrences(blind, drawn, metrics, config.draws)
+            blind_rows = _blind_estimates_by_occurrences(
+                blind, groups_and_resamples, metrics, config.draws
+            )
             by_occurrences[CLEAN, BLIND, ""] = blind_rows
         for (checkpoint, method, variant), estimates_of_method in by_occurrences.items():
-            for occurrences, values in estimates_of_method:
-                for metric, value in values.items():
+            for occurrences, estimate_by_metric in estimates_of_method:
+                for metric, estimate in estimate_by_metric.items():
                     measure = Measure(checkpoint, method, variant, occurrences, metric)
-                    estimates_by_measure[measure][benchmark] = value
+                    estimates_by_measure[measure][benchmark] = estimate
     if unmeasured := describe_unmeasurable_groups(cell.examples):
         log.warning(
             "%s has no members or no non-members in %s: no values there, and no mean over "
             "benchmarks of these occurrences.",
             *(cell.name, unmeasured),
         )
-    short = groups_of_lacking_benchmarks(cell.examples)
-    if short and not estimates_by_measure:
+    lacking_groups = groups_of_lacking_benchmarks(cell.examples)
+    if lacking_groups and not estimates_by_measure:
         estimates_by_measure |= {
-            Measure(*key, ANY, metric.name): {} for key in columns for metric in metrics
+            Measure(*key, ANY, metric.name): {} for key in scores_by_key for metric in metrics
         }
-    return _with_means_over_benchmarks(estimates_by_measure, short, metrics, config.draws)
+    return _with_means_over_benchmarks(estimates_by_measure, lacking_groups, metrics, config.draws)
 
 
 ByOccurrences = Iterator[tuple[str, dict[str, Estimate]]]
@@ -250,8 +252,8 @@ def resample_group(group: ComparedGroup, cell: Cell, draws: int, seed: int) -> R
     """
     ids = cell.examples["example_id"].to_numpy()
     draw_seed = derive_seed(seed, "bootstrap", group.benchmark)
-    sides = (tuple(ids[rows].tolist()) for rows in (group.members, group.nonmembers))
-    return Resample(*(_cached_draw_counts(side, draws, draw_seed) for side in sides))
+    ids_of_sides = (tuple(ids[rows].tolist()) for rows in (group.members, group.nonmembers))
+    return Resample(*(_cached_draw_counts(side, draws, draw_seed) for side in ids_of_sides))
 
 
 def _with_means_over_benchmarks(
@@ -271,11 +273,11 @@ def _with_means_over_benchmarks(
         if benchmarks == by_benchmark.keys():
             metric = metrics[measure.metric]
             lacking_groups = [group for group in short if group.occurrences == measure.occurrences]
-            missing = {
+            estimates_without_value = {
                 g.benchmark: estimate_without_value(g.sizes, draws, metric.needs(*g.sizes))
                 for g in lacking_groups
             }
-            by_benchmark[ALL] = mean_over_benchmarks({**by_benchmark, **missing})
+            by_benchmark[ALL] = mean_over_benchmarks({**by_benchmark, **estimates_without_value})
     return estimates
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contamination.analysis.cells import CONTAMINATED, Cell, cell_sort_key
 from contamination.analysis.factors import BY_COLUMN, factor_values
 from contamination.analysis.methods import default_variants
 from contamination.analysis.statistics.results import Estimates, Measure, estimate_rows
 from contamination.core.seeds import derive_seed
-from contamination.core.statistics.bootstrap import Scores
+from contamination.core.statistics.bootstrap import Counts, Scores, draw_named_counts
 from contamination.core.statistics.estimates import (
     Estimate,
     first_needs_text,
@@ -48,14 +49,64 @@ def cells_by_condition(cells: Sequence[Cell]) -> Mapping[str, list[Cell]]:
     return grouped_cells
 
 
+@dataclass(frozen=True)
+class Replicates:
+    """What is needed of S cells that differ in their seed alone, to average what they measured."""
+
+    seeds: tuple[int, ...]
+    """The cells' seeds (S)."""
+    overlap: Scores
+    """How far every two cells repeat each other, from 0 to 1 (`overlap_of_sides`; S×S)."""
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell]) -> Replicates:
+        """Returns those of the cells of one condition."""
+        sides = []
+        for cell in cells:
+            ids, member = cell.examples["example_id"], cell.examples["member"].astype(bool)
+            sides.append((ids[member].tolist(), ids[~member].tolist()))
+        return cls(tuple(cell.seed for cell in cells), overlap_of_sides(sides))
+
+    @classmethod
+    def independent(cls, number: int) -> Replicates:
+        """Returns those of cells without common examples, with seeds from 0."""
+        return cls(tuple(range(number)), np.eye(number))
+
+    def select(self, indices: Sequence[int]) -> Replicates:
+        """Returns those of some of the cells."""
+        return Replicates(
+            tuple(self.seeds[i] for i in indices), self.overlap[np.ix_(indices, indices)]
+        )
+
+
+def overlap_of_sides(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Scores:
+    """Returns how far every two cells repeat each other (S×S): 1 with the same members and others.
+
+    It is the number of examples on the same side in both, less those on opposite sides, over the
+    geometric mean of the cells' numbers. A hard text raises the AUROC where it is a member and
+    lowers it where it is not, so that both cancel where the sides were drawn anew.
+
+    Args:
+        sides: the ids of each cell's members and of its non-members.
+    """
+    sets = [(set(members), set(nonmembers)) for members, nonmembers in sides]
+    overlap = np.eye(len(sets))
+    for (i, first), (j, second) in combinations(enumerate(sets), 2):
+        same = sum(len(own & other) for own, other in zip(first, second, strict=True))
+        opposite = sum(len(own & other) for own, other in zip(first, second[::-1], strict=True))
+        sizes = sum(map(len, first)) * sum(map(len, second))
+        overlap[i, j] = overlap[j, i] = max(0, same - opposite) / sizes**0.5
+    return overlap
+
+
 def pool_estimates(
-    cell_estimates: Sequence[Estimates], example_digests: Sequence[str], seed: int
+    cell_estimates: Sequence[Estimates], replicates: Replicates, seed: int
 ) -> Estimates:
     """The mean over cells, measure by measure, with hierarchical draws.
 
     Args:
-        cell_estimates: the estimates of each cell of a condition, in order of their seeds.
-        example_digests: each cell's `examples_digest`.
+        cell_estimates: the estimates of each cell of a condition.
+        replicates: the same cells.
         seed: draws which cells make up a draw: the same for every measure and every condition, so
             that their differences stay paired.
     """
@@ -68,69 +119,56 @@ def pool_estimates(
                 gathered[measure][benchmark][index] = value
     return {
         measure: {
-            name: pooled_estimate(
-                list(by_cell.values()), seed, [example_digests[index] for index in by_cell]
-            )
+            name: pooled_estimate([*by_cell.values()], replicates.select([*by_cell]), seed)
             for name, by_cell in by_benchmark.items()
         }
         for measure, by_benchmark in gathered.items()
     }
 
 
-def pooled_estimate(
-    values: Sequence[Estimate], seed: int, examples: Sequence[object] = ()
-) -> Estimate:
-    """Returns the mean of the cells' values; its draws resample cells, then examples."""
+def pooled_estimate(values: Sequence[Estimate], replicates: Replicates, seed: int) -> Estimate:
+    """Returns the mean of the cells' values; its draws resample cells and examples."""
     draws = np.stack([value.draws for value in values])
-    cells_by_first = Counter(_first_cells_with_same_examples(examples, len(values)))
     return Estimate(
         min(value.n_members for value in values),
         min(value.n_nonmembers for value in values),
         float(np.mean([value.value for value in values])),
-        hierarchical_draws(draws, seed, examples),
-        mean_trials([values[first].trials for first in cells_by_first], [*cells_by_first.values()]),
+        hierarchical_draws(draws, replicates.seeds, seed),
+        mean_trials([value.trials for value in values], overlap=replicates.overlap),
         mean_steps(values),
         first_needs_text(values),
         min(value.smallest_side for value in values),
     )
 
 
-def hierarchical_draws(draws: Scores, seed: int, examples: Sequence[object] = ()) -> Scores:
+def hierarchical_draws(draws: Scores, seeds: Sequence[int], seed: int) -> Scores:
     """From each cell's own draws (S×D) the draws of their mean (D).
 
-    Draw d is a mean over S cells drawn with replacement. A cell that was drawn twice counts with
-    two resamples of its examples, so each place has its own order of the resamples. Cells of equal
-    `examples` (S; none given: all differ) have the same ones in the same resamples. They share the
-    order: more of them make the mean over such examples no more certain (Owen 2007).
+    Draw d is the mean of all cells' draws d, moved by as much as the mean over S cells that are
+    drawn with replacement differs from the mean over all. In draw d a text is drawn equally often
+    in each cell that has it (`bootstrap.draw_named_counts`). So the first part varies as the mean
+    over the cells does, whatever texts they share (Owen 2007). A seed is likewise drawn equally
+    often in each condition that has it.
+
+    Args:
+        draws: of each cell.
+        seeds: the cells' seeds (S).
+        seed: draws the cells.
     """
-    cells, size = draws.shape
-    if cells == 1:
-        only: Scores = draws[0]
-        return only
-    picked, order = _resampling_plan(_first_cells_with_same_examples(examples, cells), size, seed)
-    mean: Scores = draws[picked, order].mean(axis=0)
-    return mean
-
-
-def _first_cells_with_same_examples(example_keys: Sequence[object], cells: int) -> tuple[int, ...]:
-    """Returns for each cell the first one with the same examples."""
-    labels = example_keys or range(cells)
-    return tuple(labels.index(label) for label in labels)
+    mean: Scores = draws.mean(axis=0)
+    centres = draws.mean(axis=1)
+    if len(draws) == 1 or not np.isfinite(centres).all():
+        return mean
+    counts = _seed_counts(tuple(seeds), len(mean), seed)
+    moved: Scores = mean + (counts - 1) @ (centres - centres.mean()) / len(draws)
+    return moved
 
 
 @cache
-def _resampling_plan(
-    firsts: tuple[int, ...], size: int, seed: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Which cell (S×D) and which of its draws (S×D) stand at each place of each draw."""
-    cells = len(firsts)
-    rng = np.random.default_rng(derive_seed(seed, "seeds", cells))
-    picked = rng.integers(0, cells, (cells, size))
-    orders = np.array([rng.permutation(size) for _ in range(cells)])
-    first = np.array(firsts)
-    shared = np.bincount(first, minlength=cells)[first] > 1
-    order_of_cell = np.where(shared[picked], first[picked], np.arange(cells)[:, None])
-    return picked, orders[order_of_cell, np.arange(size)]
+def _seed_counts(seeds: tuple[int, ...], draws: int, seed: int) -> Counts:
+    """How often each draw has each seed (D×S)."""
+    names = [str(of_cell) for of_cell in seeds]
+    return draw_named_counts(names, draws, derive_seed(seed, "seeds"))
 
 
 def condition_rows(

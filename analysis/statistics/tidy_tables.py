@@ -68,8 +68,8 @@ def compute_statistics(
         cell_estimates = [
             results.cell_estimates(cell, blind(cell), config, seed) for cell in cells_of_condition
         ]
-        example_digests = [cell.examples_digest for cell in cells_of_condition]
-        pooled = seed_pooling.pool_estimates(cell_estimates, example_digests, seed)
+        replicates = seed_pooling.Replicates.of(cells_of_condition)
+        pooled = seed_pooling.pool_estimates(cell_estimates, replicates, seed)
         control_aurocs = [
             controls.control_aurocs(cell, blind(cell), seed, ids) for cell in cells_of_condition
         ]
@@ -91,7 +91,7 @@ def compute_statistics(
         responses_of_cells = [
             trends.dose_responses(cell, config, seed) for cell in cells_of_condition
         ]
-        responses = trends.pool_dose_responses(responses_of_cells, example_digests, seed)
+        responses = trends.pool_dose_responses(responses_of_cells, replicates, seed)
         rows["trend"] += trends.occurrences_trend_rows(
             name, cells_of_condition, pooled, responses, config.confidence
         )
@@ -154,15 +154,18 @@ def swapped_pairs(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
 
 
 def _example_differences(cell: Cell, other: Cell) -> pd.DataFrame:
-    first, second = _standardised_scores(cell), _standardised_scores(other)
-    key = ["example_id", "benchmark", "method", "variant"]
-    pairs = first.merge(second, on=key, suffixes=("", "_other"))
-    pairs = pairs[pairs["member"] != pairs["member_other"]]
-    sign = np.where(pairs["member"], 1.0, -1.0)
-    pairs["difference"] = sign * (pairs["standard"] - pairs["standard_other"])
-    pairs["occurrences"] = pairs[["occurrences", "occurrences_other"]].max(axis=1)
-    pairs = pairs[pairs["occurrences"] > 0]  # 0 may be drawn: then it is out in both
-    return pairs.assign(condition=cell.condition, seed=cell.seed)[list(REPLICATES_COLUMNS)]
+    cell_scores, other_scores = _standardised_scores(cell), _standardised_scores(other)
+    merge_columns = ["example_id", "benchmark", "method", "variant"]
+    paired_scores = cell_scores.merge(other_scores, on=merge_columns, suffixes=("", "_other"))
+    paired_scores = paired_scores[paired_scores["member"] != paired_scores["member_other"]]
+    sign = np.where(paired_scores["member"], 1.0, -1.0)
+    paired_scores["difference"] = sign * (
+        paired_scores["standard"] - paired_scores["standard_other"]
+    )
+    paired_scores["occurrences"] = paired_scores[["occurrences", "occurrences_other"]].max(axis=1)
+    # 0 may be drawn: then it is out in both
+    paired_scores = paired_scores[paired_scores["occurrences"] > 0]
+    return paired_scores.assign(condition=cell.condition, seed=cell.seed)[list(REPLICATES_COLUMNS)]
 
 
 def _standardised_scores(cell: Cell) -> pd.DataFrame:
@@ -170,11 +173,15 @@ def _standardised_scores(cell: Cell) -> pd.DataFrame:
     examples = cell.examples[["example_id", "benchmark", "member", "occurrences"]]
     scores = cell.scores[CONTAMINATED]
     long = scores.reset_index(drop=True).set_axis(scores.columns.to_flat_index(), axis=1)
-    parts = []
+    method_tables = []
     for method, variant in long.columns:
-        rows = examples.assign(method=method, variant=variant, score=long[(method, variant)])
-        outside = rows[~rows["member"]].groupby("benchmark")["score"]
-        level = rows["benchmark"].map(outside.mean())
-        spread = rows["benchmark"].map(outside.std(ddof=1))
-        parts.append(rows.assign(standard=(rows["score"] - level) / spread).drop(columns="score"))
-    return pd.concat(parts, ignore_index=True)
+        method_rows = examples.assign(method=method, variant=variant, score=long[(method, variant)])
+        nonmember_scores = method_rows[~method_rows["member"]].groupby("benchmark")["score"]
+        level = method_rows["benchmark"].map(nonmember_scores.mean())
+        spread = method_rows["benchmark"].map(nonmember_scores.std(ddof=1))
+        method_tables.append(
+            method_rows.assign(standard=(method_rows["score"] - level) / spread).drop(
+                columns="score"
+            )
+        )
+    return pd.concat(method_tables, ignore_index=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +29,14 @@ from contamination.analysis.statistics.groups import (
     measurable_groups,
 )
 from contamination.analysis.statistics.results import Estimates, resample_group
-from contamination.analysis.statistics.seed_pooling import hierarchical_draws, pooled_estimate
+from contamination.analysis.statistics.seed_pooling import (
+    Replicates,
+    hierarchical_draws,
+    pooled_estimate,
+)
 from contamination.analysis.statistics.turning_points import format_levels, turning_levels
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import ALL, Estimate
+from contamination.core.statistics.estimates import ALL, Estimate, student_quantile
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND
 
@@ -72,17 +77,17 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
             )
             for name, (g, drawn) in compared.items()
         }
-        parts = {name: [sample] for name, sample in samples.items()}
+        samples_by_name = {name: [sample] for name, sample in samples.items()}
         if samples and not groups_of_lacking_benchmarks(cell.examples):
-            parts[ALL] = list(samples.values())
-        for name, benchmark_samples in parts.items():
+            samples_by_name[ALL] = list(samples.values())
+        for name, benchmark_samples in samples_by_name.items():
             detector = Detector(name, method, variant)
             responses[detector] = dose_response(benchmark_samples, config.confidence)
     return responses
 
 
 def pool_dose_responses(
-    responses_of_cells: Sequence[DoseResponses], example_digests: Sequence[str], seed: int
+    responses_of_cells: Sequence[DoseResponses], replicates: Replicates, seed: int
 ) -> DoseResponses:
     """The mean over cells that differ in their seed alone, with hierarchical draws.
 
@@ -94,25 +99,26 @@ def pool_dose_responses(
         for detector, response in responses.items():
             gathered[detector][index] = response
     return {
-        detector: mean_response(
-            list(by_cell.values()), [example_digests[index] for index in by_cell], seed
-        )
+        detector: mean_response([*by_cell.values()], replicates.select([*by_cell]), seed)
         for detector, by_cell in gathered.items()
     }
 
 
 def mean_response(
-    responses: Sequence[DoseResponse], examples: Sequence[object], seed: int
+    responses: Sequence[DoseResponse], replicates: Replicates, seed: int
 ) -> DoseResponse:
     """The mean over cells of one detector; `needs` is that of the first which has one."""
     if len(responses) == 1:
         return responses[0]
     doses = frozenset[float]().union(*(response.doses for response in responses))
     levels = [
-        np.r_[of_benchmark[:, 0].mean(), hierarchical_draws(of_benchmark[:, 1:], seed, examples)]
+        np.r_[
+            of_benchmark[:, 0].mean(),
+            hierarchical_draws(of_benchmark[:, 1:], replicates.seeds, seed),
+        ]
         for of_benchmark in np.stack([response.levels.T for response in responses], axis=1)
     ]
-    slope = pooled_estimate([response.slope for response in responses], seed, examples)
+    slope = pooled_estimate([response.slope for response in responses], replicates, seed)
     return DoseResponse(slope, np.stack(levels, axis=1), doses)
 
 
@@ -175,7 +181,7 @@ def series_trend_rows(
                         "condition": series[0].cell.condition,
                         "over": factor.column,
                         **detector._asdict(),
-                        **_series_test_columns(line),
+                        **_series_test_columns(line, confidence),
                         **trend_columns(line, confidence),
                     }
 
@@ -188,12 +194,12 @@ def trend_columns(line: Line, confidence: float) -> dict[str, Any]:
     if len(levels) < 2:
         return columns
     columns |= _movement_columns(line)
-    response = _series_curves(line)
+    response = _series_curves(line, confidence)
     if response is None:
         return {**columns, "note": _why_no_slope(line)}
-    ends = float(np.log2(levels[0])), float(np.log2(levels[-1]))
+    log_level_range = float(np.log2(levels[0])), float(np.log2(levels[-1]))
     auroc = np.array([line[level].value for level in levels])
-    return {**columns, **_slope_columns(response, ends, auroc, confidence)}
+    return {**columns, **_slope_columns(response, log_level_range, auroc, confidence)}
 
 
 def _dose_columns(response: DoseResponse, confidence: float) -> dict[str, Any]:
@@ -223,27 +229,30 @@ def _movement_columns(line: Line) -> dict[str, Any]:
     """The share of draws that move one way from level to level, and the levels of clear moves."""
     if len(line) < 2:
         return {"turns": ""}
-    steps = np.diff(_values_with_draws(line)[1:], axis=1)
-    one_way = (steps >= 0).all(axis=1) | (steps <= 0).all(axis=1)
+    changes_between_levels = np.diff(_values_with_draws(line)[1:], axis=1)
+    one_way = (changes_between_levels >= 0).all(axis=1) | (changes_between_levels <= 0).all(axis=1)
     return {"monotone": float(one_way.mean()), "turns": format_levels(turning_levels(line))}
 
 
 def _why_no_slope(line: Line) -> str:
     """Why no line can be fitted to the AUROCs of a series."""
-    values = [estimate.value for estimate in line.values()]
-    limits = sorted({value for value in values if value in (0, 1)})
-    inside = sum(0 < value < 1 for value in values)
+    aurocs = [estimate.value for estimate in line.values()]
+    limits = sorted({value for value in aurocs if value in (0, 1)})
+    inside = sum(0 < value < 1 for value in aurocs)
     if inside > 1:
         return f"{NO_SLOPE}the AUROCs are too far apart for a finite slope"
-    where = f"all {'but one of the ' * inside}{len(values)} levels"
+    where = f"all {'but one of the ' * inside}{len(aurocs)} levels"
     return f"{NO_SLOPE}the AUROC is {' or '.join(f'{value:.0f}' for value in limits)} at {where}"
 
 
-def _series_curves(line: Line) -> Curves | None:
-    """The regression of a series on its levels."""
+def _series_curves(line: Line, confidence: float) -> Curves | None:
+    """The regression of a series on its levels; its draws are as wide as Student's interval."""
     levels = sorted(line)
     members = np.array([line[level].n_members for level in levels], float)
-    return dose_response_of_groups(np.log2(levels), _values_with_draws(line), members)
+    fewest = min(estimate.smallest_side for estimate in line.values())
+    normal_quantile = NormalDist().inv_cdf((1 + confidence) / 2)
+    widening = student_quantile(confidence, fewest) / normal_quantile
+    return dose_response_of_groups(np.log2(levels), _values_with_draws(line), members, widening)
 
 
 def _values_with_draws(line: Line) -> Scores:
@@ -263,23 +272,23 @@ def _why_not_reached(auroc: Scores) -> str:
 def _crossing_columns(log_occurrences: Scores, auroc: Scores, confidence: float) -> dict[str, Any]:
     """Returns the crossing with its interval; infinite ends are NaN, as the note explains."""
     tail = (1 - confidence) / 2
-    ends = np.quantile(log_occurrences[1:], [tail, 1 - tail], method="inverted_cdf")
-    numbers = np.array([log_occurrences[0], *ends])
-    columns = ("reaches", "reaches_low", "reaches_high")
+    interval_ends = np.quantile(log_occurrences[1:], [tail, 1 - tail], method="inverted_cdf")
+    crossing_and_ends = np.array([log_occurrences[0], *interval_ends])
+    column_names = ("reaches", "reaches_low", "reaches_high")
     reached = {
-        name: float(2**number) if np.isfinite(number) else np.nan
-        for name, number in zip(columns, numbers, strict=True)
+        name: float(2**log_number) if np.isfinite(log_number) else np.nan
+        for name, log_number in zip(column_names, crossing_and_ends, strict=True)
     }
-    notes = [] if np.isfinite(numbers[0]) else [_why_not_reached(auroc)]
-    return {**reached, "note": "; ".join([*notes, *_open_end_notes(*ends)])}
+    notes = [] if np.isfinite(crossing_and_ends[0]) else [_why_not_reached(auroc)]
+    return {**reached, "note": "; ".join([*notes, *_open_end_notes(*interval_ends)])}
 
 
 def _open_end_notes(low: float, high: float) -> list[str]:
     """What of the interval lies outside of what was measured."""
     if low == high and np.isinf(low):
         return [f"interval {'above' if low == np.inf else 'below'} what was measured"]
-    ends = {"below": low, "above": high}
-    return [f"interval open {side}" for side, end in ends.items() if np.isinf(end)]
+    end_by_side = {"below": low, "above": high}
+    return [f"interval open {side}" for side, end in end_by_side.items() if np.isinf(end)]
 
 
 def _iter_aurocs(pooled: Estimates) -> Iterator[tuple[str, Detector, Estimate]]:
@@ -311,14 +320,14 @@ def _factor_value(condition: Condition, factor: Factor) -> float:
     return float(value)
 
 
-def _series_test_columns(line: Line) -> dict[str, float]:
+def _series_test_columns(line: Line, confidence: float) -> dict[str, float]:
     """τ over conditions, and how often the slope's draws lie on the other side of none at all."""
     from scipy.stats import kendalltau
 
     levels = sorted(line)
     auroc = [line[level].value for level in levels]
     tau = 0.0 if np.ptp(auroc) == 0 else float(kendalltau(levels, auroc).statistic)
-    response = _series_curves(line)
+    response = _series_curves(line, confidence)
     if response is None:
         return {"tau": tau, "p_value": np.nan}
     slope = response.slope

@@ -1,8 +1,9 @@
 """The levels between which AUROC clearly moves along a sweep or over occurrences.
 
 Two levels differ clearly where the interval of their difference excludes 0
-(`core.statistics.estimates.standardised_differences`): the draws are paired, so cells that share
-their texts are compared text by text. The intervals are corrected for the number of pairs.
+(`core.statistics.estimates.pairwise_standardised_differences`): the draws are paired, so cells
+that share their texts are compared text by text. The intervals are corrected for the number of
+pairs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import Estimate, standardised_differences
+from contamination.core.statistics.estimates import Estimate, pairwise_standardised_differences
 
 CONFIDENCE = 0.95
 """The joint confidence of the intervals of all differences."""
@@ -26,9 +27,9 @@ def turning_levels(line: Mapping[float, Estimate]) -> list[float]:
     if len(levels) < 2:
         return []
     estimates = [line[level] for level in levels]
-    evidence = standardised_differences(estimates, CONFIDENCE)
-    values = np.array([estimate.value for estimate in estimates])
-    visible = np.abs(values[None, :] - values[:, None]) >= SMALLEST
+    evidence = pairwise_standardised_differences(estimates, CONFIDENCE)
+    aurocs = np.array([estimate.value for estimate in estimates])
+    visible = np.abs(aurocs[None, :] - aurocs[:, None]) >= SMALLEST
     return [levels[index] for index in turning_points(np.where(visible, evidence, 0.0))]
 
 
@@ -43,19 +44,19 @@ def turning_points(evidence: Scores) -> list[int]:
             it clearly falls (K×K).
     """
     points: list[int] = []
-    start = direction = 0
-    for end in range(1, len(evidence)):
-        origins = range(start + (direction != 0), end)
+    start_level = direction = 0
+    for end_level in range(1, len(evidence)):
+        origins = range(start_level + (direction != 0), end_level)
         for sign in {1, -1} - {direction}:
-            strength = sign * evidence[origins, end]
+            strength = sign * evidence[origins, end_level]
             if strength.max() > 1:
-                start, direction = origins[int(strength.argmax())], sign
-                points.append(start)
+                start_level, direction = origins[int(strength.argmax())], sign
+                points.append(start_level)
                 break
     if not points:
         return []
-    strength = direction * evidence[start, start + 1 :]
-    return [*points, start + 1 + int(strength.argmax())]
+    strength = direction * evidence[start_level, start_level + 1 :]
+    return [*points, start_level + 1 + int(strength.argmax())]
 
 
 def format_levels(levels: Sequence[float]) -> str:

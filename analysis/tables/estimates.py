@@ -100,11 +100,11 @@ def controls_table(results: pd.DataFrame) -> Table:
     p_values = tested_rows.groupby(["method", "variant"])["p_control"].min().to_dict()
 
     def row_cells(method: str, variant: str) -> list[str]:
-        values = [texts[CLEAN, method, variant, benchmark, ANY] for benchmark in benchmarks]
+        auroc_texts = [texts[CLEAN, method, variant, benchmark, ANY] for benchmark in benchmarks]
         p_value = p_values.get((method, variant))
         if p_value is None:
-            return [*values, NO_VALUE, NO_VALUE]
-        return [*values, f"{p_value:.3f}", "**OFF**" if p_value <= LEVEL else "within chance"]
+            return [*auroc_texts, NO_VALUE, NO_VALUE]
+        return [*auroc_texts, f"{p_value:.3f}", "**OFF**" if p_value <= LEVEL else "within chance"]
 
     return Table(
         "controls",
@@ -140,26 +140,29 @@ def sweep_table(sweep: Sweep) -> Table:
     methods = methods_of(sweep.line_rows)
     slopes = sweep.trend_by_method
     levels = sorted({*sweep.levels, *sweep.reason_by_level})
-    none = {at: why.partition(":")[0] for at, why in sweep.reason_by_level.items()}
+    reason_by_level = {at: why.partition(":")[0] for at, why in sweep.reason_by_level.items()}
     lines = []
     for pair in methods:
-        values = sweep.method_rows(*pair).set_index(sweep.factor.column).to_dict("index")
-        texts = [
-            _value_text(values[at]) if at in values else none.get(at, NO_VALUE) for at in levels
+        row_by_level = sweep.method_rows(*pair).set_index(sweep.factor.column).to_dict("index")
+        level_cells = [
+            _value_text(row_by_level[at])
+            if at in row_by_level
+            else reason_by_level.get(at, NO_VALUE)
+            for at in levels
         ]
-        beside = [
+        slope_and_clean_cells = [
             _slope_text(slopes[pair]) if pair in slopes else NO_VALUE,
             _clean_auroc_text(sweep, pair),
         ]
-        lines.append([method_label(*pair, methods), *texts, *beside])
+        lines.append([method_label(*pair, methods), *level_cells, *slope_and_clean_cells])
     title = (
         f"AUROC by {sweep.factor.axis}: contaminated model, all members, mean over benchmarks; "
         f"slope of its log-odds per doubling ({sweep.shared_text})"
     )
     level_texts = [format_short(level) for level in levels]
     header = ["method", *level_texts, "slope", "clean model"]
-    data = pd.concat([sweep.rows, sweep.unmeasured])
-    return Table(sweep.name, title, header, lines, data, [*level_texts[1:-1], "slope"])
+    tidy_rows = pd.concat([sweep.rows, sweep.unmeasured])
+    return Table(sweep.name, title, header, lines, tidy_rows, [*level_texts[1:-1], "slope"])
 
 
 def _value_text(row: Mapping[Any, Any]) -> str:
@@ -176,11 +179,11 @@ def _clean_auroc_text(sweep: Sweep, pair: tuple[str, str]) -> str:
     """The clean model's AUROC; the range of its values where conditions differ in it."""
     if pair[0] == BLIND:
         return NO_VALUE
-    rows = mean_control_rows(sweep.rows)
-    of_method = rows[(rows["method"] == pair[0]) & (rows["variant"] == pair[1])]
-    if of_method["value"].nunique() == 1:
-        return _value_text(of_method.iloc[0].to_dict())
-    ends = dict.fromkeys(
-        f"{end:.2f}" for end in (of_method["value"].min(), of_method["value"].max())
+    clean_rows = mean_control_rows(sweep.rows)
+    method_rows = clean_rows[(clean_rows["method"] == pair[0]) & (clean_rows["variant"] == pair[1])]
+    if method_rows["value"].nunique() == 1:
+        return _value_text(method_rows.iloc[0].to_dict())
+    range_texts = dict.fromkeys(
+        f"{auroc:.2f}" for auroc in (method_rows["value"].min(), method_rows["value"].max())
     )
-    return " to ".join(ends) if len(of_method) else NO_VALUE
+    return " to ".join(range_texts) if len(method_rows) else NO_VALUE

@@ -44,24 +44,32 @@ def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: st
     rows = unflagged[(unflagged["condition"] == condition) & (unflagged["benchmark"] == ALL)]
     if rows.empty:
         return None
-    kinds = {"all examples": pooled, "without the flagged": unflagged}
-    texts = {
+    table_by_kind = {"all examples": pooled, "without the flagged": unflagged}
+    estimate_texts = {
         (kind, row["checkpoint"], row["method"], row["variant"]): format_estimate(
             *(row[name] for name in ESTIMATE_COLUMNS)
         )
-        for kind, table in kinds.items()
+        for kind, table in table_by_kind.items()
         for row in table[_is_over_all(table, condition)].to_dict("records")
     }
-    columns = [(kind, checkpoint) for checkpoint in (CONTAMINATED, CLEAN) for kind in kinds]
+    kinds_and_checkpoints = [
+        (kind, checkpoint) for checkpoint in (CONTAMINATED, CLEAN) for kind in table_by_kind
+    ]
     methods = methods_of(rows)
     lines = [
         [
             method_label(*pair, methods),
-            *(texts.get((*column, *pair), NO_VALUE) for column in columns),
+            *(
+                estimate_texts.get((*kind_and_checkpoint, *pair), NO_VALUE)
+                for kind_and_checkpoint in kinds_and_checkpoints
+            ),
         ]
         for pair in methods
     ]
-    header = ["method", *(f"{kind}, {checkpoint} model" for kind, checkpoint in columns)]
+    header = [
+        "method",
+        *(f"{kind}, {checkpoint} model" for kind, checkpoint in kinds_and_checkpoints),
+    ]
     members, nonmembers = (int(rows[name].iloc[0]) for name in COUNTS)
     title = (
         f"AUROC with and without the flagged examples ({members} members and {nonmembers} "
@@ -127,25 +135,30 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     """How much higher an example scores when it was in than when it was out, by occurrences."""
     if replicates.empty:
         return None
-    numbers = sorted(replicates["occurrences"].unique())
+    occurrence_numbers = sorted(replicates["occurrences"].unique())
     summary = summarise_replicates(replicates, ["method", "variant", "occurrences"])
-    texts = {
+    difference_texts = {
         key: f"{mean:.2f} ± {error:.2f} ({share:.0%})"
         for key, mean, error, _, share in summary.itertuples(name=None)
     }
-    methods = list(dict.fromkeys((method, variant) for method, variant, _ in texts))
+    methods = list(dict.fromkeys((method, variant) for method, variant, _ in difference_texts))
     lines = [
         [
-            method_label(*pair, methods),
-            *(texts.get((*pair, number), NO_VALUE) for number in numbers),
+            method_label(*method_and_variant, methods),
+            *(
+                difference_texts.get((*method_and_variant, number), NO_VALUE)
+                for number in occurrence_numbers
+            ),
         ]
-        for pair in methods
+        for method_and_variant in methods
     ]
     title = (
         "Score when in less score when out, in standard deviations of the non-members, by "
         "occurrences: mean ± standard error (share of the examples above 0)"
     )
-    return Table("replicates", title, ["method", *map(str, numbers)], lines, summary.reset_index())
+    return Table(
+        "replicates", title, ["method", *map(str, occurrence_numbers)], lines, summary.reset_index()
+    )
 
 
 def summarise_replicates(replicates: pd.DataFrame, by: list[str]) -> pd.DataFrame:

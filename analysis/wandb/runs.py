@@ -148,9 +148,11 @@ def _last_values(model: Checkpoint) -> dict[str, float]:
 def _open_cell_run(
     stage: AnalysisStage, trained: _TrainingRun, config: Mapping[str, Any]
 ) -> Iterator[Any]:
-    words = {name: getattr(trained, name) for name in ("id", "name", "group", "job_type")}
+    run_options = {name: getattr(trained, name) for name in ("id", "name", "group", "job_type")}
     settings = {"console": "off", "x_disable_stats": True}
-    run = open_wandb_run(stage.wandb, Path(stage.runs), settings, **words, config=dict(config))
+    run = open_wandb_run(
+        stage.wandb, Path(stage.runs), settings, **run_options, config=dict(config)
+    )
     try:
         yield run
     finally:

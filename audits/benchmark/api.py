@@ -11,7 +11,8 @@ import pandas as pd
 from omegaconf import OmegaConf
 
 from contamination.audits.benchmark import inputs
-from contamination.audits.benchmark.audit import BenchmarkFindings, audit_texts
+from contamination.audits.benchmark.audit import audit_texts
+from contamination.audits.benchmark.report import BenchmarkFindings
 from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError
 from contamination.data.examples import RowLayout

@@ -13,21 +13,14 @@ import pyarrow as pa
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.comparison import (
-    Comparison,
     blind_of,
     by_benchmark,
     compare,
     holm_by_model,
 )
-from contamination.audits.benchmark.report import (
-    benchmark_table,
-    method_table,
-    question_table,
-    report,
-)
+from contamination.audits.benchmark.report import BenchmarkFindings, report
 from contamination.core.config import Range, ranged_field, runtime_field
 from contamination.core.errors import ConfigError, require
-from contamination.core.report.document import html_document, markdown_document
 from contamination.core.table_files import write_parquet
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import examples_digest, lines_digest
@@ -43,56 +36,6 @@ NO_SCORES = pd.DataFrame(
 LEVEL = Range(lambda value: 0 < value <= 0.5, "give a level such as 0.05.")
 ScoreTable = Callable[[Texts, str], pd.DataFrame]
 """Scores texts by the model of a name; see `detection.scores.Scores.table`."""
-
-
-@dataclass(frozen=True)
-class BenchmarkFindings:
-    """The findings of an audit.
-
-    Attributes:
-        comparisons: one per model and benchmark.
-        adjusted: their p-values, corrected for the benchmarks of a model.
-        control: what the questions are compared with; see `inputs`.
-        alpha: the level of the tests.
-    """
-
-    comparisons: Sequence[Comparison]
-    adjusted: Mapping[tuple[str, str], float]
-    control: str
-    alpha: float
-
-    def verdict(self, comparison: Comparison) -> str:
-        """Returns the verdict on one benchmark and model."""
-        key = comparison.model, comparison.benchmark
-        return comparison.verdict(self.adjusted.get(key, 1.0), self.alpha)
-
-    @property
-    def verdicts(self) -> dict[tuple[str, str], str]:
-        """The verdict by model and benchmark."""
-        return {(c.model, c.benchmark): self.verdict(c) for c in self.comparisons}
-
-    @property
-    def benchmarks(self) -> pd.DataFrame:
-        """One row per model and benchmark; see `report.benchmark_table`."""
-        return benchmark_table(self).data
-
-    @property
-    def methods(self) -> pd.DataFrame:
-        """One row per model, benchmark and method, with its AUROC and matched AUROC."""
-        return method_table(self).data
-
-    @property
-    def questions(self) -> pd.DataFrame:
-        """One row per model and question, likeliest first, with p-values."""
-        return question_table(self).data
-
-    def markdown(self) -> str:
-        """Returns the report in Markdown."""
-        return markdown_document(report(self, {}))
-
-    def html(self) -> str:
-        """Returns the report as a page that needs no other file."""
-        return html_document(report(self, {}))
 
 
 def audit_texts(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contamination.audits.benchmark.set_test import (
+from contamination.audits.benchmark.exchangeability import (
     Flags,
     SetTest,
     combined_scores,
@@ -185,8 +185,8 @@ def _estimates(
         "example_id": texts.column("example_id").to_pylist(), "score": score,
     })  # fmt: skip
     tables = [((COMBINED, ""), combined), *group_by_method([ranked])]
-    known = {} if blind is None else {"match": True, "baseline": lambda *_, **__: blind}
-    group = estimate_group("", tables, [*texts], blind is not None, [AUROC], **known)  # type: ignore[arg-type]
+    baseline_options = {} if blind is None else {"match": True, "baseline": lambda *_, **__: blind}
+    group = estimate_group("", tables, [*texts], blind is not None, [AUROC], **baseline_options)  # type: ignore[arg-type]
     return {method: dict(estimates) for method, estimates in group.estimates.items()}
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,16 +19,13 @@ from contamination.core.report.charts import (
     page_figure,
     svg_element,
 )
-from contamination.core.report.document import ReportContent
+from contamination.core.report.document import ReportContent, html_document, markdown_document
 from contamination.core.report.tables import NO_VALUE, Table, format_interval
 from contamination.core.statistics.estimates import Estimate, confidence_interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND
 from contamination.detection.baselines.matching import MATCHED
 from contamination.detection.evaluation import CONFIDENCE
-
-if TYPE_CHECKING:
-    from contamination.audits.benchmark.audit import BenchmarkFindings
 
 SHOWN_QUESTIONS, SHOWN_CHARACTERS, BINS = 20, 90, 24
 ADVICE = (
@@ -42,6 +40,56 @@ LIMITS = (
     "Which question leaked. The verdict is about the set; single questions are ranked, and only "
     "those with a small corrected p-value stand out by themselves.",
 )
+
+
+@dataclass(frozen=True)
+class BenchmarkFindings:
+    """The findings of an audit.
+
+    Attributes:
+        comparisons: one per model and benchmark.
+        adjusted: their p-values, corrected for the benchmarks of a model.
+        control: what the questions are compared with; see `inputs`.
+        alpha: the level of the tests.
+    """
+
+    comparisons: Sequence[Comparison]
+    adjusted: Mapping[tuple[str, str], float]
+    control: str
+    alpha: float
+
+    def verdict(self, comparison: Comparison) -> str:
+        """Returns the verdict on one benchmark and model."""
+        key = comparison.model, comparison.benchmark
+        return comparison.verdict(self.adjusted.get(key, 1.0), self.alpha)
+
+    @property
+    def verdicts(self) -> dict[tuple[str, str], str]:
+        """The verdict by model and benchmark."""
+        return {(c.model, c.benchmark): self.verdict(c) for c in self.comparisons}
+
+    @property
+    def benchmarks(self) -> pd.DataFrame:
+        """One row per model and benchmark; see `benchmark_table`."""
+        return benchmark_table(self).data
+
+    @property
+    def methods(self) -> pd.DataFrame:
+        """One row per model, benchmark and method, with its AUROC and matched AUROC."""
+        return method_table(self).data
+
+    @property
+    def questions(self) -> pd.DataFrame:
+        """One row per model and question, likeliest first, with p-values."""
+        return question_table(self).data
+
+    def markdown(self) -> str:
+        """Returns the report in Markdown."""
+        return markdown_document(report(self, {}))
+
+    def html(self) -> str:
+        """Returns the report as a page that needs no other file."""
+        return html_document(report(self, {}))
 
 
 def report(findings: BenchmarkFindings, facts: Mapping[str, str]) -> ReportContent:

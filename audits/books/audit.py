@@ -67,8 +67,8 @@ def blind_auroc_and_interval(
     is_member = book_index < len(positives)
     folds = FOLDS if len(books) >= 4 * FOLDS else MIN_FOLDS
     baseline = blind_baseline(texts, is_member, derive_seed(seed, "blind"), folds, book_index)
-    sides = np.flatnonzero(is_member), np.flatnonzero(~is_member)
-    auroc = baseline.estimates(*sides, [AUROC], DRAWS)[AUROC.name]
+    member_and_nonmember_rows = np.flatnonzero(is_member), np.flatnonzero(~is_member)
+    auroc = baseline.estimates(*member_and_nonmember_rows, [AUROC], DRAWS)[AUROC.name]
     return auroc.value, *confidence_interval(auroc, CONFIDENCE)
 
 
@@ -126,7 +126,9 @@ class Books(Audit):
         snippets = {book.role_and_title: draw_snippets(book, plan) for book in books}
         for book in books:
             _check_snippet_count(book, len(snippets[book.role_and_title].texts))
-        texts = Texts.of([text for of_book in snippets.values() for text in of_book.texts])
+        texts = Texts.of(
+            [snippet_text for of_book in snippets.values() for snippet_text in of_book.texts]
+        )
         scores = stage.score_texts(texts, "snippets of books")
         inputs = {"books": books_digest(books), "scores": scores.digest}
         conduct = partial(self._conduct, books, snippets, scores, plan, model.slug)
@@ -171,8 +173,8 @@ class Books(Audit):
 def _candidates_and_scores(artifact: Artifact) -> tuple[list[MethodKey], pd.DataFrame]:
     """The candidates, and their scores: a row per ranked snippet, a column per candidate."""
     tables = dict(group_by_method(open_scores(artifact.path).tables()))
-    columns = [rows.set_index("example_id")["score"] for rows in tables.values()]
-    return [*tables], pd.concat(columns, axis=1, keys=range(len(tables)))
+    score_columns = [rows.set_index("example_id")["score"] for rows in tables.values()]
+    return [*tables], pd.concat(score_columns, axis=1, keys=range(len(tables)))
 
 
 def _book_scores(book: Book, snippets: BookSnippets, score_matrix: pd.DataFrame) -> BookScores:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.parsers.expat import ExpatError, ParserCreate
 
-from contamination.data.html_text import START, TEXT, iter_html_tokens
+from contamination.data.html_tokens import START, TEXT, iter_html_tokens
 
 
 @dataclass(frozen=True)

@@ -211,19 +211,20 @@ def _iter_books_of_file(role: str, file: Path, limits: Limits) -> Iterator[Book]
 def _check_titles_differ(books: Sequence[Book]) -> None:
     firsts: dict[str, Book] = {}
     for book in books:
-        first = firsts.setdefault(book.title.casefold(), book)
-        if first is not book:
+        first_of_title = firsts.setdefault(book.title.casefold(), book)
+        if first_of_title is not book:
             raise DataError(
-                f"audit.{book.role}: two books are called {book.title!r}, in {first.file} and in "
-                f"{book.file}. Remove one, or give them different titles."
+                f"audit.{book.role}: two books are called {book.title!r}, in {first_of_title.file} "
+                f"and in {book.file}. Remove one, or give them different titles."
             )
 
 
 def _check_texts_differ(books: Sequence[Book]) -> None:
     """Raise a DataError if two files are the same book, by the n-grams that they share."""
-    keys = [gram_keys(book.text) for book in books]
+    keys_by_book = [gram_keys(book.text) for book in books]
     fractions = {
-        (i, j): shared_fraction(keys[i], keys[j]) for i, j in _index_pairs_with_common_keys(keys)
+        (i, j): shared_fraction(keys_by_book[i], keys_by_book[j])
+        for i, j in _index_pairs_with_common_keys(keys_by_book)
     }
     (i, j), fraction = max(fractions.items(), key=lambda item: item[1], default=((0, 0), 0.0))
     if fraction >= SAME_BOOK:

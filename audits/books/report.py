@@ -390,10 +390,10 @@ def _rate_chart(result: BooksResult) -> charts.InlineChart:
     }
     edges = np.linspace(0, 100, 21)
     with charts.page_figure(8, 3.2) as (figure, axes):
-        values = [100 * rates for rates, _ in groups.values()]
+        percentages_by_role = [100 * rates for rates, _ in groups.values()]
         colours = [colour for _, colour in groups.values()]
         axes.hist(
-            values,
+            percentages_by_role,
             edges.tolist(),
             color=colours,
             label=[*groups],

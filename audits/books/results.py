@@ -132,7 +132,7 @@ def audit_books(
     held_out, rule = compute_held_out_rates(validation), validation.choose_rule()
     positive_rates = _make_rates(held_out.positives, positives)
     negative_rates = _make_rates(held_out.negatives, negatives)
-    rates = np.array([held_out.rates_by_fold(book.scores) for book in suspects])
+    rates = np.array([held_out.rate_by_each_rule(book.scores) for book in suspects])
     snippets = np.array([book.independent for book in suspects], float)
     p_values, lowest_p = (
         _p_values(suspect_rates, snippets, held_out, negative_rates, null_model)
@@ -141,7 +141,7 @@ def audit_books(
     separated = is_significantly_higher(positive_rates, negative_rates)
     results = []
     for book, p, q in zip(suspects, p_values, q_values(p_values), strict=True):
-        observed, share = float(held_out.rates_by_fold(book.scores).mean()), None
+        observed, share = float(held_out.rate_by_each_rule(book.scores).mean()), None
         if separated:
             seed_of_interval = derive_seed(seed, "interval", book.title)
             share = correct_rate(

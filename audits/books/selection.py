@@ -218,7 +218,7 @@ class HeldOutRates:
     negatives: Scores
     fold: Folds
 
-    def rates_by_fold(self, scores: Scores) -> Scores:
+    def rate_by_each_rule(self, scores: Scores) -> Scores:
         """The rate of another book by each fold's rule, shape (K,)."""
         return np.array([rule.contamination_rate(scores) for rule in self.rules])
 

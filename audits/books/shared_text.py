@@ -52,11 +52,11 @@ def gram_hashes(words: Sequence[str]) -> Keys:
     number_of = {
         word: int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") for word in {*words}
     }
-    numbers = np.array([number_of[word] for word in words], np.uint64)
-    length = min(GRAM, len(numbers))
-    hashes = np.zeros(len(numbers) - length + 1 if length else 0, np.uint64)
+    word_numbers = np.array([number_of[word] for word in words], np.uint64)
+    length = min(GRAM, len(word_numbers))
+    hashes = np.zeros(len(word_numbers) - length + 1 if length else 0, np.uint64)
     for offset in range(length):  # a polynomial modulo 2**64
-        hashes = hashes * HASH_FACTOR + numbers[offset : offset + len(hashes)]
+        hashes = hashes * HASH_FACTOR + word_numbers[offset : offset + len(hashes)]
     return hashes
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contamination.audits.unlearning.estimates import AuditUnits
+from contamination.audits.unlearning.audit_units import AuditUnits
 from contamination.audits.unlearning.forget_ratio import ForgetRatio, ScreenResult, forget_ratio
 from contamination.audits.unlearning.inputs import AuditedModels
 from contamination.audits.unlearning.quantities import Quantity
@@ -104,23 +104,26 @@ def membership_table(models: AuditedModels, scores: Sequence[Quantity], seed: in
     for score in scores:
         members, nonmembers = score.units.sides[True], score.units.sides[False]
         for model in models:
-            values = score.values[model.name]
+            model_scores = score.values[model.name]
             row = {
                 "model": model.name,
                 "method": score.name,
-                "members": float(values[members].mean()),
-                "non_members": float(values[nonmembers].mean()),
-                **estimate_columns("auroc", score.units.auroc(values)),
+                "members": float(model_scores[members].mean()),
+                "non_members": float(model_scores[nonmembers].mean()),
+                **estimate_columns("auroc", score.units.auroc(model_scores)),
             }
             if clean not in (None, model.name):
-                texts = score.units.table.loc[members, "text_id"].tolist()
-                pair = values[members], score.values[str(clean)][members]
-                row |= {"distance": ks_distance(*pair), "p": swap_p_value(*pair, texts, seed)}
+                text_ids = score.units.table.loc[members, "text_id"].tolist()
+                model_and_clean_scores = model_scores[members], score.values[str(clean)][members]
+                row |= {
+                    "distance": ks_distance(*model_and_clean_scores),
+                    "p": swap_p_value(*model_and_clean_scores, text_ids, seed),
+                }
             rows.append(row)
     table = pd.DataFrame(rows)
     if clean is not None:
-        tested = table["p"].notna()
-        table.loc[tested, "p_holm"] = holm_correction(table.loc[tested, "p"].to_numpy())
+        has_p_value = table["p"].notna()
+        table.loc[has_p_value, "p_holm"] = holm_correction(table.loc[has_p_value, "p"].to_numpy())
     return table
 
 
@@ -138,22 +141,24 @@ def _forget_ratio_rows(
     models: AuditedModels, quantity: Quantity, unlearned_name: str
 ) -> Iterator[dict[str, Any]]:
     assert models.clean is not None
-    values = [quantity.values[m] for m in (models.original.name, unlearned_name, models.clean.name)]
+    values_of_models = [
+        quantity.values[m] for m in (models.original.name, unlearned_name, models.clean.name)
+    ]
     units, method = quantity.units, quantity.name if quantity.is_score else ""
     identity_columns = {"unlearned": unlearned_name, "quantity": quantity.name, "method": method}
     if not units.sides[True].any():
         return
-    members = [units.label_mean(model_values, True) for model_values in values]
+    members = [units.label_mean(model_values, True) for model_values in values_of_models]
     ratio = forget_ratio(members, units.count_texts(with_controls=False))
     row = {**identity_columns, **_model_columns("", members), **_ratio_columns("share", ratio)}
     if units.has_both_labels:
-        nonmembers = [units.label_mean(model_values, False) for model_values in values]
+        nonmembers = [units.label_mean(model_values, False) for model_values in values_of_models]
         differences = [*map(estimate_difference, members, nonmembers)]
         beyond = forget_ratio(differences, units.count_texts(with_controls=True))
         row |= _model_columns("non_members_", nonmembers) | _ratio_columns("beyond", beyond)
     yield row
     if quantity.is_score and units.has_both_labels:
-        aurocs = [units.auroc(model_values) for model_values in values]
+        aurocs = [units.auroc(model_values) for model_values in values_of_models]
         ratio = forget_ratio(aurocs, units.count_texts(with_controls=True))
         identity_columns["quantity"] = f"AUROC of {quantity.name}"
         yield {**identity_columns, **_model_columns("", aurocs), **_ratio_columns("share", ratio)}
@@ -214,14 +219,14 @@ def group_mean_table(
     """
     rows: Rows = []
     for quantity in quantities:
-        ids = quantity.units.table["unit"]
+        unit_ids = quantity.units.table["unit"]
         for model in models:
-            flagged = (
-                ids.isin(suspicious_by_model[model.name]).to_numpy()
+            is_suspicious = (
+                unit_ids.isin(suspicious_by_model[model.name]).to_numpy()
                 if model.name in suspicious_by_model
                 else None
             )
-            for group_name, mask in _group_masks(quantity.units, flagged):
+            for group_name, mask in _group_masks(quantity.units, is_suspicious):
                 mean = quantity.units.mean_in_mask(quantity.values[model.name], mask, group_name)
                 row = {"quantity": quantity.name, "model": model.name, "group": group_name}
                 rows.append({**row, "units": int(mask.sum()), **estimate_columns("mean", mean)})
@@ -230,12 +235,12 @@ def group_mean_table(
 
 def _group_masks(units: AuditUnits, suspicious: Mask | None) -> Iterator[tuple[str, Mask]]:
     """The groups by name: members and non-members, then each divided by the screen."""
-    labels = {"members": units.sides[True], "non-members": units.sides[False]}
+    mask_by_label = {"members": units.sides[True], "non-members": units.sides[False]}
     if not units.has_both_labels:
-        labels = {"texts": np.ones(len(units.table), bool)}
-    yield from labels.items()
+        mask_by_label = {"texts": np.ones(len(units.table), bool)}
+    yield from mask_by_label.items()
     if suspicious is not None:
-        for label, mask in labels.items():
+        for label, mask in mask_by_label.items():
             yield f"{label}, suspicious", mask & suspicious
             yield f"{label}, not", mask & ~suspicious
 

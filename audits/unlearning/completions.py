@@ -23,8 +23,8 @@ from contamination.core.statistics.bootstrap import Scores
 from contamination.data.examples import make_text
 from contamination.data.text import split_at_share
 from contamination.data.texts import Text, Texts
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig
+from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import ORIGINAL, Continuation, Pass
 from contamination.detection.resources import Resources
 from contamination.injection.corpus import open_corpus
@@ -136,11 +136,11 @@ def compare_continuations(
         for number, continuation in enumerate(continuations[text.sha256])
     ]
     table = pd.DataFrame(rows, columns=["chunk", "number", "written", "true", "other"])
-    pairs = list(zip(table["written"], table["true"], strict=True))
-    table[ROUGE] = rouge_f1_scores(pairs)
+    written_and_true = list(zip(table["written"], table["true"], strict=True))
+    table[ROUGE] = rouge_f1_scores(written_and_true)
     table[OTHER] = rouge_f1_scores(list(zip(table["written"], table["other"], strict=True)))
     for measure, similarity in similarities.items():
-        table[measure] = similarity(pairs)
+        table[measure] = similarity(written_and_true)
     return table.drop(columns=["true", "other"])
 
 
@@ -155,8 +155,10 @@ def _continuations_of_others(true_continuations: Sequence[str]) -> list[str]:
         range(len(true_continuations)),
         key=lambda index: (len(true_continuations[index]), true_continuations[index]),
     )
-    next_longer = dict(zip(order, [*order[1:], *order[:1]], strict=True))
-    return [true_continuations[next_longer[index]] for index in range(len(true_continuations))]
+    next_longer_by_index = dict(zip(order, [*order[1:], *order[:1]], strict=True))
+    return [
+        true_continuations[next_longer_by_index[index]] for index in range(len(true_continuations))
+    ]
 
 
 MAX_SEQUENCES = 500

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from contamination.audits.unlearning.estimates import AuditUnits
+from contamination.audits.unlearning.audit_units import AuditUnits
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import Estimate
 from contamination.detection.evaluation import CONFIDENCE

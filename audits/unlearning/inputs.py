@@ -177,13 +177,15 @@ def _check_weights_differ(models: AuditedModels) -> None:
     """Raise a ConfigError if two models have the same weights, except an unlearned and the twin."""
     first_by_digest: dict[str, AuditedModel] = {}
     for model in models:
-        first = first_by_digest.setdefault(model.source.digest, model)
-        if first is not model and (model is not models.clean or first is models.original):
+        first_with_weights = first_by_digest.setdefault(model.source.digest, model)
+        if first_with_weights is not model and (
+            model is not models.clean or first_with_weights is models.original
+        ):
             raise ConfigError(
                 f"{model.source.field} is {model.node.given!r}: it has the same weights as "
-                f"{first.source.field} ({first.node.given!r}), so there is nothing to compare. "
-                "Give the model before, a model after it, and a twin of the model before that was "
-                "never trained on the texts."
+                f"{first_with_weights.source.field} ({first_with_weights.node.given!r}), so there "
+                "is nothing to compare. Give the model before, a model after it, and a twin of the "
+                "model before that was never trained on the texts."
             )
 
 
@@ -191,7 +193,7 @@ SEPARATOR = "#"
 """Between a text's id and its chunk's number."""
 
 
-def split_into_chunks(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, pd.DataFrame]:
+def chunks_and_table(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, pd.DataFrame]:
     """Divide texts into chunks of so many words.
 
     Only the last chunk of a text has fewer words; if it has less than half as many, it joins the
@@ -226,15 +228,16 @@ def split_into_chunks(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, p
 
 def cut_into_chunks(text: str, chunk_words: int) -> list[str]:
     """The text's chunks, without the white space between them."""
-    spans = [match.span() for match in NON_BLANK_RUN.finditer(text)]
-    if len(spans) <= chunk_words:
+    word_spans = [match.span() for match in NON_BLANK_RUN.finditer(text)]
+    if len(word_spans) <= chunk_words:
         return [text]
-    starts = [*range(0, len(spans), chunk_words)]
-    if len(spans) - starts[-1] < chunk_words / 2:
-        starts.pop()
-    ends = [*starts[1:], len(spans)]
+    first_words = [*range(0, len(word_spans), chunk_words)]
+    if len(word_spans) - first_words[-1] < chunk_words / 2:
+        first_words.pop()
+    end_words = [*first_words[1:], len(word_spans)]
     return [
-        text[spans[start][0] : spans[end - 1][1]] for start, end in zip(starts, ends, strict=True)
+        text[word_spans[start][0] : word_spans[end - 1][1]]
+        for start, end in zip(first_words, end_words, strict=True)
     ]
 
 
@@ -245,7 +248,7 @@ def choose_chunk_indices(table: pd.DataFrame, limit: int, seed: int) -> Sequence
     """
     chunk_seed = derive_seed(seed, "completed")
     hashes = table["chunk"].map(lambda name: unit_hash(f"{chunk_seed} {name}"))
-    labels = table["member"].astype(str).where(table["member"].notna(), "")
-    rank = hashes.groupby(labels).rank(method="first")  # 1, 2, … within a label
-    ordered = pd.DataFrame({"rank": rank, "hash": hashes}).sort_values(["rank", "hash"])
-    return sorted(ordered.index[:limit].tolist())
+    label_texts = table["member"].astype(str).where(table["member"].notna(), "")
+    rank = hashes.groupby(label_texts).rank(method="first")  # 1, 2, … within a label
+    ordered_ranks = pd.DataFrame({"rank": rank, "hash": hashes}).sort_values(["rank", "hash"])
+    return sorted(ordered_ranks.index[:limit].tolist())

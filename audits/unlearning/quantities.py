@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.audits.base import AuditStage
-from contamination.audits.unlearning.estimates import UNITS, AuditUnits
+from contamination.audits.unlearning.audit_units import UNITS, AuditUnits
 from contamination.audits.unlearning.inputs import (
     AuditedModel,
     AuditedModels,
@@ -73,15 +73,17 @@ def make_quantity(
         seed: of the draws.
         is_score: see `Quantity`.
     """
-    by_unit = [table.dropna(subset="value").set_index("unit") for table in tables.values()]
-    first = by_unit[0]
-    common = [unit for unit in first.index if all(unit in table.index for table in by_unit)]
-    rows = first.loc[common].reset_index()[["unit", *UNITS]]
-    values = {
-        model: table.loc[common, "value"].to_numpy(np.float64)
-        for model, table in zip(tables, by_unit, strict=True)
+    tables_by_unit = [table.dropna(subset="value").set_index("unit") for table in tables.values()]
+    first_table = tables_by_unit[0]
+    common_units = [
+        unit for unit in first_table.index if all(unit in table.index for table in tables_by_unit)
+    ]
+    unit_rows = first_table.loc[common_units].reset_index()[["unit", *UNITS]]
+    values_by_model = {
+        model: table.loc[common_units, "value"].to_numpy(np.float64)
+        for model, table in zip(tables, tables_by_unit, strict=True)
     }
-    return Quantity(name, AuditUnits(rows, seed), values, is_score)
+    return Quantity(name, AuditUnits(unit_rows, seed), values_by_model, is_score)
 
 
 def score_quantities(
@@ -227,14 +229,18 @@ def read_question_file(path: str) -> QuestionFile:
     """
     with rename_field_in_errors(FIELD):
         rows = [*raw_rows(ExamplesConfig(path), Tally("stop", FIELD))]
-        pairs = [_parse_question_and_answer(row) for row in rows]
-        joined = (
-            row._replace(value={**row.value, "text": " ".join(pair)})
-            for row, pair in zip(rows, pairs, strict=True)
+        questions_and_answers = [_parse_question_and_answer(row) for row in rows]
+        joined_rows = (
+            row._replace(value={**row.value, "text": " ".join(question_and_answer)})
+            for row, question_and_answer in zip(rows, questions_and_answers, strict=True)
         )
         source = f"{FIELD} is {path!r}"
-        texts = texts_of_rows(joined, Tally("stop", FIELD), source)
-    return QuestionFile([question for question, _ in pairs], [answer for _, answer in pairs], texts)
+        texts = texts_of_rows(joined_rows, Tally("stop", FIELD), source)
+    return QuestionFile(
+        [question for question, _ in questions_and_answers],
+        [answer for _, answer in questions_and_answers],
+        texts,
+    )
 
 
 def answer_recall_quantity(
@@ -254,12 +260,10 @@ def _recalls_of_file_answers(
 ) -> list[float]:
     loaded = LoadedModel(model.source, stage.detection)
     written_ids = greedy_continuations(loaded, _answer_targets(loaded, questions))
-    written_answers = [
-        loaded.tokenizer.decode(ids, skip_special_tokens=True) for ids in written_ids
-    ]
+    model_answers = [loaded.tokenizer.decode(ids, skip_special_tokens=True) for ids in written_ids]
     return [
-        rouge_l(written_answer, answer).recall
-        for written_answer, answer in zip(written_answers, questions.answers, strict=True)
+        rouge_l(model_answer, answer).recall
+        for model_answer, answer in zip(model_answers, questions.answers, strict=True)
     ]
 
 
@@ -281,10 +285,13 @@ def _answer_targets(loaded: LoadedModel, questions: QuestionFile) -> list[Target
 
 
 def _parse_question_and_answer(row: Row) -> tuple[str, str]:
-    pair = row.value.get("question"), row.value.get("answer")
-    if not all(isinstance(part, str) and not is_blank(part) for part in pair):
+    question_and_answer = row.value.get("question"), row.value.get("answer")
+    if not all(
+        isinstance(field_value, str) and not is_blank(field_value)
+        for field_value in question_and_answer
+    ):
         raise DataError(
             f"{row.where}: {FIELD} needs a `question` and an `answer`, both text; its fields are "
             f"{', '.join(map(str, row.value)) or 'none'}."
         )
-    return str(pair[0]).strip(), str(pair[1]).strip()
+    return str(question_and_answer[0]).strip(), str(question_and_answer[1]).strip()

@@ -276,19 +276,19 @@ def charts(
 
 def _score_chart(models: AuditedModels, score: Quantity) -> InlineChart:
     """The distribution functions of the members' scores, a line per model."""
-    mask = score.units.sides[True]
-    units = "members" if mask.any() else "chunks"
-    mask = mask if mask.any() else np.ones(len(mask), bool)
+    is_shown = score.units.sides[True]
+    unit_word = "members" if is_shown.any() else "chunks"
+    is_shown = is_shown if is_shown.any() else np.ones(len(is_shown), bool)
     with page_figure(WIDTH, 3.6) as (figure, axes):
         for model in models:
-            values = np.sort(score.values[model.name][mask])
-            shares = np.arange(1, len(values) + 1) / len(values)
+            sorted_scores = np.sort(score.values[model.name][is_shown])
+            shares = np.arange(1, len(sorted_scores) + 1) / len(sorted_scores)
             style = _line_style(models, model.name)
-            axes.step(values, shares, where="post", label=model.name, **style)
+            axes.step(sorted_scores, shares, where="post", label=model.name, **style)
         axes.set_xlabel(f"score by {score.name}; higher: more like a member")
-        axes.set_ylabel(f"share of the {units}")
+        axes.set_ylabel(f"share of the {unit_word}")
         figure.legend(loc="outside right upper")
-        title = f"Scores of the {units}"
+        title = f"Scores of the {unit_word}"
         svg = svg_element(figure, f"{title} by {score.name}, a line per model")
     caption = "The share of scores at most as high as that below."
     if models.clean is not None:
@@ -304,10 +304,10 @@ def _line_style(models: AuditedModels, model_name: str) -> dict[str, Any]:
         return {"color": MEMBER}
     if models.clean is not None and model_name == models.clean.name:
         return {"color": NONMEMBER}
-    index = [model.name for model in models.unlearned].index(model_name)
-    repetition = index // len(SERIES)  # the colours repeat with other dashes
-    dashes = DASHES[(index + repetition) % len(DASHES)]
-    return {"color": SERIES[index % len(SERIES)], "linestyle": dashes}
+    model_number = [model.name for model in models.unlearned].index(model_name)
+    repetition = model_number // len(SERIES)  # the colours repeat with other dashes
+    dashes = DASHES[(model_number + repetition) % len(DASHES)]
+    return {"color": SERIES[model_number % len(SERIES)], "linestyle": dashes}
 
 
 def _rows_with_ratio(ratios: pd.DataFrame, method: str) -> pd.DataFrame:
@@ -319,20 +319,20 @@ def _ratio_chart(models: AuditedModels, ratios: pd.DataFrame) -> InlineChart:
     """The forget ratios with their intervals, a row per model and quantity."""
     rows = ratios.iloc[::-1]
     heights = np.arange(len(rows))
-    edges = min(-0.5, rows["share"].min() - 0.5), max(1.5, rows["share"].max() + 0.5)
+    axis_limits = min(-0.5, rows["share"].min() - 0.5), max(1.5, rows["share"].max() + 0.5)
     with page_figure(WIDTH, 1.2 + 0.28 * len(rows)) as (figure, axes):
         for y, (_, row) in zip(heights, rows.iterrows(), strict=True):
             colour = _line_style(models, row["unlearned"])["color"]
-            ends = np.clip(row[["share_low", "share_high"]].astype(float), *edges)
-            axes.plot(ends, [y] * 2, color=colour)
+            interval_ends = np.clip(row[["share_low", "share_high"]].astype(float), *axis_limits)
+            axes.plot(interval_ends, [y] * 2, color=colour)
             axes.plot([row["share"]], [y], "o", color=colour, markersize=4)
         for value, colour in ((0, MEMBER), (1, NONMEMBER)):
             axes.axvline(value, color=colour, linewidth=1.2)
         axes.set_ylim(-0.7, len(rows) - 0.3)
-        names = rows["unlearned"] + ": " + rows["quantity"]
-        axes.set_yticks(heights, names)
+        row_labels = rows["unlearned"] + ": " + rows["quantity"]
+        axes.set_yticks(heights, row_labels)
         axes.set_xlabel("forget ratio, from the original (0) to the clean twin (1)")
-        axes.set_xlim(edges)
+        axes.set_xlim(axis_limits)
         axes.tick_params(axis="y", colors=INK)
         title = "How far each model went"
         svg = svg_element(figure, f"{title}: forget ratios with intervals")

@@ -27,8 +27,8 @@ from contamination.core.statistics.bootstrap import Scores
 from contamination.detection.models.served.answer_store import AnswerStore
 from contamination.detection.models.served.client import Client
 from contamination.detection.models.served.completions import find_model
+from contamination.detection.models.served.connections import in_parallel
 from contamination.detection.models.served.responses import ChatCompletion
-from contamination.detection.models.served.transport import in_parallel
 
 EMBEDDING_FIELD = "audit.embedding"
 BATCH_TEXTS = 32
@@ -108,11 +108,13 @@ def load_encoder(path: str) -> tuple[Any, Any]:
 
     options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
     model, loaded = load_pretrained(AutoModel, EMBEDDING_FIELD, path, **options)
-    missing = [name for name in loaded["missing_keys"] if "pooler" not in name]  # unused here
-    if missing:
+    missing_weights = [
+        weight_name for weight_name in loaded["missing_keys"] if "pooler" not in weight_name
+    ]  # unused here
+    if missing_weights:
         raise ConfigError(
-            f"{EMBEDDING_FIELD} is {path!r}: its files lack {missing[0]}, so its embeddings would "
-            "be random. Give a complete Hugging Face folder."
+            f"{EMBEDDING_FIELD} is {path!r}: its files lack {missing_weights[0]}, so its "
+            "embeddings would be random. Give a complete Hugging Face folder."
         )
     return model.eval(), load_tokenizer(EMBEDDING_FIELD, path)
 
@@ -157,13 +159,13 @@ def split_into_words(text: str) -> list[str]:
 
 def longest_common_length(first: Sequence[str], second: Sequence[str]) -> int:
     """The length of the longest common subsequence, by Hyyrö's (2004) bit-parallel algorithm."""
-    positions: dict[str, int] = {}  # word → a bit for each of its positions in `first`
+    position_bits_by_word: dict[str, int] = {}  # word → a bit for each of its positions in `first`
     for position, word in enumerate(first):
-        positions[word] = positions.get(word, 0) | 1 << position
+        position_bits_by_word[word] = position_bits_by_word.get(word, 0) | 1 << position
     all_bits = (1 << len(first)) - 1
     unmatched_bits = all_bits
     for word in second:
-        matches = unmatched_bits & positions.get(word, 0)
+        matches = unmatched_bits & position_bits_by_word.get(word, 0)
         unmatched_bits = (unmatched_bits + matches | unmatched_bits - matches) & all_bits
     return len(first) - unmatched_bits.bit_count()
 
@@ -260,7 +262,8 @@ class Judge:
             "max_tokens": MAX_ANSWER_TOKENS,
             "temperature": 0,
         }
-        return self._client.post("chat/completions", body, ChatCompletion).choices[0].written
+        answer = self._client.post("chat/completions", body, ChatCompletion)
+        return answer.choices[0].written if answer.failure is None else ""
 
 
 def parse_rating(answer: str) -> int | None:

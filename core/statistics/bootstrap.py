@@ -80,9 +80,11 @@ def draw_named_counts(names: Sequence[str], n_draws: int, seed: int) -> Counts:
     Returns:
         How often each example is drawn (D × n).
     """
-    starts = range(0, n_draws, DRAWS_AT_ONCE)
-    parts = [_first_arrival_counts(names, derive_seed(seed, start)) for start in starts]
-    return np.concatenate(parts)[:n_draws]
+    first_draws = range(0, n_draws, DRAWS_AT_ONCE)
+    count_blocks = [
+        _first_arrival_counts(names, derive_seed(seed, first_draw)) for first_draw in first_draws
+    ]
+    return np.concatenate(count_blocks)[:n_draws]
 
 
 def _first_arrival_counts(names: Sequence[str], seed: int) -> Counts:

@@ -114,19 +114,29 @@ def first_needs_text(estimates: Sequence[Estimate]) -> str:
 
 
 def mean_trials(
-    trials: Sequence[float | None], weights: Sequence[float] | None = None
+    trials: Sequence[float | None],
+    weights: Sequence[float] | None = None,
+    overlap: Scores | None = None,
 ) -> float | None:
-    """Returns the most trials that the weighted mean of independent estimates can be as certain as.
+    """Returns the most trials that the weighted mean of estimates can be as certain as.
 
-    With weights w (equal by default) and n trials each, the mean of rates has the variance
-    p(1 − p) Σ w² / n, for Σ w = 1. So many trials have the same: 1 / Σ (w² / n). It is the sum of
-    the trials where all are equal, and less where some estimates have fewer than others.
+    With weights w (equal by default) and n trials each, the mean of independent rates has the
+    variance p(1 − p) Σ w² / n, for Σ w = 1. So many trials have the same: 1 / Σ (w² / n). It is the
+    sum of the trials where all are equal, and less where some estimates have fewer than others.
+
+    Args:
+        trials: of each estimate (K).
+        weights: of each estimate.
+        overlap: the correlation ρ of every two estimates (K×K); None: they are independent. The
+            variance is then p(1 − p) Σ_ij ρ_ij (w_i / √n_i) (w_j / √n_j).
     """
     known_trials = [n for n in trials if n is not None]
     if len(known_trials) < len(trials):
         return None
     w = np.ones(len(known_trials)) if weights is None else np.array(weights, float)
-    return float(w.sum() ** 2 / (w**2 / np.array(known_trials)).sum())
+    correlation = np.eye(len(w)) if overlap is None else overlap
+    spread = np.outer(w, w) * correlation / np.sqrt(np.outer(known_trials, known_trials))
+    return float(w.sum() ** 2 / spread.sum())
 
 
 def mean_steps(estimates: Sequence[Estimate]) -> Steps | None:
@@ -170,13 +180,14 @@ def confidence_intervals(estimates: Sequence[Estimate], confidence: float) -> tu
     return low, high
 
 
-def standardised_differences(estimates: Sequence[Estimate], confidence: float) -> Scores:
+def pairwise_standardised_differences(estimates: Sequence[Estimate], confidence: float) -> Scores:
     """Returns how clearly each AUROC differs from each other one (K×K).
 
     Entry (i, j) is estimate j minus estimate i, divided by the distance between that difference and
     the end of its interval that is nearer to 0: the interval excludes 0 where the entry is above 1
     or below −1. The interval is made of both `intervals` and of the covariance of the draws (Zou
-    and Donner 2008), so that estimates on the same examples are paired.
+    and Donner 2008), so that estimates on the same examples are paired. Both `intervals` have
+    Student's quantile for the normal one, of the fewest examples on a side of the estimate.
 
     Args:
         estimates: AUROCs with draws that belong together (K).
@@ -184,7 +195,10 @@ def standardised_differences(estimates: Sequence[Estimate], confidence: float) -
             (Bonferroni).
     """
     pairs = max(1.0, len(estimates) * (len(estimates) - 1) / 2)
-    low, high = confidence_intervals(estimates, 1 - (1 - confidence) / pairs)
+    corrected = 1 - (1 - confidence) / pairs
+    low, high = np.array(
+        [confidence_interval(e, _student_confidence(corrected, e.smallest_side)) for e in estimates]
+    ).T
     value = np.array([e.value for e in estimates])
     below, above = value - low, high - value
     variance = np.array([_variance_of_draws(e) for e in estimates])
@@ -216,9 +230,8 @@ def joint_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[S
     """
     joint = jointly_valid_confidence(estimates, confidence)
     fewest = min(e.smallest_side for e in estimates)
-    needs_student = joint > confidence and fewest > 1
     return confidence_intervals(
-        estimates, _student_confidence(joint, fewest) if needs_student else joint
+        estimates, _student_confidence(joint, fewest) if joint > confidence else joint
     )
 
 
@@ -240,16 +253,24 @@ def jointly_valid_confidence(estimates: Sequence[Estimate], confidence: float) -
     return min(max(2 * NormalDist().cdf(z) - 1, single), bonferroni)
 
 
-def _student_confidence(confidence: float, n_examples: int) -> float:
-    """The confidence of a normal interval that is as wide as Student's of so many examples.
+def student_quantile(confidence: float, n_examples: int) -> float:
+    """Returns how many of the draws' standard deviations an interval of n examples reaches.
 
-    The draws' variance is multiplied by n / (n - 1).
+    It is Student's quantile, times √(n / (n − 1)), since draws vary that much too little. A single
+    example has no variance: it gets the normal quantile.
     """
     from scipy.special import stdtrit
 
-    quantile = float(stdtrit(n_examples - 1, (1 + confidence) / 2))
+    tail = (1 + confidence) / 2
+    if n_examples < 2:
+        return NormalDist().inv_cdf(tail)
+    return float(stdtrit(n_examples - 1, tail) * np.sqrt(n_examples / (n_examples - 1)))
+
+
+def _student_confidence(confidence: float, n_examples: int) -> float:
+    """The confidence of a normal interval that is as wide as Student's of so many examples."""
     widest = 8.0  # standard deviations: the normal distribution is 1 beyond, in float64
-    return 2 * NormalDist().cdf(min(quantile * (n_examples / (n_examples - 1)) ** 0.5, widest)) - 1
+    return 2 * NormalDist().cdf(min(student_quantile(confidence, n_examples), widest)) - 1
 
 
 def _wilson_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple[Scores, Scores]:

@@ -228,12 +228,12 @@ def tpr_range_of_ties(ranked: Ranked, fpr: float) -> tuple[float, float] | None:
     """
     fewest, most = _range_of_false_alarms(len(ranked.nonmembers), fpr)
     nonmembers_near_threshold = ranked.nonmembers[fewest : most + 1]
-    values = np.unique(nonmembers_near_threshold)
-    first, last = (
-        np.searchsorted(-ranked.members, -values, side=side) for side in ("left", "right")
+    threshold_scores = np.unique(nonmembers_near_threshold)
+    n_above, n_reaching = (
+        np.searchsorted(-ranked.members, -threshold_scores, side=side) for side in ("left", "right")
     )
-    heaviest = (last - first).max() / len(ranked.members)
-    if 2 * len(values) > len(nonmembers_near_threshold) and heaviest < STEP:
+    heaviest = (n_reaching - n_above).max() / len(ranked.members)
+    if 2 * len(threshold_scores) > len(nonmembers_near_threshold) and heaviest < STEP:
         return None
     least, highest = (
         float((ranked.members > threshold).mean())

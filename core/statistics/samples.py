@@ -50,9 +50,9 @@ def estimate_mean(
         number: the number of independent texts, which is `n_members` of the estimate; None: U.
         rate: whether the values are 0 or 1, so that the mean has `number` trials.
     """
-    texts = len(values) if number is None else number
+    n_texts = len(values) if number is None else number
     draws = drawn @ values / drawn.sum(axis=1)
-    return Estimate(texts, 0, float(values.mean()), draws, texts if rate else None)
+    return Estimate(n_texts, 0, float(values.mean()), draws, n_texts if rate else None)
 
 
 def estimate_difference(minuend: Estimate, subtrahend: Estimate) -> Estimate:
@@ -123,9 +123,11 @@ def number_clusters(named: Sequence[tuple[str, str]]) -> Clusters | None:
     """
     if not any(cluster for _, cluster in named):
         return None
-    numbers: dict[object, int] = {}
-    keys = (key if key[1] else index for index, key in enumerate(named))
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.intp)
+    number_by_key: dict[object, int] = {}
+    cluster_keys = (key if key[1] else index for index, key in enumerate(named))
+    return np.array(
+        [number_by_key.setdefault(key, len(number_by_key)) for key in cluster_keys], np.intp
+    )
 
 
 def clusters_by_side(cluster: Clusters, member: Mask) -> tuple[Clusters, Clusters]:
@@ -195,10 +197,10 @@ class LabelledSample:
         return members, nonmembers
 
     @cached_property
-    def drawn(self) -> Resample:
+    def resample(self) -> Resample:
         """How often each draw has each example: of whole clusters where there are any."""
         if self.clusters is None:
-            return self.drawn_singly
+            return self.resample_of_single_examples
         members, nonmembers = self.clusters
         return Resample(
             draw_cluster_counts(members, self.draws, derive_seed(self.seed, "clusters of members")),
@@ -208,18 +210,20 @@ class LabelledSample:
         )
 
     @cached_property
-    def drawn_singly(self) -> Resample:
+    def resample_of_single_examples(self) -> Resample:
         """Draws of single examples, with which those of clusters are compared."""
         return resample_examples(*self.sizes, self.draws, self.seed)
 
     def estimate(
-        self, members: Scores, nonmembers: Scores, wanted: Sequence[Metric]
+        self, member_scores: Scores, nonmember_scores: Scores, wanted: Sequence[Metric]
     ) -> dict[str, Estimate]:
         """Returns every wanted metric, by name, of one method's scores."""
-        estimates = estimate_metrics(members, nonmembers, self.drawn, wanted)
+        estimates = estimate_metrics(member_scores, nonmember_scores, self.resample, wanted)
         if self.clusters is None:
             return estimates
-        by_examples = estimate_metrics(members, nonmembers, self.drawn_singly, wanted)
+        by_examples = estimate_metrics(
+            member_scores, nonmember_scores, self.resample_of_single_examples, wanted
+        )
         return {
             m.name: self.widen(
                 replace(

@@ -80,10 +80,10 @@ class MaskFiller:
         numbers = [number for window in batch for number, _ in window.blanks]
         logits, ids = self._top_logits_and_ids(batch, [blanks[n].word for n in numbers])
         rows = zip(numbers, logits, ids, strict=True)
-        drawn = iter([self._draw_word(blanks[number], *row) for number, *row in rows])
+        drawn = iter([self._draw_word_and_certainty(blanks[number], *row) for number, *row in rows])
         return [[(number, *next(drawn)) for number, _ in window.blanks] for window in batch]
 
-    def _draw_word(self, blank: Blank, logits: Any, ids: Any) -> tuple[str, bool]:
+    def _draw_word_and_certainty(self, blank: Blank, logits: Any, ids: Any) -> tuple[str, bool]:
         possible = np.isfinite(logits)  # a small vocabulary may have fewer candidates
         token, sure = draw_token(logits[possible], ids[possible], self.candidates, blank.seed)
         return self.vocabulary.word_in_original_case(token, blank.word), sure

@@ -57,9 +57,9 @@ class HubCorpus(StreamedCorpus):
         return commit_on_hub("corpus.path", self.path, kind="dataset", revision=self.revision)
 
     def _iter_rows(self, tally: Tally, wanted_subset: str | None) -> Iterator[Row]:
-        shard = Shard(Path(self.path), self.split, "hub")
+        split_as_shard = Shard(Path(self.path), self.split, "hub")
         rows = stream_split(self.path, self.config, self.split, self._commit)
-        return (Row(shard, number, row) for number, row in enumerate(rows, 1))
+        return (Row(split_as_shard, number, row) for number, row in enumerate(rows, 1))
 
     def _document_id(self, row: Row, subset: str, text: str, tally: Tally) -> str:
         return f"{subset}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -60,7 +60,12 @@ class BlindBaseline:
         values = {
             metric: hits.mean(axis=1)
             if metric.name == AUROC.name
-            else np.array([metric.value(*pair) for pair in zip(hits, alarms, strict=True)])
+            else np.array(
+                [
+                    metric.value(*side_percentiles)
+                    for side_percentiles in zip(hits, alarms, strict=True)
+                ]
+            )
             for metric in metrics
         }
         return {
@@ -164,22 +169,30 @@ def blind_baseline(
             for _ in range(NULLS)
         ]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
-    learners = np.sort(_random_order(len(texts), seed, "learners")[:LEARNERS])
-    orders = [_random_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)]
+    training_rows = np.sort(_random_order(len(texts), seed, "learners")[:LEARNERS])
+    text_places_by_repeat = [
+        _random_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)
+    ]
     with threadpool_limits(limits=1):  # over such small matrices threads only wait
-        candidates = list(classifiers_by_name(texts, learners).values())
-        percentiles_by_order = [
-            _cross_fitted_percentiles(candidates, order % folds, learners, member[roles])
-            for order in orders
+        candidate_classifiers = list(classifiers_by_name(texts, training_rows).values())
+        percentiles_by_repeat = [
+            _cross_fitted_percentiles(
+                candidate_classifiers, text_places % folds, training_rows, member[roles]
+            )
+            for text_places in text_places_by_repeat
         ]
     percentiles = np.empty(roles.shape)
-    np.put_along_axis(percentiles, roles, np.mean(percentiles_by_order, axis=0), axis=0)
-    kernels = [candidate.kernel for candidate in candidates if isinstance(candidate, Ridge)]
+    np.put_along_axis(percentiles, roles, np.mean(percentiles_by_repeat, axis=0), axis=0)
+    kernels = [
+        classifier.kernel for classifier in candidate_classifiers if isinstance(classifier, Ridge)
+    ]
     if not kernels:
         return BlindBaseline(percentiles)
     return BlindBaseline(
         percentiles,
-        StyleRegression(np.mean(kernels, axis=0), member[roles], learners, orders, folds),
+        StyleRegression(
+            np.mean(kernels, axis=0), member[roles], training_rows, text_places_by_repeat, folds
+        ),
     )
 
 
@@ -278,15 +291,23 @@ def _random_order(number: int, seed: int, purpose: object) -> Rows:
 
 
 def _cross_fitted_percentiles(
-    candidates: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
+    candidate_classifiers: Sequence[Classifier],
+    fold: Rows,
+    training_rows: Rows,
+    member: NDArray[np.bool_],
 ) -> Scores:
     """Returns each text's percentile in its fold by the chosen classifier, per labeling (n × P)."""
-    labels = member[learners].astype(np.float64)
-    choice = _cross_validated_aurocs(candidates, fold, learners, member).argmax(axis=1)
+    labels = member[training_rows].astype(np.float64)
+    choice = _cross_validated_aurocs(candidate_classifiers, fold, training_rows, member).argmax(
+        axis=1
+    )
     percentiles = np.empty(member.shape)
     for held_out, best_by_column in enumerate(choice):
-        train, test = np.flatnonzero(fold[learners] != held_out), np.flatnonzero(fold == held_out)
-        for classifier_index, classifier in enumerate(candidates):
+        train, test = (
+            np.flatnonzero(fold[training_rows] != held_out),
+            np.flatnonzero(fold == held_out),
+        )
+        for classifier_index, classifier in enumerate(candidate_classifiers):
             columns = np.flatnonzero(best_by_column == classifier_index)
             if len(columns):
                 scores = classifier.scores(train, test, labels[:, columns])
@@ -296,19 +317,22 @@ def _cross_fitted_percentiles(
 
 
 def _cross_validated_aurocs(
-    candidates: Sequence[Classifier], fold: Rows, learners: Rows, member: NDArray[np.bool_]
+    candidate_classifiers: Sequence[Classifier],
+    fold: Rows,
+    training_rows: Rows,
+    member: NDArray[np.bool_],
 ) -> Scores:
     """Returns, per fold, the cross-validated AUROC of C classifiers in the others (folds × C × P).
 
     A fit that leaves out two folds serves both: for either fold, the other is the held-out one.
     """
     folds = fold.max() + 1
-    labels = member[learners].astype(np.float64)
-    aurocs = np.zeros((folds, len(candidates), member.shape[1]))
+    labels = member[training_rows].astype(np.float64)
+    aurocs = np.zeros((folds, len(candidate_classifiers), member.shape[1]))
     for pair in combinations(range(folds), 2):
-        train = np.flatnonzero(~np.isin(fold[learners], pair))
+        train = np.flatnonzero(~np.isin(fold[training_rows], pair))
         test = [np.flatnonzero(fold == held_out) for held_out in pair]
-        for classifier_index, classifier in enumerate(candidates):
+        for classifier_index, classifier in enumerate(candidate_classifiers):
             scores = np.split(
                 classifier.scores(train, np.concatenate(test), labels), [len(test[0])]
             )

@@ -4,7 +4,7 @@ After Das et al. (2024): a bag of words, greedily chosen rare n-grams, and dates
 characters and the form of the text. Case, white space and punctuation count, as for a model. No
 feature depends on a label; `scores` learns many labelings of the texts at once.
 
-Shapes: n texts, L of them learners (to learn from), P labelings.
+Shapes: n texts, L of them training texts (to learn from), P labelings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Classifier(Protocol):
         """Returns how similar each test text is to the members (test × P).
 
         Args:
-            train: the learners to learn from.
+            train: the training texts to learn from, by their places in `training_rows`.
             test: the texts to score.
             labels: 1 for a member, 0 for a non-member (L × P).
         """
@@ -46,17 +46,19 @@ VISIBLE = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace()
 """White space as private characters, because scikit-learn replaces a run of it by one space."""
 
 
-def classifiers_by_name(texts: Sequence[str], learners: Rows) -> Mapping[str, Classifier]:
+def classifiers_by_name(texts: Sequence[str], training_rows: Rows) -> Mapping[str, Classifier]:
     """Returns all classifiers for the texts, by name. Nothing here depends on a label."""
-    words = count_shared_n_grams(texts, learners, token_pattern=WORD, ngram_range=WORD_GRAMS)
+    words = count_shared_n_grams(texts, training_rows, token_pattern=WORD, ngram_range=WORD_GRAMS)
     visible = [text.translate(VISIBLE) for text in texts]
-    letters = count_shared_n_grams(visible, learners, analyzer="char", ngram_range=CHARACTER_GRAMS)
+    letters = count_shared_n_grams(
+        visible, training_rows, analyzer="char", ngram_range=CHARACTER_GRAMS
+    )
     return {
-        "words": make_ridge(_weight_by_tf_idf(words, learners), learners),
-        "characters": make_ridge(_weight_by_tf_idf(letters, learners), learners),
-        "rare n-grams": RareGrams.from_counts(words, learners),
-        "dates": make_ridge(date_features(texts), learners),
-        "form": make_ridge(form_features(texts), learners),
+        "words": make_ridge(_weight_by_tf_idf(words, training_rows), training_rows),
+        "characters": make_ridge(_weight_by_tf_idf(letters, training_rows), training_rows),
+        "rare n-grams": RareGrams.from_counts(words, training_rows),
+        "dates": make_ridge(date_features(texts), training_rows),
+        "form": make_ridge(form_features(texts), training_rows),
     }
 
 
@@ -65,59 +67,59 @@ class Ridge:
     """Ridge regression on the labels, in its dual form: one fit for all labelings.
 
     Attributes:
-        kernel: the inner products of the features of texts and learners, n × L.
-        learners: the indices of the learners.
+        kernel: the inner products of the features of texts and training texts, n × L.
+        training_rows: the indices of the training texts.
     """
 
     kernel: Numbers
-    learners: Rows
+    training_rows: Rows
 
     def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
         """Returns scores of the test rows by a fit on the training rows; see `Classifier`."""
         from scipy.linalg import solve
 
         train_labels = labels[train]
-        kernel = self.kernel[np.ix_(self.learners[train], train)] + np.eye(len(train))
+        kernel = self.kernel[np.ix_(self.training_rows[train], train)] + np.eye(len(train))
         weights = solve(kernel, train_labels - train_labels.mean(axis=0), assume_a="pos")
         scores: Scores = self.kernel[np.ix_(test, train)] @ weights
         return scores.round(9)  # makes scores that differ only by rounding equal
 
 
-def make_ridge(features: Any, learners: Rows) -> Ridge:
+def make_ridge(features: Any, training_rows: Rows) -> Ridge:
     """Makes a ridge regression on features (n × any, possibly sparse), centred and normalised.
 
-    The mean squared norm of the learners' features is 1.
+    The mean squared norm of the training texts' features is 1.
     """
     from scipy.sparse import issparse
     from sklearn.preprocessing import KernelCenterer
 
     product = _multiply_sparse if issparse(features) else np.matmul
-    kernel = product(features, features[learners].T)
-    kernel = KernelCenterer().fit(kernel[learners]).transform(kernel)
-    norm = float(np.trace(kernel[learners])) / len(learners)
-    return Ridge(kernel / norm if norm > 1e-9 else np.zeros_like(kernel), learners)
+    kernel = product(features, features[training_rows].T)
+    kernel = KernelCenterer().fit(kernel[training_rows]).transform(kernel)
+    norm = float(np.trace(kernel[training_rows])) / len(training_rows)
+    return Ridge(kernel / norm if norm > 1e-9 else np.zeros_like(kernel), training_rows)
 
 
 AT_ONCE = 100
 """The number of texts whose n-grams are in memory before they are counted."""
 MANY = 0.05
-"""A feature that a larger share of learners has is multiplied as a dense matrix."""
+"""A feature that a larger share of training texts has is multiplied as a dense matrix."""
 
 
-def _multiply_sparse(features: Any, learners: Any) -> Numbers:
-    """Multiplies sparse features (n × any) by the learners' (any × L).
+def _multiply_sparse(features: Any, training_features: Any) -> Numbers:
+    """Multiplies sparse features (n × any) by the training texts' (any × L).
 
-    Features that many learners have are multiplied as dense matrices, which takes a quarter of the
-    time.
+    Features that many training texts have are multiplied as dense matrices, which takes a quarter
+    of the time.
     """
-    is_frequent = learners.getnnz(axis=1) > MANY * learners.shape[1]
+    is_frequent = training_features.getnnz(axis=1) > MANY * training_features.shape[1]
     frequent = features[:, np.flatnonzero(is_frequent)]
     rare = features[:, np.flatnonzero(~is_frequent)]
-    frequent_of_learners = learners[is_frequent].toarray()
-    product = np.asarray((rare @ learners[~is_frequent]).todense())
+    frequent_in_training = training_features[is_frequent].toarray()
+    product = np.asarray((rare @ training_features[~is_frequent]).todense())
     for start in range(0, product.shape[0], AT_ONCE):
         block = frequent[start : start + AT_ONCE].toarray()
-        product[start : start + AT_ONCE] += block @ frequent_of_learners
+        product[start : start + AT_ONCE] += block @ frequent_in_training
     return product
 
 
@@ -139,22 +141,22 @@ class RareGrams:
 
     Attributes:
         presence: which text contains which n-gram (n × n-grams, sparse, 0 and 1).
-        learners: the indices of the learners.
+        training_rows: the indices of the training texts.
     """
 
     presence: Any
-    learners: Rows
+    training_rows: Rows
 
     @classmethod
-    def from_counts(cls, counted: Any, learners: Rows) -> RareGrams:
+    def from_counts(cls, counted: Any, training_rows: Rows) -> RareGrams:
         """Selects the n-grams that most texts do not contain, from their counts."""
         held = (counted > 0).astype(np.float32)
-        share = np.asarray(held[learners].mean(axis=0)).ravel()
-        return cls(held[:, np.flatnonzero(share <= RARE)].tocsr(), learners)
+        share = np.asarray(held[training_rows].mean(axis=0)).ravel()
+        return cls(held[:, np.flatnonzero(share <= RARE)].tocsr(), training_rows)
 
     def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
         """Returns scores of the test rows by a fit on the training rows; see `Classifier`."""
-        train_presence = self.presence[self.learners[train]]
+        train_presence = self.presence[self.training_rows[train]]
         train_labels = labels[train].astype(np.float32)
         holders = np.asarray(train_presence.sum(axis=0), np.float32).ravel()
         for min_holders in (OFTEN, 2):  # an n-gram of a single text says nothing about other texts
@@ -204,8 +206,8 @@ def _zero_all_but_extremes(ratios: Any, number: int) -> Any:
     return np.where((ratios <= low) | (ratios >= high), ratios, np.float32(0))
 
 
-def count_shared_n_grams(texts: Sequence[str], learners: Rows, **options: Any) -> Any:
-    """Counts the n-grams that at least two learners contain, per text (n × n-grams, sparse).
+def count_shared_n_grams(texts: Sequence[str], training_rows: Rows, **options: Any) -> Any:
+    """Counts the n-grams that at least two training texts contain, per text (n × n-grams, sparse).
 
     N-grams are hashed, which needs no vocabulary and cannot fail on a text without words.
     """
@@ -215,14 +217,14 @@ def count_shared_n_grams(texts: Sequence[str], learners: Rows, **options: Any) -
     vectorizer = HashingVectorizer(lowercase=False, norm=None, alternate_sign=False, **options)
     starts = range(0, len(texts), AT_ONCE)
     counts = vstack([vectorizer.transform(texts[i : i + AT_ONCE]) for i in starts], format="csr")
-    shared = np.flatnonzero(counts[learners].getnnz(axis=0) >= 2)
+    shared = np.flatnonzero(counts[training_rows].getnnz(axis=0) >= 2)
     return counts[:, shared] if len(shared) else csr_matrix((len(texts), 1))  # zeros
 
 
-def _weight_by_tf_idf(counts: Any, learners: Rows) -> Any:
+def _weight_by_tf_idf(counts: Any, training_rows: Rows) -> Any:
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    return TfidfTransformer(sublinear_tf=True).fit(counts[learners]).transform(counts)
+    return TfidfTransformer(sublinear_tf=True).fit(counts[training_rows]).transform(counts)
 
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -286,27 +288,27 @@ class StyleRegression:
     """Predicts numbers from the texts by ridge regression.
 
     Attributes:
-        kernel: inner products of the features of texts and learners, n × L.
+        kernel: inner products of the features of texts and training texts, n × L.
         labels: which texts are members, with the real labels and then shuffled ones, n × P.
-        learners: the indices of the learners.
+        training_rows: the indices of the training texts.
         orders: random orders of the texts; equal texts have the same place.
         folds: the number of folds, into which an order's places divide the texts.
     """
 
     kernel: Numbers
     labels: NDArray[np.bool_]
-    learners: Rows
+    training_rows: Rows
     orders: Sequence[Rows]
     folds: int
 
     @cached_property
     def _smoother_matrix(self) -> Numbers:
-        """The matrix (n × L) that maps the learners' numbers to predictions, up to a constant."""
+        """The matrix (n × L) from the training texts' numbers to predictions, up to a constant."""
         smoother = np.zeros(self.kernel.shape)
         with threadpool_limits(limits=1):
             for fold in (order % self.folds for order in self.orders):
                 for held_out in range(self.folds):
-                    train = np.flatnonzero(fold[self.learners] != held_out)
+                    train = np.flatnonzero(fold[self.training_rows] != held_out)
                     test = np.flatnonzero(fold == held_out)
                     smoother[np.ix_(test, train)] += self._hat_matrix(train, test)
         mean: Numbers = smoother / len(self.orders)
@@ -316,28 +318,31 @@ class StyleRegression:
         """Returns the hat matrix of a fit, test × train, which subtracts the numbers' mean."""
         from scipy.linalg import solve
 
-        inner = self.kernel[np.ix_(self.learners[train], train)] + PENALTY * np.eye(len(train))
+        inner = self.kernel[np.ix_(self.training_rows[train], train)] + PENALTY * np.eye(len(train))
         hat: Numbers = solve(inner, self.kernel[np.ix_(test, train)].T, assume_a="pos").T
         centred: Numbers = hat - hat.mean(axis=1, keepdims=True)
         return centred
 
     def predict(self, values: Scores) -> Scores:
         """Predicts each text's number from those of the others (n, or n × P), up to a constant."""
-        predictions: Scores = self._smoother_matrix @ values[self.learners]
+        predictions: Scores = self._smoother_matrix @ values[self.training_rows]
         return predictions
 
     def iter_halves(self) -> Iterator[tuple[StyleRegression, Numbers]]:
-        """Divides the learners into halves by each order; each half is used once.
+        """Divides the training texts into halves by each order; each half is used once.
 
         Yields:
             A Style of one half, and the predictions of a fit on the other half's labels (one number
             per text and labeling).
         """
         for order in self.orders:
-            side = order[self.learners] % 2
+            side = order[self.training_rows] % 2
             for half in (0, 1):
                 in_half, other_half = np.flatnonzero(side == half), np.flatnonzero(side != half)
-                texts, labels = self.learners[in_half], self.labels[self.learners[other_half]]
+                texts, labels = (
+                    self.training_rows[in_half],
+                    self.labels[self.training_rows[other_half]],
+                )
                 orders = [texts_order[texts] // 2 for texts_order in self.orders]
                 kernel, places = self.kernel[np.ix_(texts, in_half)], np.arange(len(in_half))
                 inner = StyleRegression(kernel, self.labels[texts], places, orders, self.folds)

@@ -86,8 +86,15 @@ def parse_time(value: Any, zone: tzinfo | None) -> datetime:
         zone: the time zone of values that name none; None if such values are errors.
 
     Raises:
-        ValueError: the value is no date, or names no time zone.
+        ValueError: the value is no date, names no time zone, or is out of datetime's range.
     """
+    try:
+        return _parse_time(value, zone)
+    except OverflowError as error:
+        raise ValueError(f"the date {value!r:.60} is out of range ({error})") from error
+
+
+def _parse_time(value: Any, zone: tzinfo | None) -> datetime:
     if not isinstance(value, bool | datetime) and SECONDS.fullmatch(str(value).strip()):
         value = float(value)  # in a CSV file they are strings
     if isinstance(value, Real) and not isinstance(value, bool):

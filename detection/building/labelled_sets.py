@@ -11,7 +11,7 @@ from contamination.core.errors import DataError
 from contamination.core.progress import progress_bar
 from contamination.data.near_duplicates import (
     ComparedItem,
-    NearDuplicateKeys,
+    NearDuplicateHasher,
     duplicates_on_other_side,
 )
 from contamination.data.perturbation.base import Rewording
@@ -132,10 +132,10 @@ def near_duplicates_across_labels(
         ComparedItem([separate_words(document.longest)], [document.longest])
         for document in documents
     ]
-    keys = NearDuplicateKeys(items)
+    keys = NearDuplicateHasher(items)
     near = duplicates_on_other_side(items, members, keys)
     with_templates = (
-        duplicates_on_other_side(items, members, NearDuplicateKeys())
+        duplicates_on_other_side(items, members, NearDuplicateHasher())
         if keys.has_templates
         else near
     )

@@ -70,7 +70,7 @@ class SelectStage:
         require(exactly_one, "corpus_folder", self.corpus_folder, remedy)
 
 
-def run(stage: SelectStage) -> Artifact:
+def select_nonmembers(stage: SelectStage) -> Artifact:
     """Selects the non-members, unless the artefact exists; returns the artefact.
 
     Raises:

@@ -98,9 +98,11 @@ def run(stage: BuildStage) -> Artifact:
     _create_rewording(stage)  # raises errors before any work
     if path := stage.rewording.get("path"):
         hashes["rewording"] = model_digest("rewording.path", path)
-    named = replace(stage, source=_nodes_in_folder_name(stage)["source"])
+    stage_for_folder_name = replace(stage, source=_nodes_in_folder_name(stage)["source"])
     make = partial(_build_and_write, stage, source, cut_offs, hashes)
-    return datasheet.build_benchmark(stage.runs, source.name, stage, named, hashes, make)
+    return datasheet.build_benchmark(
+        stage.runs, source.name, stage, stage_for_folder_name, hashes, make
+    )
 
 
 ABOUT = (

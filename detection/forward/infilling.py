@@ -184,7 +184,7 @@ def run_branches(
     def hidden(ids_BT: Tensor) -> Tensor:
         return model.hidden_states_and_cache(input_ids=ids_BT, cache=cache)[0]
 
-    texts = model.score(sequences, hidden=hidden)
+    texts = model.score(sequences, compute_hidden_states=hidden)
     queries = max(1, min(QUERIES, batch_tokens // len(sequences)))
     states = partial(branch_states, model, cache, queries=queries)
     return _all_copies(model, sequences, names, future, texts, states, tell)
@@ -259,7 +259,7 @@ log = logging.getLogger(__name__)
 def run_infill(
     model: CausalLM,
     sequences: Sequence[Sequence[int]],
-    names: Sequence[str],
+    text_names: Sequence[str],
     batch_tokens: int,
     future: Parameter,
     progress: str | None = None,
@@ -275,7 +275,7 @@ def run_infill(
     def run(naive: int, places: list[int]) -> list[Copies]:
         return run_batches(
             [sequences[i] for i in places],
-            [names[i] for i in places],
+            [text_names[i] for i in places],
             batch_tokens,
             partial(run_naive if naive else run_branches, model, future=future),
             progress,

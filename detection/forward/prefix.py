@@ -43,7 +43,7 @@ class CachedPrefixModel(LanguageModel):
         self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns the statistics of each sequence's tokens after the first, after the prefix."""
-        return self.model.score(sequences, hidden=self.hidden_states)
+        return self.model.score(sequences, compute_hidden_states=self.hidden_states)
 
     def hidden_states(self, ids_BT: Tensor) -> Tensor:
         """Returns the hidden states (B, T, X) of each text after the prefix."""

@@ -50,9 +50,9 @@ class Infilling(Method):
 
     def score(self, example: Example) -> float:
         """Returns the mean of the lowest r."""
-        return mean_of_lowest(self.ratios(example), self.k)
+        return mean_of_lowest(self.ratio_by_token(example), self.k)
 
-    def ratios(self, example: Example) -> Floats:
+    def ratio_by_token(self, example: Example) -> Floats:
         """Returns r_t of each scored token, shape (T-1,)."""
         (wanted,) = self.passes
         text, *branches = example.all_stats(wanted)

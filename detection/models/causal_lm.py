@@ -146,18 +146,18 @@ class CausalLM(LanguageModel):
         self,
         sequences: Sequence[Sequence[int]],
         tell: ProgressCallback = ignore_progress,
-        hidden: Callable[[Tensor], Tensor] | None = None,
+        compute_hidden_states: Callable[[Tensor], Tensor] | None = None,
     ) -> list[TokenStats]:
         """Returns each sequence's statistics from one forward pass, padded on the right.
 
         Args:
             sequences: token ids, at least 2 each.
             tell: never called, since a batch is one forward pass.
-            hidden: computes the hidden states instead of the method of this name.
+            compute_hidden_states: computes the hidden states instead of the method of this name.
         """
         rows = [torch.tensor(sequence) for sequence in sequences]
         ids_BT = pad_sequence(rows, batch_first=True).to(self.device)
-        hidden_BTX = (hidden or self.hidden_states)(ids_BT)
+        hidden_BTX = (compute_hidden_states or self.hidden_states)(ids_BT)
         states = [
             hidden_TX[: len(row) - 1] for hidden_TX, row in zip(hidden_BTX, rows, strict=True)
         ]

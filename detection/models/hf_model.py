@@ -101,10 +101,10 @@ class HFModel(TransformersModel):
             ConfigError: there is no such folder, or the hub can't provide it.
             ArtifactError: the training artefact is unfinished.
         """
-        handle = replace(cls._from_path_without_code(field, path), configured_path=path)
+        model = replace(cls._from_path_without_code(field, path), configured_path=path)
         if not trust_remote_code:
-            return handle
-        return replace(handle, digest=handle.digest + CODE, trust_remote_code=True)
+            return model
+        return replace(model, digest=model.digest + CODE, trust_remote_code=True)
 
     @classmethod
     def _from_path_without_code(cls, field: str, path: str) -> Self:

@@ -23,13 +23,13 @@ from contamination.data.benchmark_parts import BLANK
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
 from contamination.data.texts import Text
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.examples import open_examples
 from contamination.detection.flags import reason_unranked
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.models import open_model
+from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import ORIGINAL, Example, TokenStats
 from contamination.detection.requirements import choose_servable_methods
 from contamination.detection.scores import score_and_flag

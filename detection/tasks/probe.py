@@ -10,7 +10,6 @@ from typing import Any
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import ConfigError
 from contamination.core.terminal import fit_columns
-from contamination.detection.collect import Collector, covering_pass_by_pass, divide_texts
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.registry import build_methods
@@ -20,6 +19,7 @@ from contamination.detection.models.served.completions import CompletionsModel
 from contamination.detection.models.served.logprob_strategies import STRATEGIES
 from contamination.detection.models.served.logprob_tracking import LogprobStrategy
 from contamination.detection.models.served.served_model import ServedModel
+from contamination.detection.pass_collector import Collector, covering_pass_by_pass, divide_texts
 from contamination.detection.passes import Pass
 from contamination.detection.requirements import describe_missing_numbers
 from contamination.detection.run import open_stage_inputs, required_passes
@@ -109,16 +109,16 @@ def format_request_plan(stage: DetectionStage) -> str:
     counters: dict[str, RequestCounter | None] = {}  # by role
     rows = []
     for planned_pass in sorted(passes, key=lambda p: (view_of(p).rewords, p.key)):
-        handle = models[planned_pass.model]
+        model_handle = models[planned_pass.model]
         if is_complete(collector.folder(planned_pass)):
             rows.append([planned_pass.key, "0: stored", ""])
             continue
         if planned_pass.model not in counters:
-            counters[planned_pass.model] = handle.request_counter(stage.detection)
+            counters[planned_pass.model] = model_handle.request_counter(stage.detection)
         if (counter := counters[planned_pass.model]) is None:
             rows.append([planned_pass.key, "0: run here", ""])
         else:
-            loaded = LoadedModel(handle, stage.detection, collector.resources)
+            loaded = LoadedModel(model_handle, stage.detection, collector.resources)
             requests, tokens = counter.requests, counter.tokens
             _count_requests(planned_pass, collector, loaded, counter)
             counts = counter.requests - requests, counter.tokens - tokens

@@ -129,7 +129,7 @@ def token_numbers_by_name(example: Example, methods: Methods) -> dict[str, NDArr
         columns["z"] = standardised_logprobs(stats)
     infilling = next((m for m in methods.values() if isinstance(m, Infilling)), None)
     if infilling is not None:
-        columns["ratio"] = infilling.ratios(example)
+        columns["ratio"] = infilling.ratio_by_token(example)
     if REFERENCE in example.copies:
         reference = example.stats(REFERENCE).logprob
         shared_length = min(len(stats), len(reference))  # texts may be cut at the models' contexts
@@ -172,8 +172,11 @@ def _scores_and_flags(
     scores, flags = {}, {}
     unranked_flag = reason_unranked(text.text, scored, stored.min_scored_tokens)
     for (name, variant), method in stored.methods.items():
-        example, label = example_seen_by(method, text, stored.passes), f"{name} {variant}".strip()
-        scores[label], flag = score_and_flag(method, example, unranked_flag)
+        example, score_label = (
+            example_seen_by(method, text, stored.passes),
+            f"{name} {variant}".strip(),
+        )
+        scores[score_label], flag = score_and_flag(method, example, unranked_flag)
         flags[flag if unranked_flag else f"{name}: {flag}"] = flag
     return scores, [flag_text for flag_text, flag in flags.items() if flag]
 

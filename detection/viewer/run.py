@@ -18,11 +18,11 @@ from contamination.core.disk import check_output_file, disk_errors_as_data_error
 from contamination.core.errors import ArtifactError, ConfigError, require
 from contamination.core.user_files import atomic_output_file
 from contamination.data.texts import Text
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionStage
 from contamination.detection.examples import occurrences_by_id, open_examples
 from contamination.detection.methods.reference import REFERENCE
 from contamination.detection.models.base import ModelHandle
+from contamination.detection.pass_collector import Collector
 from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import ORIGINAL, Pass
 from contamination.detection.requirements import (

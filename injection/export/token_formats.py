@@ -93,8 +93,9 @@ class TokenFormat(Format):
     def _choose_dtype(self, vocabulary_size: int) -> str:
         fitting_dtypes = [name for name in self.DTYPES if np.iinfo(name).max >= vocabulary_size - 1]
         chosen = self.dtype or next(iter(fitting_dtypes), None)
-        size = f"the vocabulary has {vocabulary_size:,} entries"
-        remedy = f"{size}. Choose from {', '.join(fitting_dtypes) or 'other formats'}, or null."
+        vocabulary_text = f"the vocabulary has {vocabulary_size:,} entries"
+        choices = ", ".join(fitting_dtypes) or "other formats"
+        remedy = f"{vocabulary_text}. Choose from {choices}, or null."
         require(chosen in fitting_dtypes, "format.dtype", chosen, remedy)
         return str(chosen)
 

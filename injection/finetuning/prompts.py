@@ -45,22 +45,22 @@ def parse_before_output(field: str, template: str, output_field: str | None) -> 
     Raises:
         ConfigError: the template lacks the field, or has other fields after it.
     """
-    parts = [(text, name) for text, name, *_ in Formatter().parse(template)]
-    names = [name for _, name in parts]
+    literals_and_fields = [(text, name) for text, name, *_ in Formatter().parse(template)]
+    field_names = [name for _, name in literals_and_fields]
     remedy = (
         "name the field of the output and end the template with it, as in "
         '"Question: {question}\\nAnswer: {answer}". To train on whole texts instead, choose '
         "finetuning.format=text."
     )
-    if output_field is None or output_field not in names:
+    if output_field is None or output_field not in field_names:
         configured = f"output field {output_field!r}" if output_field else "no output field"
         raise ConfigError(
             f"{field} is {template!r} with {configured}, so it has no output: {remedy}"
         )
-    last = len(names) - 1 - names[::-1].index(output_field)
-    if later := [name for name in names[last + 1 :] if name]:
+    last = len(field_names) - 1 - field_names[::-1].index(output_field)
+    if later := [name for name in field_names[last + 1 :] if name]:
         raise ConfigError(f"{field} is {template!r}: {', '.join(later)} after the output: {remedy}")
-    return [*parts[:last], (parts[last][0], None)]
+    return [*literals_and_fields[:last], (literals_and_fields[last][0], None)]
 
 
 def output_start(before: Sequence[Any], fields: Mapping[str, str]) -> int:

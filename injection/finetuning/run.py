@@ -21,12 +21,16 @@ from contamination.core.tasks import TaskRunner
 from contamination.data.readers.rows import describe_skipped
 from contamination.injection import contamination_table, pool_sizes
 from contamination.injection import corpus as corpora
-from contamination.injection.corpus_search import open_corpora, search_corpus, texts_by_example
-from contamination.injection.decontamination import PoolSearch, warn_of_shared_passages
 from contamination.injection.finetuning import layout, prompts, sources
 from contamination.injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
 from contamination.injection.finetuning.sources import read_instructions, read_members
+from contamination.injection.finished_corpus_search import (
+    open_corpora,
+    search_corpus,
+    texts_by_example,
+)
 from contamination.injection.packing import LEDGER_COLUMNS, PATTERN
+from contamination.injection.shared_text_search import PoolSearch, warn_of_shared_passages
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.tokenization import match_table
 from contamination.injection.verification import Proof
@@ -59,7 +63,7 @@ def run(stage: FinetuningStage) -> Artifact:
         **members.inputs,
         **{f"instructions.{rows.name}": rows.digest for rows in clean},
     }
-    named = {**identity_data(stage), "answers": members.answers}
+    named = {**identity_data(stage), "answers": members.answer_field_by_benchmark}
     if stage.finetuning.format == CHAT:
         named["special"] = (
             "once"  # older sets of chats had no other special tokens than the template's
@@ -106,7 +110,7 @@ def _make_set(
     shutil.rmtree(folder / "tokenizer", ignore_errors=True)
     members.tokenizer.hf.save_pretrained(folder / "tokenizer")
     tokenizer = Tokenizer(str(folder / "tokenizer"))
-    drawn, draw_counts = sources.draw_pool_examples(stage, members)
+    drawn, draw_counts = sources.draw_examples_and_counts(stage, members)
     copies, examples = make_copy_texts(stage, members, drawn, tokenizer)
     clean = choose_clean_texts(stage, sets, drawn, tokenizer)
     texts = [*clean.texts, *copies]

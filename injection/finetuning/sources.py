@@ -141,7 +141,7 @@ class Members:
         return {**benchmarks, **corpus, **chat, "tokenizer": self.tokenizer.digest}
 
     @property
-    def answers(self) -> dict[str, str | None]:
+    def answer_field_by_benchmark(self) -> dict[str, str | None]:
         """The answer field of each benchmark, at which the output begins."""
         return {name: config.answer_field for name, config in self.benchmark.items() if self.parts}
 
@@ -176,7 +176,7 @@ def _read_recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig
         return {name: BenchmarkConfig(**fields) for name, fields in recorded}
 
 
-def draw_pool_examples(
+def draw_examples_and_counts(
     stage: FinetuningStage, members: Members
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the examples of the pool, and the counts of the rows.
@@ -187,8 +187,10 @@ def draw_pool_examples(
     if members.corpus:
         return _redraw_occurrences(stage, members.corpus), {}
     pool = draw_pool(stage.pool_stage(), members.candidates, members.tokenizer)
-    read = {c.name: asdict(c.counts) for c in members.candidates}
-    return pool.examples, {name: read[name] | asdict(drawn) for name, drawn in pool.counts.items()}
+    read_counts = {c.name: asdict(c.counts) for c in members.candidates}
+    return pool.examples, {
+        name: read_counts[name] | asdict(draw_counts) for name, draw_counts in pool.counts.items()
+    }
 
 
 def _redraw_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.DataFrame:
@@ -196,14 +198,14 @@ def _redraw_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.Data
     inserted = examples["member"].astype(bool) & (examples["occurrences"] > 0)
     examples["occurrences"] = 0
     injection = stage.injection
-    names = examples["benchmark"].unique()
-    for name in names:
-        rows = inserted & (examples["benchmark"] == name)
+    benchmarks = examples["benchmark"].unique()
+    for name in benchmarks:
+        is_inserted_here = inserted & (examples["benchmark"] == name)
         rng = np.random.default_rng(derive_seed(injection.occurrence_seed or 0, "occurrence", name))
-        tokens = examples.loc[rows, "n_tokens"].to_numpy()
+        tokens = examples.loc[is_inserted_here, "n_tokens"].to_numpy()
         design = instantiate_node("occurrences", stage.occurrences)
-        drawn = design.draw(tokens, injection.budget_tokens // len(names), rng)
-        examples.loc[rows, "occurrences"] = drawn
+        drawn = design.draw(tokens, injection.budget_tokens // len(benchmarks), rng)
+        examples.loc[is_inserted_here, "occurrences"] = drawn
     return examples
 
 

@@ -85,14 +85,14 @@ def with_inputs(scores, **inputs):
     return replace(scores, artifact=artifact)
 
 
-@pytest.mark.parametrize("column", ["example_id", "text", "member", "occurrences"])
-def test_the_examples_digest_is_of_each_of_these_columns(cell, column):
+@pytest.mark.parametrize("column", ["example_id", "text", "member"])
+def test_the_membership_digest_is_of_each_of_these_columns(cell, column):
     changed = cell.examples.copy()
     old = changed.loc[3, column]
     changed.loc[3, column] = not old if column == "member" else old * 2
-    assert replace(cell, examples=changed).examples_digest != cell.examples_digest
+    assert replace(cell, examples=changed).membership_digest != cell.membership_digest
     twin = replace(cell, examples=cell.examples.copy(), scores={}, seed=9)
-    assert twin.examples_digest == cell.examples_digest
+    assert twin.membership_digest == cell.membership_digest
 
 
 def test_a_score_that_is_there_twice_is_an_error(make_parts):

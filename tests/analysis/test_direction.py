@@ -104,8 +104,17 @@ SWEEPS = {
     "one clear move without a slope": (
         with_intervals((0.6, 0.57, 0.63), (1.0, 1.0, 1.0)),
         trend(*NAN, note="no slope: the AUROC is 1 at all but one of the 2 levels"),
-        "rises with occurrences from 0.60 [0.57, 0.63] at 1 to 1.00 [1.00, 1.00] at 2; no slope "
-        "can be estimated: the AUROC is 1 at all but one of the 2 levels",
+        "rises with occurrences, from 0.60 [0.57, 0.63] at 1 to 1.00 [1.00, 1.00] at 2, by the "
+        "paired difference of these two levels (no slope: the AUROC is 1 at all but one of the 2 "
+        "levels)",
+    ),
+    "one clear move without a slope that τ contradicts": (
+        with_intervals((1.0, 0.99, 1.0), (0.75, 0.63, 0.84)),
+        trend(*NAN, tau=0.36, p_value=1e-6, note=FEW),
+        "has no clear direction with occurrences, from 1.00 [0.99, 1.00] at 1 to 0.75 [0.63, "
+        "0.84] at 2, by the paired difference of these two levels (no slope: it needs at least 5 "
+        "members with more occurrences (there are 3)); but Kendall's τ does not confirm it (0.36, "
+        "one-sided p = 1.000)",
     ),
     "τ says nothing": (
         way(0.6, 0.75, 0.9),
@@ -119,7 +128,14 @@ SWEEPS = {
         trend(-0.3, -0.44, -0.19, 0.3, 0.001),
         "has no clear direction with occurrences, from 0.90 [0.87, 0.93] at 1 to 0.75 [0.72, "
         "0.78] at 4: its log-odds decrease by 0.30 [0.19, 0.44] per doubling; but Kendall's τ "
-        "does not confirm it (0.30, one-sided p = 0.001)",
+        "does not confirm it (0.30, one-sided p = 0.999)",
+    ),
+    "τ confirms a fall too little": (
+        way(0.9, 0.8, 0.75),
+        trend(-0.3, -0.44, -0.19, -0.1, 0.94),
+        "has no clear direction with occurrences, from 0.90 [0.87, 0.93] at 1 to 0.75 [0.72, "
+        "0.78] at 4: its log-odds decrease by 0.30 [0.19, 0.44] per doubling; but Kendall's τ "
+        "does not confirm it (-0.10, one-sided p = 0.060)",
     ),
     "the ends say the opposite": (
         way(0.69, 0.71, 0.66, half=0.1),

@@ -12,7 +12,7 @@ from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.api import audit_benchmark
 from contamination.audits.benchmark.audit import audit_texts
 from contamination.audits.benchmark.comparison import LEAKED, NO_EVIDENCE, UNDETERMINED, d_prime
-from contamination.audits.benchmark.set_test import combined_scores, relabellings, set_test
+from contamination.audits.benchmark.exchangeability import combined_scores, relabellings, set_test
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.examples import make_text
 from contamination.data.texts import Texts

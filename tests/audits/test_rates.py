@@ -90,7 +90,7 @@ def p_values_of_untrained(rng, offset, number, draws):
         sides = [[own[None] for own in books(rng, number, s, offset, snippets=20)] for s in (1, 0)]
         held_out = compute_held_out_rates(ValidationScores([("loss", "")], *sides, seed=0))
         suspects = books(rng, 4, 0, offset, snippets=20)
-        rates = np.array([held_out.rates_by_fold(own[None]) for own in suspects])
+        rates = np.array([held_out.rate_by_each_rule(own[None]) for own in suspects])
         negatives = Rates(held_out.negatives, np.full(number, 20.0))
         counts = np.full(4, 20.0)
         ranks = rank_p_values(rates, counts, negatives, held_out.fold)

@@ -30,7 +30,7 @@ MODULES = (
     "contamination.injection.run",
     "contamination.training.run",
     "contamination.training.models",
-    "contamination.training.engine",
+    "contamination.training.deepspeed_engine",
     "contamination.training.memory_plan",
     "contamination.detection.run",
     "contamination.detection.building.run",

@@ -8,9 +8,9 @@ import sys
 import psutil
 import pytest
 
-from contamination.core import startup
+from contamination.core import process_startup
 from contamination.core.parent_process import LAUNCHER
-from contamination.core.startup import PACKAGES
+from contamination.core.process_startup import PACKAGES
 
 HOOK = """
 import sys
@@ -101,7 +101,7 @@ def test_a_terminal_is_told_at_once(monkeypatch, capfd, watched, words, printed)
     for stream in (sys.stdout, sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: watched)
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", *words])
-    startup._print_loading()
+    process_startup._print_loading()
     assert capfd.readouterr().err == printed
 
 

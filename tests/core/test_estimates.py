@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom, norm
 
-from contamination.analysis.statistics.seed_pooling import pooled_estimate
+from contamination.analysis.statistics.seed_pooling import Replicates, pooled_estimate
 from contamination.core.statistics.bootstrap import Resample, draw_resample, rank_scores
 from contamination.core.statistics.estimates import (
     Estimate,
@@ -121,6 +121,7 @@ def test_a_small_benchmark_makes_the_mean_less_certain():
     assert 0.75 * 0.25 / tosses == pytest.approx(sum(variances) / 4)
     assert mean_trials([100.0, 20.0], [2, 1]) == pytest.approx(9 / (4 / 100 + 1 / 20))
     assert mean_trials([100.0, None]) is None
+    assert mean_trials([100.0, 100.0], overlap=np.ones((2, 2))) == pytest.approx(100)
 
 
 def test_the_interval_of_a_mean_over_benchmarks_of_100_and_of_2_members_includes_the_truth():
@@ -196,7 +197,8 @@ def test_the_smallest_side_is_that_of_any_benchmark_and_seed():
     assert [part.smallest_side for part in parts] == [9, 7, 8]
     both = [mean_estimate(parts[:2]), mean_estimate(parts[2:])]
     assert [part.smallest_side for part in both] == [7, 8]
-    assert mean_estimate(both).smallest_side == pooled_estimate(both, 0).smallest_side == 7
+    pooled = pooled_estimate(both, Replicates.independent(2), 0)
+    assert mean_estimate(both).smallest_side == pooled.smallest_side == 7
 
 
 def test_methods_that_move_together_need_less_correction_and_one_needs_none():

@@ -6,7 +6,7 @@ import sys
 
 CODE = """
 import logging, sys
-from contamination.core.startup import make_output_unbreakable
+from contamination.core.process_startup import make_output_unbreakable
 make_output_unbreakable()
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
 logging.info("–")
@@ -39,7 +39,7 @@ def test_a_sign_that_the_encoding_lacks_ends_nothing():
 
 CONTROLS = r"""
 import logging, sys
-from contamination.core.startup import make_output_unbreakable
+from contamination.core.process_startup import make_output_unbreakable
 make_output_unbreakable()
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
 print("printed \x1b]0;pwned\x07")
@@ -57,7 +57,7 @@ def test_control_characters_reach_no_output_but_for_those_of_progress_bars():
 
 def test_an_output_that_a_full_disk_refuses_is_said():
     code = (
-        "import sys; from contamination.core.startup import make_output_unbreakable; "
+        "import sys; from contamination.core.process_startup import make_output_unbreakable; "
         "from contamination.core.cli import run_tool as said; "
         "make_output_unbreakable(); sys.exit(said(lambda: print('a\\nb')))"
     )

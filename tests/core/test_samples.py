@@ -46,7 +46,10 @@ def held(clusters, size, repetitions, seed=0):
         sides = rng.normal(0, 0.55, (2, clusters))[:, own] + rng.normal(0, 0.84, (2, len(own)))
         plan = plans[i % 5]
         for row, lines in enumerate(
-            (plan.estimate(*sides, METRICS), estimate_metrics(*sides, plan.drawn_singly, METRICS))
+            (
+                plan.estimate(*sides, METRICS),
+                estimate_metrics(*sides, plan.resample_of_single_examples, METRICS),
+            )
         ):
             for column, (metric, truth) in enumerate(zip(METRICS, (0.5, 0.05), strict=True)):
                 low, high = confidence_interval(lines[metric.name], 0.95)
@@ -71,7 +74,7 @@ def test_where_all_draws_agree_a_cluster_counts_as_one_example():
         assert found[metric.name].value == 1
         assert metric.trials is not None
         assert found[metric.name].trials == metric.trials(10, 10)
-    alone = estimate_metrics(high, low, plan.drawn_singly, METRICS)["auroc"]
+    alone = estimate_metrics(high, low, plan.resample_of_single_examples, METRICS)["auroc"]
     assert confidence_interval(found["auroc"], 0.95)[0] < confidence_interval(alone, 0.95)[0] - 0.05
 
 

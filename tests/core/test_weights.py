@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from contamination.core.errors import ConfigError
-from contamination.core.models import load_model
+from contamination.core.models import load_config, load_model
 
 QUERY = "model.layers.1.self_attn.q_proj.weight"
 
@@ -116,3 +116,20 @@ def test_another_models_config_is_named(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
     with pytest.raises(ConfigError, match="lack model.layers.2"):
         load_model("model.path", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("num_hidden_layers", 10**8), ("vocab_size", 10**9), ("intermediate_size", 10**9)],
+)
+@pytest.mark.parametrize("load", [load_model, load_config])
+def test_sizes_that_the_weights_can_not_have_are_refused_before_a_model_is_built(
+    tmp_path, monkeypatch, name, value, load
+):
+    folder = llama(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, name: value}))
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", None)
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", None)
+    with pytest.raises(ConfigError, match=f"model.path is .*: {name} of its config.json is 1.*000"):
+        load("model.path", str(folder))

@@ -67,9 +67,29 @@ def test_a_template_ends_at_its_limits_and_the_next_is_rendered(template, words,
 def test_a_process_that_was_ended_is_started_again():
     assert render_chat(tokenizer("a"), MESSAGES) == "a"
     os.kill(chat_templates._process._child.pid, signal.SIGKILL)
+    assert render_chat(tokenizer("b"), MESSAGES) == "b"
+
+
+def test_a_process_that_ends_again_is_said(monkeypatch):
+    process = chat_templates._process
+    start = process._start_child
+
+    def start_and_kill():
+        connection = start()
+        process._child.kill()
+        return connection
+
+    process._end_child()
+    monkeypatch.setattr(process, "_start_child", start_and_kill)
     with pytest.raises(TemplateLimitError, match="its process ended"):
         render_chat(tokenizer("a"), MESSAGES)
+    monkeypatch.undo()
     assert render_chat(tokenizer("a"), MESSAGES) == "a"
+
+
+def test_half_of_a_surrogate_pair_is_refused():
+    with pytest.raises(TemplateError, match="it writes no valid Unicode .surrogates not allowed"):
+        render_chat(tokenizer("{{ '\\ud800' }}"), MESSAGES)
 
 
 def test_modules_of_the_current_folder_are_not_imported(tmp_path):

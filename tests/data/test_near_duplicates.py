@@ -15,7 +15,7 @@ from contamination.data.config import BenchmarkConfig
 from contamination.data.near_duplicates import (
     ComparedItem,
     NearDuplicateFilter,
-    NearDuplicateKeys,
+    NearDuplicateHasher,
     duplicates_on_other_side,
 )
 from contamination.injection.corpus import open_corpus
@@ -47,7 +47,7 @@ def item(text, group=""):
 
 
 def found(items, members):
-    return duplicates_on_other_side(items, members, NearDuplicateKeys(items))
+    return duplicates_on_other_side(items, members, NearDuplicateHasher(items))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -70,7 +70,7 @@ def test_pairs_across_equal_the_definition(seed):
     assert expected
     assert found(items, members) == expected
 
-    apart = NearDuplicateFilter(NearDuplicateKeys(items))
+    apart = NearDuplicateFilter(NearDuplicateHasher(items))
     taken = [one for one in items if apart.accept(one)]
     assert not any(near(a, b) for n, a in enumerate(taken) for b in taken[:n])
     for one in items:

@@ -8,12 +8,12 @@ import torch
 
 from contamination.core.models import load_model
 from contamination.data.texts import Texts, families_by_sha256, longest_extension_indices
-from contamination.detection import collect as collecting
-from contamination.detection.collect import Collector
+from contamination.detection import pass_collector as collecting
 from contamination.detection.config import DetectionConfig
 from contamination.detection.forward.reader import Reader, Tokens
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import TransformersModel
+from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import FLOATS, ORIGINAL, Pass
 from contamination.detection.views import view_of
 from tests.detection.conftest import MEMORISED, UNSEEN
@@ -40,9 +40,9 @@ def read(monkeypatch):
     """The token sequences that the model reads."""
     found, stats = [], CausalLM.score
 
-    def watched(self, sequences, hidden=None):
+    def watched(self, sequences, compute_hidden_states=None):
         found.extend(map(tuple, sequences))
-        return stats(self, sequences, hidden)
+        return stats(self, sequences, compute_hidden_states)
 
     monkeypatch.setattr(CausalLM, "score", watched)
     return found

@@ -9,8 +9,8 @@ import pytest
 
 from contamination.data.examples import make_text
 from contamination.data.texts import Texts
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig
+from contamination.detection.pass_collector import Collector
 
 WORDS = ("a", "b", "Ä", "\U0001f600", "\uffee", "", "a\x00b")
 rng = random.Random(0)

@@ -7,10 +7,10 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from contamination.core.models import load_model
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import HFModel
+from contamination.detection.pass_collector import Collector
 from contamination.detection.resources import Resources, open_prefix
 from tests.detection import golden
 from tests.detection.masked import save_masked_model

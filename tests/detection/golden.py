@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from contamination.data.texts import Text
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.gap_k import GapK
@@ -32,6 +31,7 @@ from contamination.detection.methods.surp import Surp
 from contamination.detection.methods.zlib import Zlib
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.models.hf_model import HFModel
+from contamination.detection.pass_collector import Collector
 from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import ORIGINAL
 from tests.scoring import score_text

@@ -42,21 +42,21 @@ def grams(units, longest, join):
 
 
 def shared(counted):
-    """Counts as a table (texts × n-grams) of the n-grams that two learners have."""
+    """Counts as a table (texts × n-grams) of the n-grams that two training texts have."""
     held = Counter(gram for i in LEARNERS for gram in counted[i])
     known = sorted(gram for gram, texts in held.items() if texts >= 2)
     return np.array([[each[gram] for gram in known] for each in counted], float)
 
 
 def centred(features):
-    """Inner products with the learners, around their mean, of mean square 1 over these."""
+    """Inner products with the training texts, around their mean, of mean square 1 over these."""
     around = features - features[LEARNERS].mean(axis=0)
     around /= np.sqrt((around[LEARNERS] ** 2).sum(axis=1).mean())
     return around @ around[LEARNERS].T
 
 
 def weighted(counts):
-    """1 + log count, times the logarithm of how few learners have it, of length 1."""
+    """1 + log count, times the logarithm of how few training texts have it, of length 1."""
     rarity = np.log((1 + len(LEARNERS)) / (1 + (counts[LEARNERS] > 0).sum(axis=0))) + 1
     values = np.where(counts > 0, 1 + np.log(np.maximum(counts, 1)), 0) * rarity
     return values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-300)
@@ -72,7 +72,7 @@ def test_the_classifiers_read_words_characters_rare_words_dates_and_form(monkeyp
     assert set(found) == {*expected, "rare n-grams"}
     for name, features in expected.items():
         np.testing.assert_allclose(found[name].kernel, centred(features), atol=1e-9)
-        assert found[name].learners is LEARNERS
+        assert found[name].training_rows is LEARNERS
     rare = [column for column in (words > 0).T if column[LEARNERS].mean() <= RARE]
     held = found["rare n-grams"].presence.toarray()
     assert sorted(map(tuple, held.T)) == sorted(map(tuple, np.array(rare, float)))

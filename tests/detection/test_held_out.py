@@ -7,14 +7,14 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from contamination.core.artifacts import Built, folder_in_progress, write_manifest
+from contamination.core.artifacts import Built, started_or_resumed_folder, write_manifest
 from contamination.core.errors import ConfigError
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
 from contamination.detection.examples import open_examples
 from contamination.detection.methods.recall import Recall
+from contamination.detection.pass_collector import Collector
 from contamination.detection.resources import Resources, held_out_prefix, open_prefix
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
@@ -36,7 +36,7 @@ def make_corpus(folder, held_out=HELD_OUT, members=(True, False, False)):
     columns = ["example_id", "benchmark", "text"]
     pd.DataFrame(rows).to_parquet(folder / "examples.parquet")
     pd.DataFrame(kept, columns=columns).to_parquet(folder / "held_out.parquet")
-    with folder_in_progress(folder, {}):
+    with started_or_resumed_folder(folder, {}):
         write_manifest(folder, {}, Built(["examples.parquet", "held_out.parquet"]))
     return folder
 

@@ -8,9 +8,8 @@ import pytest
 
 from contamination.core.errors import ArtifactError
 from contamination.core.integrity import MANIFEST
-from contamination.detection import collect as collecting
+from contamination.detection import pass_collector as collecting
 from contamination.detection import pass_store
-from contamination.detection.collect import Collector, divide_texts
 from contamination.detection.config import DetectionConfig
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.infilling import Infilling
@@ -19,6 +18,7 @@ from contamination.detection.methods.lowercase import Lowercase
 from contamination.detection.methods.min_k import MinK
 from contamination.detection.methods.pac import Pac
 from contamination.detection.methods.recall import Recall
+from contamination.detection.pass_collector import Collector, divide_texts
 from contamination.detection.pass_store import StoredPass, is_intact, part_file_name, write_rows
 from contamination.detection.passes import NUMBERS, ORIGINAL, Pass
 from tests.detection.conftest import MEMORISED, UNSEEN

@@ -8,7 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from contamination.core.artifacts import Built, build_or_open, folder_in_progress, write_manifest
+from contamination.core.artifacts import (
+    Built,
+    build_or_open,
+    started_or_resumed_folder,
+    write_manifest,
+)
 from contamination.core.errors import ArtifactError
 from contamination.core.hashing import folder_digest
 from contamination.data.config import ExamplesConfig
@@ -58,7 +63,7 @@ def trained(tmp_path, weights):
         before = ancestry_of("model.path", str(start)) if start else RANDOM
         files = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()]
         counts = {"steps": 40, **(before.manifest_entries() if recorded else {})}
-        with folder_in_progress(folder, {}):
+        with started_or_resumed_folder(folder, {}):
             write_manifest(
                 folder, {"model": digest_of(start)} if start else {}, Built(files, counts)
             )

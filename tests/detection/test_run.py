@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core.artifacts import Built, folder_in_progress, write_manifest
+from contamination.core.artifacts import Built, started_or_resumed_folder, write_manifest
 from contamination.core.cli import CONF
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.integrity import MANIFEST
 from contamination.data.config import ExamplesConfig
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import Pass
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores, read_score_table
@@ -192,7 +192,7 @@ def test_a_training_artefact_gives_its_weights_and_step(stage, tmp_path, toy_fol
     folder = tmp_path / "runs" / "model" / "toy-0"
     shutil.copytree(toy_folders["target"], folder / "hf")
     files = [str(path.relative_to(folder)) for path in folder.glob("hf/*")]
-    with folder_in_progress(folder, {}):
+    with started_or_resumed_folder(folder, {}):
         write_manifest(folder, {}, Built(files, {"steps": 40}))
     table = open_scores(run(stage(model=ScoredModelConfig(str(folder)))).path).table
     assert set(table["checkpoint_step"]) == {40}

@@ -102,9 +102,9 @@ def test_the_infilling_score_of_an_output_sees_no_input_but_as_context():
                                  std=0.5 + rng.random(9 - j)))  # fmt: skip
     method = Infilling(m=2)
     (wanted,) = method.passes
-    whole = method.ratios(Example("a", "", {wanted: tuple(copies)}))
+    whole = method.ratio_by_token(Example("a", "", {wanted: tuple(copies)}))
     part = ScopedPass({"a": tuple(copies)}, VIEWS["infill"], "output", {"a": ("a", 5)})
-    assert np.allclose(method.ratios(Example("a", "", {wanted: part["a"]})), whole[4:])
+    assert np.allclose(method.ratio_by_token(Example("a", "", {wanted: part["a"]})), whole[4:])
 
 
 def test_a_token_with_a_character_of_the_output_is_the_outputs():
@@ -120,7 +120,7 @@ def test_a_part_needs_an_output(scores):
         scores("input", [ROWS[0], twice])
     with pytest.raises(DataError, match="no token of the output of the text 'u' is scored"):
         scores("output", [{"id": "u", "prompt": UNSEEN, "output": ""}])
-    for place in (-1, 1.5, len(UNSEEN) + 1, "x", True):
+    for place in (-1, 1.5, len(UNSEEN) + 1, "x", True, float("inf"), 10**400):
         with pytest.raises(DataError, match="output_start is .*give a whole number from 0"):
             scores("output", [{"id": "u", "text": UNSEEN, "output_start": place}])
 

@@ -10,11 +10,11 @@ from contamination.core.artifacts import CONFIG
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.integrity import MANIFEST
 from contamination.data.config import ExamplesConfig
-from contamination.detection import collect as collecting
-from contamination.detection.collect import Collector
+from contamination.detection import pass_collector as collecting
 from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.methods.lowercase import Lowercase
+from contamination.detection.pass_collector import Collector
 from contamination.detection.pass_store import part_file_name
 from contamination.detection.passes import ORIGINAL, Pass
 from contamination.detection.run import run, run_slice

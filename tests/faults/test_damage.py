@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from contamination.core.integrity import MANIFEST
-from contamination.launch.check import ARTIFACTS
+from contamination.launch.check_runs import ARTIFACTS
 from tests.faults.warm import Warm
 from tests.small import SMALL
 

@@ -36,7 +36,7 @@ class Warm:
 
 
 def _serve() -> None:
-    import contamination.training.engine  # noqa: F401
+    import contamination.training.deepspeed_engine  # noqa: F401
     from contamination.launch.__main__ import main
 
     while words := sys.stdin.readline():

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from contamination.data.ngrams import _code_points, rarest_window_starts
-from contamination.injection.decontamination import (
+from contamination.injection.shared_text_search import (
     Matcher,
     PoolSearch,
     SharedPassage,

@@ -22,8 +22,12 @@ from contamination.injection.contamination_table import (
     flags_of_examples,
 )
 from contamination.injection.corpus import open_corpus
-from contamination.injection.corpus_search import search_corpus, split_documents, texts_by_example
 from contamination.injection.export.run import ExportStage, export_corpus, prove_finished_export
+from contamination.injection.finished_corpus_search import (
+    search_corpus,
+    split_documents,
+    texts_by_example,
+)
 from contamination.injection.run import prove_finished_corpus, run
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.verification import NATURAL
@@ -451,6 +455,6 @@ def test_documents_of_a_packed_corpus_begin_with_a_bos(blocks):
 
 
 def test_without_a_bos_stretches_overlap(monkeypatch):
-    monkeypatch.setattr("contamination.injection.corpus_search.STRETCH_TOKENS", 4)
+    monkeypatch.setattr("contamination.injection.finished_corpus_search.STRETCH_TOKENS", 4)
     found = [(start, own.tolist()) for start, own in split_documents([np.arange(11)], None, 2)]
     assert found == [(0, [*range(6)]), (4, [*range(4, 10)]), (8, [8, 9, 10])]

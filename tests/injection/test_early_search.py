@@ -4,12 +4,12 @@ import pytest
 
 from contamination.core.errors import DataError
 from contamination.injection.corpus import open_corpus
-from contamination.injection.early_search import check_first_documents
+from contamination.injection.early_search import check_first_documents_contain_no_example
 from contamination.injection.run import run
 from contamination.injection.token_stream import Tokenizer
 from contamination.launch.config import ClusterConfig
 from contamination.launch.shared import make_base_corpus
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 from contamination.training.config import PretrainingConfig
 from tests.injection.test_contamination import CASES, example, stage_of
 
@@ -25,13 +25,13 @@ def own(tmp_path_factory):
 def test_off_refuses_a_whole_text_by_name(own, tmp_path, case):
     stage = stage_of(tmp_path, CASES[case](own["text"]), "off", shard_characters=2_000)
     with pytest.raises(DataError, match=f"text of {own['example_id']} .*document d5 has it 1"):
-        check_first_documents(stage, Tokenizer(stage.tokenizer.path))
+        check_first_documents_contain_no_example(stage, Tokenizer(stage.tokenizer.path))
 
 
 @pytest.mark.parametrize(("policy", "at"), [("flag", 5), ("drop", 5), ("off", 39)])
 def test_others_and_what_stands_behind_the_budget_are_left_to_the_stage(own, tmp_path, policy, at):
     stage = stage_of(tmp_path, CASES["own paragraph"](own["text"]), policy, at)
-    check_first_documents(stage, Tokenizer(stage.tokenizer.path))
+    check_first_documents_contain_no_example(stage, Tokenizer(stage.tokenizer.path))
 
 
 def test_no_base_corpus_is_tokenised_before(own, tmp_path):

@@ -21,7 +21,7 @@ from contamination.detection.models.hf_model import HFModel
 from contamination.injection.corpus import open_corpus
 from contamination.launch.__main__ import main
 from contamination.launch.adopt import adopt
-from contamination.launch.check import inspect_runs
+from contamination.launch.check_runs import inspect_runs
 from contamination.training.models import hf_folder, model_digest
 from contamination.training.trained_model import ancestry_of, open_checkpoint, open_trained
 from tests.detection.golden import GOLDEN

@@ -51,7 +51,7 @@ def test_what_is_not_known_is_named(monkeypatch, capsys, words, said):
     assert said in err
 
 
-@pytest.mark.parametrize("tool", ["status", "report", "fetch", "check", "adopt"])
+@pytest.mark.parametrize("tool", ["status", "report", "fetch", "check", "adopt", "push"])
 def test_each_tool_tells_how_it_is_called(monkeypatch, capsys, tool):
     status, out, _ = call(monkeypatch, capsys, tool, "--help")
     assert status == 0

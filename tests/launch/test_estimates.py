@@ -20,7 +20,7 @@ from contamination.launch import downloads, forecast
 from contamination.launch.config import ClusterConfig
 from contamination.launch.plan import plan
 from contamination.launch.run_records import Cost
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 from contamination.launch.workload import ModelCost
 from contamination.training.config import MemoryConfig, MemoryStage
 from contamination.training.memory_plan import MACHINES, memory_need_on

@@ -29,7 +29,7 @@ from contamination.launch.cells import Launch, Outcome, overrides_digest
 from contamination.launch.config import ClusterConfig, LaunchConfig, LaunchSettings
 from contamination.launch.run_records import Cost, read_costs
 from contamination.launch.saved_config import is_saved, save_config
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 from contamination.launch.status import CellState, _shorten_overrides, read_cell_state, status
 
 

@@ -19,7 +19,7 @@ from contamination.launch.overview import describe_base_model, describe_sweep, g
 from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import plan
 from contamination.launch.shared_runs import key_by_run
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 from contamination.launch.text_checks import CheckedTexts, PlannedInsertions, TextChecks
 
 SEA = "The harbour master number {n} wrote: {text}"

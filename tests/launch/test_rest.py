@@ -10,7 +10,7 @@ from contamination.core.process_records import Progress
 from contamination.launch.cells import Launch, Outcome
 from contamination.launch.config import ClusterConfig
 from contamination.launch.run_records import Cost
-from contamination.launch.stages import Stages, TimeLeft, estimate_time_left
+from contamination.launch.stage_runner import Stages, TimeLeft, estimate_time_left
 from contamination.launch.status import status
 
 FIRST = {"train base": 100, "train study": 10, "detect clean": 20, "detect contaminated": 30}

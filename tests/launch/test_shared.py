@@ -21,7 +21,7 @@ from contamination.launch import shared
 from contamination.launch.config import ClusterConfig
 from contamination.launch.pipeline import _make_corpora
 from contamination.launch.plan import plan
-from contamination.launch.stages import Stages
+from contamination.launch.stage_runner import Stages
 from contamination.training.config import PretrainingConfig, TrainingConfig
 
 TRAINING = {

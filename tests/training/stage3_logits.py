@@ -9,7 +9,7 @@ import torch
 
 from contamination.core.models import load_model, load_tokenizer
 from contamination.training.config import ModelConfig, TrainingConfig
-from contamination.training.engine import (
+from contamination.training.deepspeed_engine import (
     engine_config,
     export_model,
     join_process_group,

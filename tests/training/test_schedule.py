@@ -8,7 +8,7 @@ from transformers import get_scheduler
 
 from contamination.core.errors import ConfigError
 from contamination.training.config import SCHEDULES, TrainingConfig
-from contamination.training.engine import share_of_peak_rate
+from contamination.training.deepspeed_engine import share_of_peak_rate
 from contamination.training.run import run
 from contamination.training.trained_model import open_checkpoint
 

@@ -7,7 +7,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Trainer, TrainingArgu
 
 from contamination.launch.processes import LAUNCHER
 from contamination.training.config import ModelConfig, TrainingConfig
-from contamination.training.engine import (
+from contamination.training.deepspeed_engine import (
     engine_config,
     join_process_group,
     parameter_groups,

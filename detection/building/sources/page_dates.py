@@ -83,7 +83,7 @@ def _iter_dump_dates(path: Path, max_bytes: int, tally: Tally) -> Iterator[tuple
         for page, first_date in _iter_first_dates(stream, max_bytes, tally, path):
             position = f"page {page}"
             try:
-                yield int(page), int(parse_time(first_date, UTC).timestamp())
+                yield _parse_id(page), int(parse_time(first_date, UTC).timestamp())
             except ValueError as error:
                 tally.reject("no date", f"{path}, {position}", str(error))
 
@@ -133,9 +133,20 @@ def _iter_table_dates(path: Path, max_bytes: int, tally: Tally) -> Iterator[tupl
             tally.reject("missing field", row.where, f"no {missing[0]!r}; its fields are {fields}")
         try:
             page, created = (row.value[name] for name in FIELDS)
-            yield int(page), int(parse_time(created, None).timestamp())
+            yield _parse_id(page), int(parse_time(created, None).timestamp())
         except (TypeError, ValueError) as error:
             tally.reject("no date", row.where, str(error))
+
+
+def _parse_id(page: Any) -> int:
+    """Returns a page's id; raises a ValueError if it does not fit into 64 bits."""
+    try:
+        number = int(page)
+    except OverflowError as error:
+        raise ValueError(f"the page id is {page!r}: give a whole number") from error
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"the page id {page!r:.60} does not fit into 64 bits")
+    return number
 
 
 Version = tuple[datetime, str]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import BinaryIO, ClassVar
 
-from contamination.data.html_text import START, TEXT, iter_html_tokens
+from contamination.data.html_tokens import START, TEXT, iter_html_tokens
 from contamination.data.readers.rows import Shard, Tally
 from contamination.detection.building.dates import CutOffs, DatedDocument, parse_time
 from contamination.detection.building.sources import OnBytesRead, Source, xml_streams
@@ -51,9 +51,11 @@ class StackExchange(Source):
             for row in _iter_rows(stream, self.max_text_bytes, tally, file):
                 position = f"row {row.get('Id')}"
                 if row.get("PostTypeId") == QUESTION:
-                    question = self._parse_question(row, site, tally, f"{file.path}, {position}")
-                    if question is not None:
-                        yield question
+                    question_document = self._parse_question(
+                        row, site, tally, f"{file.path}, {position}"
+                    )
+                    if question_document is not None:
+                        yield question_document
 
     def text(self, raw: str, min_words: int) -> str:
         """Returns the text of the HTML without code and formulas."""

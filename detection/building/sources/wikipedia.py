@@ -132,12 +132,12 @@ def _read_entity(tokens: Tokens) -> str:
 
 def _read_tag(tokens: Tokens) -> str:
     visible = import_optional("mwparserfromhell.definitions", "source=wikipedia").is_visible
-    ends = "TagAttrStart", "TagCloseOpen", "TagCloseSelfclose"
-    parts, end = _read_texts_until(tokens, *ends)
+    end_token_types = "TagAttrStart", "TagCloseOpen", "TagCloseSelfclose"
+    parts, end_token_type = _read_texts_until(tokens, *end_token_types)
     name = "".join(parts).strip().lower()
-    while end == "TagAttrStart":
-        end = _read_texts_until(tokens, *ends)[1]
-    if end == "TagCloseSelfclose":
+    while end_token_type == "TagAttrStart":
+        end_token_type = _read_texts_until(tokens, *end_token_types)[1]
+    if end_token_type == "TagCloseSelfclose":
         return "\n" if name == "br" else ""
     contents = _read_texts_until(tokens, "TagOpenClose")[0]
     _read_texts_until(tokens, "TagCloseClose")

@@ -23,13 +23,13 @@ from contamination.core import secrets
 from contamination.core.errors import ConfigError, ServerError, describe_error
 from contamination.core.stored_files import parse_json
 from contamination.detection.config import ScoredModelConfig
-from contamination.detection.models.served.responses import Reply, validation_message
-from contamination.detection.models.served.transport import (
+from contamination.detection.models.served.connections import (
     Content,
     Sessions,
     is_stopped,
     stopped_within,
 )
+from contamination.detection.models.served.responses import Reply, validation_message
 
 R = TypeVar("R", bound=Reply)
 log = logging.getLogger(__name__)
@@ -42,6 +42,8 @@ MAX_RETRY_AFTER = 3600.0
 """Seconds: the longest wait that a server's Retry-After may ask for."""
 READ_HEADERS = ("Retry-After", "Location")
 """The headers of an answer that are read. A charset is not: JSON is UTF-8."""
+BYTES_PER_VALUE = 16
+"""Of `max_answer_bytes`: an answer has at most one JSON value per so many bytes."""
 QUOTED = 300
 """Characters of a server's message that an error quotes."""
 
@@ -63,7 +65,7 @@ class RefusedError(ServerError):
 
 
 class UnreadableError(ServerError):
-    """An answer is not read to its end, since it is too long or its coding is unknown."""
+    """An answer is not read: it is too long, has too many values or an unknown coding."""
 
 
 class Client:
@@ -157,10 +159,25 @@ class Client:
         try:
             answer = self._receive_in_session(method, path, body)
             if answer.status_code == 200:
+                self._check_value_count(answer.content, path)
                 return parse_json(answer.content.decode("utf-8-sig"))
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as cause:
             raise self._connection_error(cause) from None
         raise self._refused_error(answer, path)
+
+    def _check_value_count(self, content: bytes, path: str) -> None:
+        """Raises an UnreadableError if the answer would take too much memory once parsed.
+
+        Its commas and brackets are counted, of which each value other than the first needs one.
+        """
+        most = self.server.max_answer_bytes // BYTES_PER_VALUE
+        if len(content) > most and sum(map(content.count, (b",", b"[", b"{"))) > most:
+            raise UnreadableError(self.without_key(
+                f"{self.field}.max_answer_bytes is {self.server.max_answer_bytes:,}: the answer of "
+                f"{self.server.url!r} to {path} has more than {most:,} JSON values, one per "
+                f"{BYTES_PER_VALUE} bytes of that. Give a server of OpenAI's completions protocol, "
+                "or a higher limit if its answers have that many."
+            ))  # fmt: skip
 
     def _receive_in_session(
         self, method: str, path: str, body: Mapping[str, Any] | None

@@ -22,6 +22,9 @@ from contamination.detection.models.served.responses import (
 
 log = logging.getLogger(__name__)
 
+MAX_LISTED = 10
+"""Models of a server's list that an error or a warning names."""
+
 
 class UnshownError(ServerError):
     """The answer lacks the requested numbers: the server may not know `echo`, or only chats."""
@@ -137,7 +140,8 @@ class CompletionsModel:
 
     def greedy_text(self, ids: Sequence[int], tokens: int) -> str:
         """Returns the text of so many greedy tokens after these."""
-        return self._request_choice(ids, max_tokens=tokens, temperature=0).written
+        choice = self._request_choice(ids, max_tokens=tokens, temperature=0)
+        return self._written_text(choice, ids, tokens)
 
     def generate(self, prompt: Prompt, temperature: float) -> list[int]:
         """Returns the generated tokens after the prompt, without the end-of-text token.
@@ -156,14 +160,35 @@ class CompletionsModel:
         positions = choice.positions()
         tokens = [self.token_names.unique_token(position.token) for position in positions]
         ids: list[int] = [token for token in tokens if token is not None]
-        if not self.dialect.names_ids or len(tokens) < (answer.completion_token_count or 0):
-            ids = self.tokenizer(choice.written, add_special_tokens=False)["input_ids"]
+        hides_tokens = len(tokens) < max(1, answer.completion_token_count or 0)
+        if not self.dialect.names_ids or hides_tokens:
+            text = self._written_text(choice, prompt.ids, prompt.tokens)
+            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         elif len(ids) < len(tokens):
             raise ServerError(
                 self.message_about_text(prompt.ids, f"it writes no ids. {self._tokenizer_remedy}")
             )
+        ids = ids[: prompt.tokens]
         eos = self.tokenizer.eos_token_id
         return ids[: ids.index(eos)] if eos in ids else ids
+
+    def _written_text(self, choice: Choice, ids: Sequence[int], tokens: int) -> str:
+        """Returns the generated text, if there is one that may have so many tokens.
+
+        Raises:
+            ServerError: the answer has no text, or one that so many tokens can't have.
+        """
+        most = tokens * self.token_names.max_characters
+        if not choice.has_text:
+            why = "its answer has no text. See that the server writes one, or leave the text out"
+        elif len(choice.written) > most:
+            why = (
+                f"it writes {len(choice.written):,} characters where max_tokens is {tokens}, and "
+                f"so many tokens have at most {most:,}. Give a server that heeds max_tokens"
+            )
+        else:
+            return choice.written
+        raise ServerError(self.message_about_text(ids, f"{why}."))
 
     def can_send(self, ids: Sequence[int]) -> bool:
         """Returns whether these tokens can be sent, as ids or as a text of exactly these tokens."""
@@ -225,9 +250,14 @@ class CompletionsModel:
         if self.dialect.names_ids:
             body["return_tokens_as_token_ids"] = True
         try:
-            return self.client.post(path, body, reply_class, self.probing)
+            answer = self.client.post(path, body, reply_class, self.probing)
         except RefusedError as error:
             raise self._explain_refusal(error, ids) from None
+        if (failure := answer.failure) is not None:
+            why = f"it answers with the status 200, but {failure}: the answer is not the model's"
+            remedy = "Turn off what filters answers, see the server's log, or leave the text out."
+            raise ServerError(self.message_about_text(ids, f"{why}. {remedy}"))
+        return answer
 
     def _check_count(self, answer: Completion, ids: Sequence[int], expected: int) -> None:
         count = answer.prompt_token_count
@@ -280,7 +310,7 @@ def find_model(client: Client, model_name: str | None) -> ServerModel:
     where = f"{client.field}.url is {client.server.url!r}"
     try:
         listed = {model.id: model for model in client.get("models", ModelList).data}
-        words = near_names(str(model_name), listed) if listed else "It lists none."
+        words = near_names(str(model_name), listed, MAX_LISTED) if listed else "It lists none."
     except RefusedError as error:
         if error.http_status in (401, 403):
             raise ConfigError(str(error)) from None

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from contamination.detection.models.served.completions import round_trips
+from contamination.detection.models.served.connections import in_parallel
 from contamination.detection.models.served.logprob_tracking import (
     LogprobStrategy,
     ShownLogprobs,
     rounding_error,
 )
-from contamination.detection.models.served.transport import in_parallel
 
 PROBE = (
     "On the second of March 1874 the miller's youngest daughter walked down to the harbour, "

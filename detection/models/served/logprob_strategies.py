@@ -5,6 +5,7 @@ Each is tried in turn when a server is probed, and the first that works is used.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -13,6 +14,8 @@ from typing import ClassVar
 from contamination.core.errors import ServerError
 from contamination.detection.models.served import logprob_tracking as tracking
 from contamination.detection.models.served.answer_store import round_to_float32
+from contamination.detection.models.served.client import RefusedError
+from contamination.detection.models.served.fingerprint import MAX_NOISE
 from contamination.detection.models.served.logprob_tracking import (
     Columns,
     LogprobStrategy,
@@ -21,12 +24,21 @@ from contamination.detection.models.served.logprob_tracking import (
 from contamination.detection.models.served.responses import TokenNames, TokenPosition
 from contamination.detection.passes import LOWEST_LOGPROB
 
+log = logging.getLogger(__name__)
+
 SHARED_NAME_REQUESTS = 4.0
 """Requests by `BiasedClosedForm` for a token that shares its name with others: 3 to 5."""
 FIRST_LIST, LIST_GROWTH = 64, 16
 """The length of the first list in which a hidden token is searched, and the factor of the next."""
 AGREEMENT = 1e-2
 """Nats: two computations of one log-probability differ by less, or one of them does not work."""
+
+COMPARED_PLACES = 4
+"""Places at which a prompt's log-probabilities are compared with those of the next token."""
+MAX_DIFFERENCE = 3 * MAX_NOISE
+"""Nats, root mean square over these places: log-probabilities of other tokens differ by more."""
+CERTAIN, CERTAIN_TOKENS = -1e-6, 5
+"""Nats, and a number of tokens: no model is as certain of each token of such a text."""
 
 
 class PromptLogprobs(LogprobStrategy):
@@ -45,11 +57,59 @@ class PromptLogprobs(LogprobStrategy):
         return ids
 
     def works(self, ids: Sequence[int]) -> bool:
-        """Returns whether the server shows them; if it also names top tokens by ids, uses those."""
+        """Returns whether the server shows them, and they are those of the next token.
+
+        If it also names top tokens by ids, those are used.
+        """
         positions = self._prompt_positions(ids)
-        if self.token_names.by_id and all(position.top for position in positions):
+        if self.token_names.by_id and all(token_position.top for token_position in positions):
             self.numbers = frozenset({"logprob", "top_logprob", "top_id"})
-        return all(position.logprob is not None for position in positions)
+        if any(position.logprob is None for position in positions):
+            return False
+        problem = self._prompt_problem(ids, positions)
+        if problem:
+            log.warning("%s", self.model.message_about_text(ids, f"{self.name}: {problem}"))
+        return not problem
+
+    def _prompt_problem(self, ids: Sequence[int], positions: Sequence[TokenPosition]) -> str:
+        """Returns why the prompt's log-probabilities can't be used, or ""."""
+        if _are_all_certain([position.prompt_logprob for position in positions]):
+            return "all are 0. They are not used."
+        prefixes, differences = self.sendable_prefixes(ids), []
+        for n in range(COMPARED_PLACES, 0, -1):
+            difference = self._difference_from_next_token(
+                prefixes[len(prefixes) * n // COMPARED_PLACES - 1]
+            )
+            if difference is not None and abs(difference) < AGREEMENT:
+                return ""
+            differences += [] if difference is None else [difference]
+        if not differences:
+            log.warning("%s", self.model.message_about_text(
+                ids, f"{self.name}: they are used, but not checked: the server shows no "
+                "log-probability of a next token to compare them with."
+            ))  # fmt: skip
+            return ""
+        rms = math.sqrt(sum(d * d for d in differences) / len(differences))
+        if rms <= MAX_DIFFERENCE:
+            return ""
+        return f"they are {rms:.3g} nats from those of the same next tokens. They are not used."
+
+    def _difference_from_next_token(self, prefix: Sequence[int]) -> float | None:
+        """Returns log p of the likeliest next token in a prompt, minus that of the next token.
+
+        Returns None if the server does not show the latter, or the token can't be sent.
+        """
+        try:
+            position = self.model.next_token(prefix, logprobs=1)
+        except RefusedError:
+            return None
+        token = self.model.token_names.unique_token(position.token)
+        if token is None or position.logprob is None:
+            return None
+        ids = [*prefix, token]
+        if not self.model.can_send(ids):
+            return None
+        return self._prompt_positions(ids)[-1].prompt_logprob - position.logprob
 
     def fingerprint_prefixes(self, ids: Sequence[int]) -> list[Sequence[int]]:
         """Returns the whole text."""
@@ -63,15 +123,24 @@ class PromptLogprobs(LogprobStrategy):
     def shown_logprobs(self, ids: Sequence[int]) -> ShownLogprobs:
         """Returns the log-probabilities of all tokens after the first."""
         positions = enumerate(self._prompt_positions(ids))
-        return {n: [max(-tracking.MAX_BIAS, position.prompt_logprob)] for n, position in positions}
+        return {
+            n: [max(-tracking.MAX_BIAS, token_position.prompt_logprob)]
+            for n, token_position in positions
+        }
 
     def answer_columns(self, ids: Sequence[int]) -> Columns:
         """Returns the numbers of all tokens after the first."""
         positions = self._prompt_positions(ids)
         logprobs = [position.prompt_logprob for position in positions]
+        if _are_all_certain(logprobs):
+            why = (
+                f"its {len(logprobs)} log-probabilities are all 0, which no model's are. See that "
+                "the server shows the log-probabilities of prompts."
+            )
+            raise ServerError(self.model.message_about_text(ids, why))
         columns: Columns = {"logprob": round_to_float32(logprobs)}
         if "top_id" in self.numbers:
-            tops = [self._top_logprob_and_id(position, ids) for position in positions]
+            tops = [self._top_logprob_and_id(token_position, ids) for token_position in positions]
             columns["top_logprob"] = round_to_float32([logprob for logprob, _ in tops])
             columns["top_id"] = [token for _, token in tops]
         return columns
@@ -79,17 +148,23 @@ class PromptLogprobs(LogprobStrategy):
     def _prompt_positions(self, ids: Sequence[int]) -> list[TokenPosition]:
         return self.model.prompt_logprobs(ids, self.top)
 
-    def _top_logprob_and_id(self, position: TokenPosition, ids: Sequence[int]) -> tuple[float, int]:
+    def _top_logprob_and_id(
+        self, token_position: TokenPosition, ids: Sequence[int]
+    ) -> tuple[float, int]:
         """Returns the top token's log-probability and id; of several, the lowest id."""
-        candidates = [(logprob, -token) for token, logprob in self._uniquely_named(position)]
-        if not candidates or len(candidates) < len(position.top):
-            names = [*position.top][:3]
+        candidates = [(logprob, -token) for token, logprob in self._uniquely_named(token_position)]
+        if not candidates or len(candidates) < len(token_position.top):
+            names = [*token_position.top][:3]
             why = f"top_logprobs has {names} for a token, which it names by their ids elsewhere. "
             raise ServerError(
                 self.model.message_about_text(ids, f"{why}See that the server is one.")
             )
         logprob, token = max(candidates)
         return logprob, -token
+
+
+def _are_all_certain(logprobs: Sequence[float]) -> bool:
+    return len(logprobs) >= CERTAIN_TOKENS and min(logprobs) > CERTAIN
 
 
 class PromptLogprobsParameter(PromptLogprobs):
@@ -114,10 +189,15 @@ class ForcedToken(LogprobStrategy):
     def works(self, ids: Sequence[int]) -> bool:
         """Returns whether a forced token has the same log-probability as without the bias."""
         token, logprob = self._second_likeliest(ids)
-        position = self._next_position(ids, {token: tracking.MAX_BIAS})
-        if position.token != self.model.token_names.name(token) or position.logprob is None:
+        token_position = self._next_position(ids, {token: tracking.MAX_BIAS})
+        if (
+            token_position.token != self.model.token_names.name(token)
+            or token_position.logprob is None
+        ):
             return False
-        return abs(position.logprob - logprob) < AGREEMENT
+        if len(token_position.top) == 1 and not self._chooses_other(ids, token):
+            return False  # the token is the choice without the bias as well
+        return abs(token_position.logprob - logprob) < AGREEMENT
 
     def request_count(self, token: int) -> float:
         """Returns more for a part of a character, which a server may hide."""
@@ -125,32 +205,32 @@ class ForcedToken(LogprobStrategy):
 
     def shown_logprobs(self, ids: Sequence[int]) -> ShownLogprobs:
         """Returns the top log-probabilities after these tokens, even if the choice is hidden."""
-        position = self._next_position(ids, may_hide=True)
-        if position.is_hidden:
-            position = self._position_beside_forced(ids, 0, self.top)
-        logprobs = sorted(position.top.values(), reverse=True)[: self.top]
+        token_position = self._next_position(ids, may_hide=True)
+        if token_position.is_hidden:
+            token_position = self._position_beside_forced(ids, 0, self.top)
+        logprobs = sorted(token_position.top.values(), reverse=True)[: self.top]
         return {len(ids): [max(-tracking.MAX_BIAS, logprob) for logprob in logprobs]}
 
     def answer_columns(self, ids: Sequence[int]) -> Columns:
         """Returns the last token's log-probability; LEAST if no bias makes it the choice."""
-        position = self._next_position(ids[:-1], {ids[-1]: tracking.MAX_BIAS}, may_hide=True)
+        token_position = self._next_position(ids[:-1], {ids[-1]: tracking.MAX_BIAS}, may_hide=True)
         name = self.model.token_names.name(ids[-1])
-        if position.is_hidden:
+        if token_position.is_hidden:
             return {"logprob": round_to_float32([self._logprob_from_longer_lists(ids)])}
-        if position.token != name and not self._is_renamed(ids, position):
+        if token_position.token != name and not self._is_renamed(ids, token_position):
             if (
                 self.model.token_names.is_unique(ids[-1])
-                and position.top.get(name, LOWEST_LOGPROB) > -tracking.MAX_BIAS
+                and token_position.top.get(name, LOWEST_LOGPROB) > -tracking.MAX_BIAS
             ):
-                raise self._wrong_choice_error(position.token, ids, (name,))
+                raise self._wrong_choice_error(token_position.token, ids, (name,))
             return {"logprob": round_to_float32([LOWEST_LOGPROB])}
-        if position.logprob is None:
+        if token_position.logprob is None:
             why = (
-                f"it shows no log-probability of its choice {position.token!r}. See that it runs "
-                "as it did when it was probed."
+                f"it shows no log-probability of its choice {token_position.token!r}. See that it "
+                "runs as it did when it was probed."
             )
             raise ServerError(self.model.message_about_text(ids, why))
-        return {"logprob": round_to_float32([position.logprob])}
+        return {"logprob": round_to_float32([token_position.logprob])}
 
     def _logprob_from_longer_lists(self, ids: Sequence[int]) -> float:
         """Returns the last token's log-probability from longer and longer lists of top tokens.
@@ -159,20 +239,20 @@ class ForcedToken(LogprobStrategy):
         the token with the next one. If a whole token is chosen, it lists such a token like others.
         """
         name, top = self.model.token_names.name(ids[-1]), FIRST_LIST
-        position = self._position_beside_forced(ids[:-1], ids[-1], top)
-        while name not in position.top and len(position.top) >= top:
+        token_position = self._position_beside_forced(ids[:-1], ids[-1], top)
+        while name not in token_position.top and len(token_position.top) >= top:
             top *= LIST_GROWTH
-            position = self._position_beside_forced(ids[:-1], ids[-1], top)
-        if name not in position.top or not self.model.token_names.is_unique(ids[-1]):
-            raise self._ambiguous_name_error(position, ids)
-        return position.top[name]
+            token_position = self._position_beside_forced(ids[:-1], ids[-1], top)
+        if name not in token_position.top or not self.model.token_names.is_unique(ids[-1]):
+            raise self._ambiguous_name_error(token_position, ids)
+        return token_position.top[name]
 
     def _position_beside_forced(self, ids: Sequence[int], token: int, top: int) -> TokenPosition:
         """Returns the top tokens after these when a whole token other than `token` is forced."""
         other = {str(self.model.token_names.any_unique_token(excluded=token)): tracking.MAX_BIAS}
         return self.model.next_token(ids, shows=True, logprobs=top, logit_bias=other)
 
-    def _is_renamed(self, ids: Sequence[int], position: TokenPosition) -> bool:
+    def _is_renamed(self, ids: Sequence[int], token_position: TokenPosition) -> bool:
         """Returns whether the choice is the last token under another name of the server.
 
         If so, the bias changed the choice; or the token is chosen without a bias, and a ban on it
@@ -181,7 +261,7 @@ class ForcedToken(LogprobStrategy):
         if self.model.token_names.by_id:
             return False
         unbiased = self._next_position(ids[:-1]).token
-        if unbiased != position.token:
+        if unbiased != token_position.token:
             return True
         return self._next_position(ids[:-1], {ids[-1]: -tracking.MAX_BIAS}).token != unbiased
 
@@ -232,10 +312,10 @@ class BiasedClosedForm(LogprobStrategy):
         return {"logprob": round_to_float32([LOWEST_LOGPROB if logprob is None else logprob])}
 
     def _logprob_from_other_token(self, ids: Sequence[int]) -> float | None:
-        position = self._next_position(ids[:-1])
-        comparison = self._comparison_token(position, ids) or self._unlisted_comparison(ids)
+        token_position = self._next_position(ids[:-1])
+        comparison = self._comparison_token(token_position, ids) or self._unlisted_comparison(ids)
         if comparison is None:
-            raise self._ambiguous_name_error(position, ids)
+            raise self._ambiguous_name_error(token_position, ids)
         token, logprob = comparison
         name, raised = self.model.token_names.name(token), tracking.raising_bias(logprob)
 
@@ -312,10 +392,12 @@ class TopListBisection(ArgmaxBisection):
     def works(self, ids: Sequence[int]) -> bool:
         """Returns whether the list stays the same when the choice changes."""
         token, logprob = self._second_likeliest(ids)
-        position = self._next_position(ids, {token: tracking.MAX_BIAS})
+        token_position = self._next_position(ids, {token: tracking.MAX_BIAS})
         name = self.model.token_names.name(token)
-        listed = position.top.get(name, math.nan)
-        return position.token == name and abs(listed - logprob) < AGREEMENT
+        if len(token_position.top) == 1 and not self._chooses_other(ids, token):
+            return False
+        listed = token_position.top.get(name, math.nan)
+        return token_position.token == name and abs(listed - logprob) < AGREEMENT
 
     def answer_columns(self, ids: Sequence[int]) -> Columns:
         """Returns the last token's log-probability from the list, or from a bisection.
@@ -324,12 +406,12 @@ class TopListBisection(ArgmaxBisection):
         from it to the last token at the bias RAISED_LOGPROB − log p, whatever the last token's
         name is.
         """
-        names, position = self.model.token_names, self._next_position(ids[:-1])
+        names, token_position = self.model.token_names, self._next_position(ids[:-1])
         is_unique, name = names.is_unique(ids[-1]), names.name(ids[-1])
-        if is_unique and name in position.top:
-            return {"logprob": round_to_float32([position.top[name]])}
-        if (comparison := self._comparison_token(position, ids)) is None:
-            raise self._ambiguous_name_error(position, ids)
+        if is_unique and name in token_position.top:
+            return {"logprob": round_to_float32([token_position.top[name]])}
+        if (comparison := self._comparison_token(token_position, ids)) is None:
+            raise self._ambiguous_name_error(token_position, ids)
         other, other_logprob = comparison
         other_name, raised = names.name(other), tracking.RAISED_LOGPROB - other_logprob
 
@@ -339,7 +421,7 @@ class TopListBisection(ArgmaxBisection):
                 raise self._wrong_choice_error(choice, ids, (other_name, name))
             return choice != other_name
 
-        low = tracking.RAISED_LOGPROB - (min(position.top.values()) if is_unique else 0.0)
+        low = tracking.RAISED_LOGPROB - (min(token_position.top.values()) if is_unique else 0.0)
         bias = tracking.bisect_bias(is_chosen, self.tolerance, low)
         return {
             "logprob": round_to_float32(

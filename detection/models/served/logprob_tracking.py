@@ -243,6 +243,13 @@ class LogprobStrategy(ABC):
         shows = bool(self.numbers) and not self.model.probing
         return self.model.next_token(ids, shows=shows, may_hide=may_hide, **options)
 
+    def _chooses_other(self, ids: Sequence[int], token: int) -> bool:
+        """Returns whether a bias makes a token other than this one the choice."""
+        other = self.model.token_names.any_unique_token(excluded=token)
+        if other is None:
+            return False
+        return self._next_position(ids, {other: MAX_BIAS}).token == self.token_names.name(other)
+
     def _second_likeliest(self, ids: Sequence[int]) -> tuple[int, float]:
         """Returns the second likeliest token after these and its logprob, or the only one."""
         tokens = self._uniquely_named(self._next_position(ids))

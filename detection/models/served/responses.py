@@ -30,6 +30,12 @@ LOGPROB_ROUNDING = 1e-3
 """Nats: how far above 0 rounding may bring the logarithm of a probability of 1."""
 QUOTED = 60
 """Characters of a wrong value that an error quotes."""
+MAX_CHOICES = 128
+"""Choices of an answer; one is requested."""
+MAX_MODELS, MAX_NAME = 10_000, 1000
+"""Models in a server's list, and characters of a model's name."""
+FAILURES = ("content_filter", "error", "abort")
+"""The values of `finish_reason` of a text that the model did not write to its end."""
 
 
 def _check_logprob(nats: float) -> float:
@@ -43,6 +49,18 @@ def _check_logprob(nats: float) -> float:
 
 
 LogProb = Annotated[float, AfterValidator(_check_logprob)]
+
+
+def _check_text(text: str) -> str:
+    """Returns a text that UTF-8 can encode; JSON may spell half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"a text is valid Unicode ({error.reason})") from error
+    return text
+
+
+Text = Annotated[str, AfterValidator(_check_text)]
 
 
 def token_id_name(token: int) -> str:
@@ -106,7 +124,7 @@ class TopLogprob(Reply):
 class TokenLogprob(TopLogprob):
     """The token at a position, with the likeliest tokens there."""
 
-    top_logprobs: list[TopLogprob] | None = None
+    top_logprobs: list[TopLogprob] | None = Field(default=None, fail_fast=True)
 
     def position(self) -> TokenPosition:
         """Returns the token and the log-probabilities at its position."""
@@ -126,10 +144,12 @@ class Logprobs(Reply):
     null. An empty list belongs to an answer without tokens.
     """
 
-    content: list[TokenLogprob] | None = None
-    tokens: list[str] | None = None
-    token_logprobs: list[LogProb | None] | None = None
-    top_logprobs: list[dict[str, LogProb | None] | None] | None = None
+    content: list[TokenLogprob] | None = Field(default=None, fail_fast=True)
+    tokens: list[str] | None = Field(default=None, fail_fast=True)
+    token_logprobs: list[LogProb | None] | None = Field(default=None, fail_fast=True)
+    top_logprobs: list[dict[str, LogProb | None] | None] | None = Field(
+        default=None, fail_fast=True
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -198,16 +218,20 @@ class PromptTokenLogprob(Reply):
 class Message(Reply):
     """The message of a chat's answer."""
 
-    content: str
+    content: Text
 
 
 class Choice(Reply):
     """One continuation, with or without the prompt before it, or one answer of a chat."""
 
-    text: str | None = None
+    text: Text | None = None
     message: Message | None = None
+    finish_reason: Any = None
+    error: Any = None
     logprobs: Logprobs | None = None
-    prompt_logprobs: list[dict[TokenId, PromptTokenLogprob] | None] | None = None
+    prompt_logprobs: list[dict[TokenId, PromptTokenLogprob] | None] | None = Field(
+        default=None, fail_fast=True
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -216,8 +240,13 @@ class Choice(Reply):
 
     @property
     def written(self) -> str:
-        """The generated text."""
+        """The generated text; empty if there is none."""
         return self.message.content if self.message else self.text or ""
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the answer has a text, which may be empty."""
+        return self.message is not None or self.text is not None
 
     def positions(self) -> list[TokenPosition]:
         """Returns the positions with log-probabilities; none if the server shows none."""
@@ -243,14 +272,29 @@ class Usage(Reply):
 class Completion(Reply):
     """An answer of /completions or /chat/completions."""
 
-    choices: Sequence[Choice] = Field(min_length=1)
+    choices: list[Choice] = Field(min_length=1, max_length=MAX_CHOICES, fail_fast=True)
     usage: Usage | None = None
+    error: Any = None
 
     @model_validator(mode="before")
     @classmethod
     def _check_other_fields(cls, answer: Any) -> Any:
         choices = answer.get("choices") if isinstance(answer, dict) else None
-        return _check_unread_logprobs(answer, choices if isinstance(choices, list) else [], ())
+        choices = choices[:MAX_CHOICES] if isinstance(choices, list) else []
+        return _check_unread_logprobs(answer, choices, ())
+
+    @property
+    def failure(self) -> str | None:
+        """Why the text is not the model's own, in the server's words; None if it is.
+
+        A server may refuse a text, or fail, with the status 200.
+        """
+        choice = self.choices[0]
+        if error := self.error or choice.error:
+            return f"error is {error!r:.300}"
+        reason = choice.finish_reason
+        failed = isinstance(reason, str) and reason.lower() in FAILURES
+        return f"finish_reason is {reason!r}" if failed else None
 
     @property
     def prompt_token_count(self) -> int | None:
@@ -272,7 +316,9 @@ class ChatChoice(Choice):
 class ChatCompletion(Completion):
     """An answer of /chat/completions."""
 
-    choices: Sequence[ChatChoice] = Field(min_length=1)
+    choices: list[ChatChoice] = Field(  # type: ignore[assignment]
+        min_length=1, max_length=MAX_CHOICES, fail_fast=True
+    )
 
 
 class LlamaCppMeta(Reply):
@@ -284,7 +330,7 @@ class LlamaCppMeta(Reply):
 class ServerModel(Reply):
     """A model in the server's list."""
 
-    id: str
+    id: Annotated[str, StringConstraints(max_length=MAX_NAME), AfterValidator(_check_text)]
     max_model_len: int | None = Field(default=None, ge=1)
     meta: LlamaCppMeta | None = None
 
@@ -307,7 +353,7 @@ class UnlistedModel(ServerModel):
 class ModelList(Reply):
     """An answer of /models."""
 
-    data: list[ServerModel]
+    data: list[ServerModel] = Field(max_length=MAX_MODELS, fail_fast=True)
 
 
 def validation_message(error: ValidationError) -> str:
@@ -357,6 +403,11 @@ class TokenNames:
         """Returns whether no other token has this token's name."""
         return self.unique_token(self.name(token)) == token
 
+    @cached_property
+    def max_characters(self) -> int:
+        """The most characters that one token adds to a text."""
+        return 1 + max(map(len, self.tokenizer.get_vocab()))  # some decoders add a blank
+
     def any_unique_token(self, excluded: int) -> int | None:
         """Returns a token other than `excluded` whose name is unique and consists of letters."""
         with self._lock:
@@ -380,10 +431,14 @@ class TokenNames:
 
     @cached_property
     def _unique_tokens_by_name(self) -> dict[str, int]:
-        ids = sorted(self.tokenizer.get_vocab().values())
-        names = self.tokenizer.batch_decode([[token] for token in ids])
-        shared = Counter(names)
-        return {n: token for n, token in zip(names, ids, strict=True) if shared[n] == 1}
+        token_ids = sorted(self.tokenizer.get_vocab().values())
+        names = self.tokenizer.batch_decode([[token_id] for token_id in token_ids])
+        count_by_name = Counter(names)
+        return {
+            n: token_id
+            for n, token_id in zip(names, token_ids, strict=True)
+            if count_by_name[n] == 1
+        }
 
 
 def _without_space_marks(token_name: str) -> str:

@@ -40,6 +40,7 @@ from contamination.detection.models.served.capabilities import (
 from contamination.detection.models.served.chat import chat_notice, model_for_dialect
 from contamination.detection.models.served.client import Client, RefusedError
 from contamination.detection.models.served.completions import CompletionsModel, find_model
+from contamination.detection.models.served.connections import in_parallel
 from contamination.detection.models.served.fingerprint import (
     Fingerprint,
     rms_difference,
@@ -53,7 +54,6 @@ from contamination.detection.models.served.logprob_tracking import (
     LogprobStrategy,
 )
 from contamination.detection.models.served.responses import ServerModel, UnlistedModel
-from contamination.detection.models.served.transport import in_parallel
 from contamination.detection.passes import TokenStats
 
 if TYPE_CHECKING:

@@ -105,7 +105,7 @@ def test_the_intervals_of_the_results_hold_the_truth(seeds):
 def test_the_intervals_over_seeds_hold_the_truth(seeds):
     """Of three seeds that do not differ they hold it in 97 to 98%, more than they promise."""
     cells, found = seeds
-    joint = seed_pooling.pool_estimates(found, [each.examples_digest for each in cells], 0)
+    joint = seed_pooling.pool_estimates(found, seed_pooling.Replicates.of(cells), 0)
     rows = pd.DataFrame(seed_pooling.condition_rows(cells, found, joint, LEVEL))
     assert (rows["n_seeds"] == 3).all()
     for place, number in held(rows, norm.cdf(0.7 / 2**0.5)).items():

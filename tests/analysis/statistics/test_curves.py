@@ -17,7 +17,8 @@ from contamination.analysis.statistics.curves import (
     roc_table,
     score_samples,
 )
-from contamination.core.statistics.bootstrap import draw_resample
+from contamination.core.seeds import derive_seed
+from contamination.core.statistics.bootstrap import Resample, draw_named_counts
 from contamination.core.statistics.estimates import confidence_interval, estimate_metrics
 from contamination.core.statistics.metrics import tpr_at_fpr
 
@@ -30,9 +31,18 @@ def one(table, **equal):
     return table
 
 
+PLACE = CurveKey("c", "contaminated", "a", "loss", "")
+
+
+def sample_of(members, nonmembers):
+    names = (tuple(f"{side}{i}" for i in range(len(scores))) for side, scores in
+             (("m", members), ("n", nonmembers)))  # fmt: skip
+    return ScoreSample(members, nonmembers, tuple(names), 0)
+
+
 @pytest.fixture(scope="module")
 def found(cell):
-    return score_samples([cell], 0)
+    return score_samples([cell])
 
 
 def test_a_curve_is_the_metric_at_each_rate(found):
@@ -42,7 +52,8 @@ def test_a_curve_is_the_metric_at_each_rate(found):
     np.testing.assert_allclose(line["tpr"], expected)
     assert line["tpr"].is_monotonic_increasing
     assert line["tpr"].iloc[-1] == 1
-    drawn = draw_resample(len(sample.members), len(sample.nonmembers), CONFIG.draws, sample.seed)
+    draw_seed = derive_seed(0, "curves", place.benchmark)
+    drawn = Resample(*(draw_named_counts(side, CONFIG.draws, draw_seed) for side in sample.names))
     wanted = [tpr_at_fpr(float(rate)) for rate in line["fpr"]]
     found = estimate_metrics(sample.members, sample.nonmembers, drawn, wanted).values()
     expected = [confidence_interval(each, CONFIG.confidence) for each in found]
@@ -59,27 +70,32 @@ def test_two_seeds_are_pooled_into_one_condition(make):
     config = AnalysisConfig(draws=60)
     cells = [make(seed=0), make(seed=1)]
     pooled, single = (
-        roc_table(score_samples(some_cells, 0), config, 0) for some_cells in (cells, cells[:1])
+        roc_table(score_samples(some_cells), config, 0) for some_cells in (cells, cells[:1])
     )
     assert len(pooled) == len(single)
     for column in ("tpr", "ci_low", "ci_high"):  # the same scores of the same examples twice
         np.testing.assert_allclose(pooled[column], single[column])
 
 
-def test_resamples_follow_the_seed_the_examples_and_the_benchmark(make):
-    def drawn(seed, cell):
-        return {
-            place.benchmark: each.seed for place, (each,) in score_samples([cell], seed).items()
-        }
-
-    one, two = make(seed=0), make(seed=1, a_dose=4)
-    own = set(drawn(0, one).values())
-    assert len(own) == 2
-    for other in (drawn(1, one), drawn(0, replace(one, examples=one.examples.assign(text="x")))):
-        assert own.isdisjoint(other.values())
-    both = score_samples([one, two], 0)
-    bands = [roc_table(both, CONFIG, seed)["ci_low"].to_numpy() for seed in (0, 1)]
+def test_bands_follow_the_seed():
+    samples = {PLACE: [sample_of(np.arange(20.0), np.arange(20.0) - 3)]}
+    bands = [roc_table(samples, CONFIG, seed)["ci_low"].to_numpy() for seed in (0, 1)]
     assert (bands[0] != bands[1]).any()
+
+
+def test_a_seed_without_one_of_the_examples_makes_a_band_no_narrower(make):
+    """Its other examples are the same ones, and drawn as often."""
+    config, one = AnalysisConfig(draws=60), make(seed=0)
+    rows = np.arange(len(one.examples)) != 0
+    tables = {name: table[rows] for name, table in one.scores.items()}
+    almost = replace(
+        make(seed=1), examples=one.examples[rows].reset_index(drop=True), scores=tables
+    )
+    single, pooled = (
+        roc_table(score_samples(cells), config, 0) for cells in ([one], [one, almost])
+    )
+    narrower = (pooled["ci_high"] - pooled["ci_low"]) / (single["ci_high"] - single["ci_low"])
+    assert narrower.mean() == pytest.approx(1, abs=0.05)
 
 
 def test_shares_add_up_to_one_on_each_side(found):
@@ -106,8 +122,7 @@ def test_a_bin_holds_the_mean_share_of_the_benchmarks_and_wilsons_interval():
     sizes = {"a": [(12, 30), (9, 40)], "b": [(50, 20)], "c": [(7, 9)]}
     drawn = {
         name: [
-            ScoreSample(rng.normal(1, 3, m) + k, rng.normal(k, 2, n), k)
-            for k, (m, n) in enumerate(of)
+            sample_of(rng.normal(1, 3, m) + k, rng.normal(k, 2, n)) for k, (m, n) in enumerate(of)
         ]
         for name, of in sizes.items()
     }
@@ -133,19 +148,19 @@ def test_a_bin_holds_the_mean_share_of_the_benchmarks_and_wilsons_interval():
 
 
 def test_equal_scores_of_nonmembers_are_not_divided_by_no_deviation():
-    place = CurveKey("c", "contaminated", "a", "loss", "")
-    flat = {place: [ScoreSample(np.array([1.0, 2.2]), np.full(3, 1.0), 0)]}
+    place = PLACE
+    flat = {place: [sample_of(np.array([1.0, 2.2]), np.full(3, 1.0))]}
     members = one(histogram_table(flat), side="members", benchmark="a")
     assert members.loc[members["share"] == 0.5, "centre"].tolist() == [0.25, 1.25]
 
 
 def test_all_has_no_curve_where_a_benchmark_lacks_a_side():
-    place = CurveKey("c", "contaminated", "a", "loss", "")
+    place = PLACE
     scores = np.arange(20.0)
     lacks = {
-        place: [ScoreSample(scores, scores, 0)],
-        place._replace(benchmark="b"): [ScoreSample(scores[:0], scores, 0)],
-        place._replace(benchmark="c"): [ScoreSample(scores, scores[:0], 0)],
+        place: [sample_of(scores, scores)],
+        place._replace(benchmark="b"): [sample_of(scores[:0], scores)],
+        place._replace(benchmark="c"): [sample_of(scores, scores[:0])],
     }
     for table in (histogram_table(lacks), roc_table(lacks, CONFIG, 0)):
         assert set(table["benchmark"]) == {"a"}

@@ -15,6 +15,7 @@ from contamination.analysis.statistics.dose_response import (
     logistic,
     slope_interval,
 )
+from contamination.analysis.statistics.seed_pooling import Replicates
 from contamination.analysis.statistics.trends import mean_response
 from contamination.analysis.summary import Direction
 from contamination.core.statistics.bootstrap import Resample, draw_resample
@@ -183,12 +184,13 @@ def test_a_lone_member_of_a_benchmark_changes_nothing():
 def test_seeds_are_averaged_and_one_without_a_slope_is_said():
     rng = np.random.default_rng(8)
     seeds = [dose_response([simulated(rng, np.repeat(LADDER, 10))], 0.95) for _ in range(2)]
-    mean = mean_response(seeds, ["a", "b"], 0)
+    two = Replicates.independent(2)
+    mean = mean_response(seeds, two, 0)
     assert mean.slope.value == pytest.approx(np.mean([seed.slope.value for seed in seeds]))
     assert mean.levels[0, 0] == pytest.approx(np.mean([seed.levels[0, 0] for seed in seeds]))
     assert mean.slope.draws.std() < seeds[0].slope.draws.std()
     few = dose_response([simulated(rng, [1] * 30 + [2] * 3)], 0.95)
-    assert mean_response([seeds[0], few], ["a", "b"], 0).slope.needs == few.slope.needs
+    assert mean_response([seeds[0], few], two, 0).slope.needs == few.slope.needs
 
 
 def test_levels_of_groups_are_fitted_like_their_members(monkeypatch):
@@ -198,7 +200,7 @@ def test_levels_of_groups_are_fitted_like_their_members(monkeypatch):
     p = placements(sample)
     by_dose = np.array([p[sample.log_occurrences == x].mean() for x in range(4)])
     members = np.array([20.0, 9, 8, 7])
-    line = dose_response_of_groups(np.arange(4.0), np.stack([by_dose] * 3), members)
+    line = dose_response_of_groups(np.arange(4.0), np.stack([by_dose] * 3), members, 1.0)
     found = dose_response([sample], 0.95)
     assert line is not None
     assert line.slope[0] == pytest.approx(found.slope.value)

@@ -95,7 +95,7 @@ def test_the_command_line_prints_the_same_all_and_calls_the_pooled_figure_pooled
 
 
 def test_a_histogram_of_all_is_the_mean_of_the_benchmarks_shares(parts):
-    bins = histogram_table(score_samples([make_cell(**parts)], 0))
+    bins = histogram_table(score_samples([make_cell(**parts)]))
     bins = bins.query("checkpoint == 'contaminated' and method == 'loss' and side == 'non-members'")
     wide = bins.pivot(index="centre", columns="benchmark", values="share")
     np.testing.assert_allclose(wide["all"], wide[["boolq", "imdb"]].mean(axis=1))
@@ -173,6 +173,6 @@ def test_a_report_without_all_says_so_and_draws_the_benchmarks_that_it_has():
 
 def test_the_curves_of_all_are_there_only_where_every_benchmark_is():
     for kind in LACKS:
-        found = score_samples([make_cell(**lacking(kind))], 0)
+        found = score_samples([make_cell(**lacking(kind))])
         for table in (histogram_table(found), roc_table(found, AnalysisConfig(draws=20), 0)):
             assert set(table["benchmark"]) == {"boolq"}

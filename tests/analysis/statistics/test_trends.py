@@ -9,6 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import t
 
 from contamination.analysis.cells import series_settings
 from contamination.analysis.config import AnalysisConfig
@@ -113,16 +114,18 @@ def test_an_end_of_the_interval_beyond_what_was_measured_is_open():
         assert found["note"] == f"interval {side} what was measured"
 
 
+MANY = 10**6
+"""Examples on a side: Student's quantile is the normal one."""
 SLOPES = np.array([-0.2, 1.2, 0.4, 0.9, 0.1, 0.3, 0.7, 0.6])
 """Of draws about 0.5. Two lie further from it than zero does, and so does the last, once bent."""
 
 
-def straight(levels, slope, members=100, spread=1e-6):
+def straight(levels, slope, members=MANY, spread=1e-6):
     """Draws so close to the line that their influence is what they differ by."""
     x = np.log2(levels)
     draws = logistic(0.1 + np.outer(slope + spread * SLOPES, x))
     values = zip(levels, logistic(0.1 + slope * x), draws.T, strict=True)
-    return {level: Estimate(members, 9, value, drawn) for level, value, drawn in values}
+    return {level: Estimate(members, MANY, value, drawn) for level, value, drawn in values}
 
 
 def test_the_slope_is_that_of_the_line_and_its_interval_that_of_the_draws():
@@ -132,6 +135,23 @@ def test_the_slope_is_that_of_the_line_and_its_interval_that_of_the_draws():
     ends = found["slope_low"] - found["slope"], found["slope_high"] - found["slope"]
     assert ends == pytest.approx((-half, half), rel=1e-3)
     assert (found["levels"], found["lowest"], found["highest"]) == (3, 1, 16)
+
+
+def test_the_slope_along_a_sweep_of_few_examples_has_students_interval():
+    """Of the fewest on either side, and their draws vary √((n − 1) / n) too little."""
+    many, few = (trend_columns(straight([1.0, 2.0, 4.0], 0.5, members=n), 0.95) for n in (MANY, 10))
+    halves = [found["slope_high"] - found["slope"] for found in (few, many)]
+    expected = t.ppf(0.975, 9) * (10 / 9) ** 0.5 / NormalDist().inv_cdf(0.975)
+    assert halves[0] / halves[1] == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_move_between_levels_of_few_examples_needs_more():
+    rng, values = np.random.default_rng(0), (0.6, 0.75)
+    noise = 0.05 * rng.normal(size=(2, 500))
+    for members, turns in ((MANY, "1.0 2.0"), (5, "")):
+        levels = zip((1.0, 2.0), values, noise, strict=True)
+        line = {at: Estimate(members, MANY, value, value + own) for at, value, own in levels}
+        assert trend_columns(line, 0.95)["turns"] == turns
 
 
 def test_levels_count_by_their_members():

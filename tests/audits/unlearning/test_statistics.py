@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest, ks_2samp
 
+from contamination.audits.unlearning.audit_units import AuditUnits
 from contamination.audits.unlearning.comparison import estimate_columns, ks_distance, swap_p_value
-from contamination.audits.unlearning.estimates import AuditUnits
 from contamination.audits.unlearning.forget_ratio import SAME, fieller_interval, forget_ratio
 from contamination.audits.unlearning.tables import format_estimate
 from contamination.core.statistics.estimates import Estimate

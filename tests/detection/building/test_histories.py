@@ -177,6 +177,12 @@ def test_a_revision_that_is_not_as_the_schema_has_it_is_told(built, tmp_path):
     [
         ("<timestamp>2014", "<timestamp>May", "odd.xml, page 7: no date .*May-05-01"),
         ("<id>7</id>", "<id>seven</id>", "odd.xml, page seven: no date"),
+        ("<id>7</id>", f"<id>{2**63}</id>", "no date .the page id '9223.* not fit into 64 bits"),
+        (
+            "<timestamp>2014-05-01T00:00:00Z",
+            "<timestamp>0001-01-01T00:00:00+23:00",
+            "no date .*out",
+        ),
         ("</page>", "", "odd.xml, after .*cut off or broken"),
     ],
 )
@@ -186,6 +192,18 @@ def test_a_dump_of_dates_that_is_none_is_told(built, tmp_path, old, new, said):
     path = dump(tmp_path / "enwiki.xml", *OTHERS)
     with pytest.raises(DataError, match=said):
         built("source=wikipedia", f"source.paths={path}", f"source.dates={odd}")
+
+
+@pytest.mark.parametrize(
+    ("page_id", "created"),
+    [("9223372036854775808", "1425168000"), ("1e999", "1425168000"), ("7", "1e300")],
+)
+def test_a_table_of_dates_with_a_number_out_of_range_is_told(built, tmp_path, page_id, created):
+    table = tmp_path / "dates.jsonl"
+    table.write_text(f'{{"page_id": {page_id}, "created": {created}}}\n')
+    path = dump(tmp_path / "enwiki.xml", *OTHERS)
+    with pytest.raises(DataError, match="dates.jsonl.*no date"):
+        built("source=wikipedia", f"source.paths={path}", f"source.dates={table}")
 
 
 def test_a_foreign_dump_has_no_dates(built, tmp_path):

@@ -17,7 +17,7 @@ from contamination.detection.building.overlap_selection import (
     NgramSearch,
     PackedTexts,
     SelectStage,
-    run,
+    select_nonmembers,
 )
 from contamination.injection.token_stream import Tokenizer
 from tests.bad_inputs.material import GOLDEN
@@ -51,7 +51,7 @@ def here(tmp_path, monkeypatch):
 
 def selected(folder, *words):
     stage = compose_stage("select", [f"runs={folder}/runs", *words], SelectStage)
-    place = run(stage).path
+    place = select_nonmembers(stage).path
     (data,) = (place / "data").iterdir()
     rows = [json.loads(line) for line in data.read_text().splitlines()]
     return data.stem, rows, json.loads((place / "datasheet.json").read_text())

@@ -83,6 +83,12 @@ def test_dates_are_unix_seconds_too_in_tables_without_types(value, day):
     assert parse_time(value, None).date().isoformat() == day
 
 
+@pytest.mark.parametrize("value", [1e300, float("inf"), 10**400, "0001-01-01T00:00:00+23:00"])
+def test_a_date_out_of_range_is_none(value):
+    with pytest.raises(ValueError, match="out of range"):
+        parse_time(value, UTC)
+
+
 @pytest.mark.parametrize("value", [0, 2015, 20150301, 2015.0])
 def test_a_year_is_no_time_of_1970(value):
     with pytest.raises(ValueError, match=f"{value} is in 1970 as Unix seconds"):

@@ -23,7 +23,6 @@ from transformers import (
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig
 from contamination.detection.forward import batches
 from contamination.detection.forward import infilling as forward
@@ -38,6 +37,7 @@ from contamination.detection.forward.infilling import (
 from contamination.detection.methods.infilling import Infilling
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import HFModel
+from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import NUMBERS, ORIGINAL, Example, Pass
 from tests.detection import golden, naive
 from tests.rounding import FORWARD

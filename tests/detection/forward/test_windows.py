@@ -13,7 +13,6 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.integrity import MANIFEST
 from contamination.core.models import load_model
 from contamination.data.config import ExamplesConfig
-from contamination.detection.collect import Collector
 from contamination.detection.config import (
     METHODS,
     DetectionConfig,
@@ -26,6 +25,7 @@ from contamination.detection.config import (
 from contamination.detection.forward.infilling import run_infill
 from contamination.detection.forward.reader import count_leading_special, split_into_windows
 from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import NUMBERS, ORIGINAL, Pass
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores

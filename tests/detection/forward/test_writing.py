@@ -14,7 +14,6 @@ from contamination.core.seeds import derive_seed
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
 from contamination.data.text import split_at_share
-from contamination.detection.collect import Collector, covering_pass_by_pass
 from contamination.detection.config import DetectionConfig, DetectionStage
 from contamination.detection.forward.reader import run_continuations
 from contamination.detection.loaded_model import LoadedModel
@@ -23,6 +22,7 @@ from contamination.detection.methods.samia import Samia
 from contamination.detection.models.base import Prompt
 from contamination.detection.models.causal_lm import CausalLM, generate_batch
 from contamination.detection.models.hf_model import HFModel
+from contamination.detection.pass_collector import Collector, covering_pass_by_pass
 from contamination.detection.pass_store import StoredPass, write_rows
 from contamination.detection.passes import Example, Pass
 from contamination.detection.requirements import choose_methods

@@ -316,7 +316,7 @@ def test_a_share_is_scored_on_a_gpu_of_its_own(monkeypatch, no_collection, gpus,
 
 
 def test_a_device_map_beside_a_launchers_processes_is_refused(monkeypatch):
-    monkeypatch.setattr(process_group, "_group", process_group.ProcessGroup(2))
+    monkeypatch.setattr(process_group, "_current_group", process_group.ProcessGroup(2))
     assert uses_several_processes(DetectionConfig())
     with pytest.raises(ConfigError, match="device_map is 'auto'.*WORLD_SIZE=2"):
         uses_several_processes(DetectionConfig(device_map="auto"))

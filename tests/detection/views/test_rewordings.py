@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from contamination.data.perturbation.masked_lm import MaskedLM
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig
 from contamination.detection.methods.neighbor import Neighbor
 from contamination.detection.methods.pac import Pac
+from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import Pass
 from contamination.detection.views import render_versions
 from tests.detection import golden

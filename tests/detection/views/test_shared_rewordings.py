@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from contamination.detection.collect import Collector
 from contamination.detection.config import DetectionConfig
 from contamination.detection.forward import batches
 from contamination.detection.methods.lowercase import Lowercase
 from contamination.detection.methods.neighbor import Neighbor
 from contamination.detection.methods.pac import Pac
+from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import ORIGINAL, TokenStats
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, UNSEEN

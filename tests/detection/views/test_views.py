@@ -17,7 +17,6 @@ from transformers import (
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
 from contamination.data.config import ExamplesConfig
-from contamination.detection.collect import Collector
 from contamination.detection.config import (
     METHODS,
     DetectionConfig,
@@ -43,6 +42,7 @@ from contamination.detection.methods.reference import Reference
 from contamination.detection.methods.surp import Surp
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import HFModel
+from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats
 from contamination.detection.resources import Resources, check_shots_disjoint, open_prefix
 from contamination.detection.run import run

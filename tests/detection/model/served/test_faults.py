@@ -24,9 +24,9 @@ from contamination.core.signals import stop_on_signals
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.models import open_model
 from contamination.detection.models.served import client as client_module
+from contamination.detection.models.served.connections import in_parallel
 from contamination.detection.models.served.fingerprint import probe_token_ids
 from contamination.detection.models.served.responses import Completion
-from contamination.detection.models.served.transport import in_parallel
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks.probe import format_request_plan as dry_run
@@ -142,7 +142,7 @@ MALFORMED = {
     "no names": (given(*SHOWN, "tokens", value=[None]), "tokens.0 is None: input should be a val"),
     "no objects": (given(*SHOWN, "top_logprobs", value=["a"]), "top_logprobs.0 is 'a': input"),
     "no choice": (given("choices", value=[None]), "choices.0 is None: input should be an object"),
-    "no choices": (given("choices", value=[]), r"choices is \[\]: value should have at least 1"),
+    "no choices": (given("choices", value=[]), r"choices is \[\]: list should have at least 1"),
     "a list": (given(*SHOWN, value=["x"]), r"choices.0.logprobs is \['x'\]: input should be an"),
     "another": (given(value={"error": "no"}), "choices is missing in {'error': 'no'}"),
     "all a list": (given(value=[1]), r"the whole answer is \[1\]: input should be an object"),

@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from pydantic import ValidationError
 
 from contamination.core.cli import run_tool
 from contamination.core.errors import ConfigError, ServerError, UserError
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.models.served.client import Client
 from contamination.detection.models.served.completions import find_model
-from contamination.detection.models.served.responses import ModelList
+from contamination.detection.models.served.responses import Completion, ModelList
 from tests.forks import in_fork
 
 
@@ -180,10 +181,21 @@ LISTED = b'{"data": [{"id": "a"}]}'
         ("x-gzip", gzip.compress(LISTED)),
         ("gzip, identity", gzip.compress(LISTED)),
         ("gzip", gzip.compress(LISTED[:9]) + gzip.compress(b"") + gzip.compress(LISTED[9:])),
+        ("gzip", gzip.compress(LISTED) + bytes(3)),
         ("gzip", gzip.compress(b"\xef\xbb\xbf" + LISTED)),
         ("", b"\xef\xbb\xbf" + LISTED),
     ],
-    ids=["empty", "identity", "capitals", "x-gzip", "two", "members", "mark in gzip", "mark"],
+    ids=[
+        "empty",
+        "identity",
+        "capitals",
+        "x-gzip",
+        "two",
+        "members",
+        "padding",
+        "mark in gzip",
+        "mark",
+    ],
 )
 @pytest.mark.parametrize("wait", [0, 1e-4], ids=["at once", "byte by byte"])
 def test_the_usual_ways_to_send_json_are_read(coding, content, wait):
@@ -317,7 +329,7 @@ ENDLESS = {
         "no answer came|is longer",
     ),
     "empty blocks": (GZIP + STARTED, EMPTY_BLOCK * 10_000, "is longer, once decompressed"),
-    "bytes behind gzip": (GZIP + WHOLE, b"\0" * 65536, "has bytes behind the end of its gzip"),
+    "zeros behind gzip": (GZIP + WHOLE, b"\0" * 65536, "is longer, once decompressed"),
 }
 
 
@@ -346,11 +358,12 @@ def test_whatever_never_ends_is_ended(name):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (WHOLE + b"\0", "has bytes behind the end of its gzip content"),
+        (WHOLE + b"\0x", "has bytes behind the end of its gzip content"),
         (WHOLE[:-1], "its gzip content has no end"),
+        (WHOLE + gzip.compress(b"") * 1000, "its gzip content has more than 1000 members"),
         (zlib.compress(b"{}"), "it is not gzip"),
     ],
-    ids=["more", "cut", "zlib"],
+    ids=["more", "cut", "members", "zlib"],
 )
 def test_a_content_that_is_not_one_whole_gzip_member_is_said(content, words):
     with raw(GZIP + content) as url, pytest.raises(ServerError, match=words):
@@ -373,3 +386,56 @@ def test_a_name_is_asked_for_where_there_is_not_one_model(names, words):
     content = json.dumps({"data": [{"id": name} for name in names]}).encode()
     with answers(200, content) as url, pytest.raises(ConfigError, match=words):
         find_model(client(url), None)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ([f"model-{n}" for n in range(300)], r"Known: model-0, .*, model-106 and 290 more\. Give"),
+        (["m" * 900, "n"], f"Known: {'m' * 100}…, n. Give"),
+        ([f"model-{n}" for n in range(20_000)], "data is .*: list should have at most 10000 items"),
+        (["m" * 2000, "n"], "data.0.id is 'mmm.*: string should have at most 1000 characters"),
+        (["a\ud800b"], r"data.0.id is 'a\\ud800b': input should be a valid string"),
+    ],
+)
+def test_a_list_of_models_is_cut(names, words):
+    content = json.dumps({"data": [{"id": name} for name in names]}).encode()
+    with answers(200, content) as url, pytest.raises(UserError, match=words) as error:
+        find_model(client(url), None)
+    assert len(str(error.value)) < 500
+
+
+EMPTY = {
+    "values": b'{"choices":[%s]}' % b",".join([b"{}"] * 600_000),
+    "lists": b'{"choices":[{"text":"a"}],"x":[%s]}' % b",".join([b"[]"] * 600_000),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_an_answer_of_many_values_is_not_parsed(name, monkeypatch):
+    """A small answer that expands would take gigabytes."""
+    content = gzip.compress(EMPTY[name])
+    monkeypatch.setattr("contamination.detection.models.served.client.parse_json", None)
+    with (
+        answers(200, content, **{"Content-Encoding": "gzip"}) as url,
+        pytest.raises(ServerError, match="has more than 1,048,576 JSON values") as error,
+    ):
+        client(url).get("completions", Completion)
+    assert "model.max_answer_bytes is 16,777,216" in str(error.value)
+
+
+@pytest.mark.parametrize("form", [
+    {"choices": [{}] * 500_000}, {"choices": [None] * 500_000},
+    {"choices": [{"logprobs": {"content": [{}] * 500_000}}]},
+    {"choices": [{"logprobs": {"tokens": [0] * 500_000, "token_logprobs": ["a"] * 500_000}}]},
+    {"choices": [{"prompt_logprobs": [[]] * 500_000}]},
+])  # fmt: skip
+def test_a_long_list_of_another_form_takes_little_memory(form):
+    """One error, not one for each entry."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValidationError):
+            Completion.model_validate(form)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

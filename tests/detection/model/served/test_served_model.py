@@ -15,7 +15,7 @@ from tests.detection.model.served.conftest import FOLDER, NODES
 from tests.detection.model.served.server import Server
 from tests.rounding import FORWARD
 
-PROBES = 13  # the dialect, text and ids, whether it works, its answer, and that beside 7 others
+PROBES = 15  # the dialect, text and ids, whether it works (3), its answer, and that beside 7 others
 SERVABLE = ("lowercase", "loss", "max_k", "min_k", "pac", "polarized_distance", "zlib")
 
 

@@ -19,7 +19,7 @@ from contamination.data.readers.rows import group_by_size
 from contamination.data.text import normalise_text
 from contamination.injection import packing
 from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_corpus
-from contamination.injection.decontamination import VERBATIM, PoolSearch, first_words
+from contamination.injection.shared_text_search import VERBATIM, PoolSearch, first_words
 from contamination.injection.token_stream import Ids, Tokenizer
 from contamination.injection.tokenization import match_table
 
@@ -161,11 +161,11 @@ def search_corpus(
         return _search_finetuning_set(
             corpus, PoolSearch(pool, corpus.tokenizer.apply_normalizer, parts=not whole)
         )
-    counts = [packing.count_sequences(path) for path in corpus.part_paths]
-    starts = [sum(counts[:n]) for n in range(len(counts))]
+    sequence_counts = [packing.count_sequences(path) for path in corpus.part_paths]
+    first_sequences = [sum(sequence_counts[:n]) for n in range(len(sequence_counts))]
     folder, width = str(corpus.tokenizer_folder.resolve()), corpus.sequence_tokens
     parts = [path.resolve() for path in corpus.part_paths]
-    task = CorpusSearchTask(folder, parts, starts, width, pool, whole)
+    task = CorpusSearchTask(folder, parts, first_sequences, width, pool, whole)
     results = runner.run(f"compare-{path_part_of(name)}", task)
     return match_table([match for result in results for match in result["matches"]])
 

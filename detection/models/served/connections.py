@@ -20,6 +20,8 @@ GZIP = ("gzip", "x-gzip")
 """The accepted names of the coding; both mean the same (RFC 9110, 8.4.1.3)."""
 GZIP_MAGIC = b"\x1f\x8b"
 """The first bytes of a gzip member (RFC 1952, 2.3.1)."""
+MAX_MEMBERS = 1000
+"""Members of gzip content: each takes time, even if it is empty."""
 
 
 class Content:
@@ -39,6 +41,7 @@ class Content:
         self.is_readable = not coded or (len(coded) == 1 and coded[0] in GZIP)
         self._gzip = _new_decompressor() if coded else None
         self._limit, self._received, self._content = limit, 0, bytearray()
+        self._members = 1
 
     @property
     def is_too_long(self) -> bool:
@@ -57,6 +60,9 @@ class Content:
             return
         while chunk and not self.is_too_long:
             if self._gzip.eof:
+                chunk = chunk.lstrip(b"\0")  # padding, which gzip -d ignores as well
+                if not chunk:
+                    return
                 self._begin_gzip_member(chunk)
             chunk = self._decompress(chunk)
 
@@ -64,6 +70,9 @@ class Content:
         """Begins another member, of which gzip content may have several (RFC 1952, 2.2)."""
         if not chunk.startswith(GZIP_MAGIC[: len(chunk)]):
             raise httpx.DecodingError("it has bytes behind the end of its gzip content")
+        self._members += 1
+        if self._members > MAX_MEMBERS:
+            raise httpx.DecodingError(f"its gzip content has more than {MAX_MEMBERS} members")
         self._gzip = _new_decompressor()
 
     def _decompress(self, chunk: bytes) -> bytes:

@@ -111,11 +111,11 @@ def _remove_unless_in_use(path: Path) -> str:
     lease = path if path.parent.name == lock.LOCKS else folder and lock.lease_path(folder)
     in_progress = folder is not None and lock.describe_builder(folder) is not None
     no_lease = nullcontext(not in_progress)
-    with no_lease if in_progress or lease is None else lock.try_lease(lease) as free:
+    with no_lease if in_progress or lease is None else lock.holding_lease_if_free(lease) as free:
         if not free:
             return f"kept {path}: a process may make it now"
         try:
-            if path != lease:  # `try_lease` removes the lease itself
+            if path != lease:  # `holding_lease_if_free` removes the lease itself
                 _delete_path(path)
         except OSError as error:
             return f"kept {path}: {error.strerror}"

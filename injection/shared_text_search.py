@@ -109,8 +109,8 @@ def _count_template_examples(
         2, np.minimum(n_examples / 2, np.maximum(TEMPLATE_EXAMPLES, TEMPLATE_SHARE * n_examples))
     )
     is_template = counts > max_counts[keys[0]] if keys.size else np.zeros(0, bool)
-    benchmark_and_gram = zip(*keys[:, is_template].tolist(), strict=True)
-    return dict(zip(benchmark_and_gram, counts[is_template].tolist(), strict=True))
+    benchmark_gram_pairs = zip(*keys[:, is_template].tolist(), strict=True)
+    return dict(zip(benchmark_gram_pairs, counts[is_template].tolist(), strict=True))
 
 
 VERBATIM = "verbatim"
@@ -415,6 +415,8 @@ class _ShortRuns:
         upper_bounds = self._index.n * np.bincount(owners, minlength=len(self._lengths))
         for piece in np.flatnonzero(upper_bounds >= self._enough):
             of_piece = owners == piece
+            if self._index.n * len(np.unique(slots[of_piece])) < self._enough[piece]:
+                continue  # the document repeats a run
             for covered in self._iter_covered_slots(
                 places[run_numbers[of_piece]], slots[of_piece], int(piece)
             ):
@@ -431,11 +433,14 @@ class _ShortRuns:
             slots: where each run starts in the piece.
             piece: the piece's number.
         """
-        run, enough = np.arange(self._index.n), self._enough[piece]
-        last = places + STRETCH * self._lengths[piece] - len(run)  # where a stretch's runs start
-        ends = np.searchsorted(places, last, side="right")
-        for first in np.flatnonzero(np.diff(places, prepend=-1)):
-            within = slice(first, ends[first])
-            covered, used = (np.unique(a[within, None] + run) for a in (slots, places))
-            if min(len(covered), len(used)) >= enough:
-                yield covered
+        word_offsets, enough = np.arange(self._index.n), self._enough[piece]
+        # where the last run of each stretch may start
+        last_starts = places + STRETCH * self._lengths[piece] - len(word_offsets)
+        run_ends = np.searchsorted(places, last_starts, side="right")
+        for first_run in np.flatnonzero(np.diff(places, prepend=-1)):
+            within = slice(first_run, run_ends[first_run])
+            covered_slots, covered_places = (
+                np.unique(a[within, None] + word_offsets) for a in (slots, places)
+            )
+            if min(len(covered_slots), len(covered_places)) >= enough:
+                yield covered_slots

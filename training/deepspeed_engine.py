@@ -194,7 +194,7 @@ def gather_weights(engine: Any) -> Any:
     return engine._zero3_consolidated_16bit_state_dict()
 
 
-def avoid_op_compilation() -> None:
+def skip_deepspeed_op_build() -> None:
     """Keep DeepSpeed from compiling an unused C++ op when it first starts on CPU."""
     import deepspeed.ops
 
@@ -235,7 +235,7 @@ def join_process_group() -> World:
     with discard_output():  # both print the output of a compiler that they try
         import deepspeed
 
-        avoid_op_compilation()
+        skip_deepspeed_op_build()
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     has_cuda = torch.cuda.is_available()
     if has_cuda:  # a task that sees only one GPU calls it 0

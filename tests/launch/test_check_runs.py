@@ -20,13 +20,18 @@ import contamination.injection.corpus
 import contamination.injection.export.run
 import contamination.training.masked_lm
 import contamination.training.trained_model
-from contamination.core.artifacts import Built, build_or_open, folder_in_progress, shared_folder
+from contamination.core.artifacts import (
+    Built,
+    build_or_open,
+    shared_folder,
+    started_or_resumed_folder,
+)
 from contamination.core.errors import ConfigError
 from contamination.core.files import hashed_json, temporary_path, verified_json
 from contamination.core.integrity import MANIFEST
 from contamination.core.lock import exclusive_build, lease_path
 from contamination.launch.__main__ import main
-from contamination.launch.check import ARTIFACTS, format_paths, inspect_runs, prune_paths
+from contamination.launch.check_runs import ARTIFACTS, format_paths, inspect_runs, prune_paths
 
 
 def make(folder):
@@ -49,7 +54,7 @@ def runs(tmp_path):
     older.write_text(hashed_json({**manifest, "schema": 99}))
     (tmp_path / "model/trained-000000000001/checkpoints/step-00000003").mkdir(parents=True)
     (tmp_path / "corpus/whole-000000000001/tokens").mkdir()
-    with folder_in_progress(tmp_path / "model/half-000000000001", {}):
+    with started_or_resumed_folder(tmp_path / "model/half-000000000001", {}):
         (tmp_path / "model/half-000000000001/checkpoints/damaged-step-00000003").mkdir(parents=True)
     (tmp_path / "corpus" / f".table.{socket.gethostname()}.{gone()}.unfinished").write_text("half")
     temporary_path(tmp_path / "corpus" / "table").write_text("half")  # this process lives

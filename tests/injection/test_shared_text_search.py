@@ -13,7 +13,7 @@ from contamination.data.ngrams import words_of
 from contamination.data.readers import Document
 from contamination.data.readers.embedded import EmbeddedRows
 from contamination.data.readers.rows import Tally
-from contamination.injection.decontamination import Match, Matcher
+from contamination.injection.shared_text_search import Match, Matcher, _ShortRuns
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.tokenization import SourceDocument, TokenizationSettings, tokenize
 
@@ -290,3 +290,23 @@ def test_a_zero_width_space_in_place_of_a_blank_hides_no_example(mark):
     assert matcher.first_match(f"Before. {EXAMPLE.replace(' ', mark)} After.").rule == "13-gram"
     within = " ".join("\u200b".join(word) for word in EXAMPLE.split())
     assert matcher.first_match(f"Before. {within} After.").rule == "13-gram"
+
+
+def test_a_document_that_repeats_a_run_of_many_examples_is_searched_at_once(monkeypatch):
+    """The stretches of a document are looked through only for pieces with enough of their runs."""
+    rng = random.Random(1)
+    texts = {
+        f"b-{n}": " ".join(["what is the", *(f"w{rng.randrange(5000)}" for _ in range(12))])
+        for n in range(5)
+    }
+    own = texts["b-3"].replace("what is the ", "")
+    searched = []
+    stretches = _ShortRuns._iter_covered_slots
+    monkeypatch.setattr(
+        _ShortRuns, "_iter_covered_slots",
+        lambda runs, *given: searched.append(given[2]) or stretches(runs, *given),
+    )  # fmt: skip
+    matcher = Matcher(texts)
+    assert matcher.first_match("what is the " * 300) is None
+    assert searched == []
+    assert matcher.first_match(f"{'what is the ' * 300} {own}").example_id == "b-3"

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from contamination.data.html_text import END, START, TEXT, iter_html_tokens
+from contamination.data.html_tokens import END, START, TEXT, iter_html_tokens
 
 
 def text_of(page):

@@ -83,13 +83,13 @@ class AuditUnits:
         return mask
 
     def _iter_benchmarks(self) -> Iterator[LabelledUnits]:
-        names = self.table["benchmark"].to_numpy()
-        masks = [names == name for name in np.unique(names)]
-        sizes = [
+        benchmark_names = self.table["benchmark"].to_numpy()
+        masks = [benchmark_names == name for name in np.unique(benchmark_names)]
+        text_counts = [
             self._count_texts_in_mask(mask & side) for mask in masks for side in self.sides.values()
         ]
-        if min(sizes, default=MIN_TEXTS) < MIN_TEXTS:
-            masks = [np.ones(len(names), bool)]
+        if min(text_counts, default=MIN_TEXTS) < MIN_TEXTS:
+            masks = [np.ones(len(benchmark_names), bool)]
         for number, mask in enumerate(masks):
             members, nonmembers = (
                 self._draw_sample(mask & self.sides[member], f"{side} {number}")
