@@ -26,6 +26,7 @@ from contamination.core.terminal import format_duration
 from contamination.detection.scores import Scores, open_scores
 from contamination.injection.corpus import open_corpus
 from contamination.injection.finetuning.config import PLACES
+from contamination.injection.pool_sizes import FEWER
 from contamination.training.trained_model import Checkpoint, open_trained
 
 LOSSES = {
@@ -102,8 +103,14 @@ def ledger_counts(ledger: pd.DataFrame, counts: Mapping[str, Any]) -> dict[str, 
         "members never inserted": "unexposed_members",
         "inserted tokens": "inserted_tokens",
     }
+    fewer = {
+        f"{words} of {benchmark} ({sizes[f'asked_{column}']} asked for)": int(sizes[column])
+        for benchmark, sizes in counts.get(FEWER, {}).items()
+        for words, column in (("members", "members"), ("non-members", "nonmembers"))
+    }
     return {
         **{words: int(counts[name]) for words, name in columns_by_words.items() if name in counts},
+        **fewer,
         "inserted copies": len(ledger),
         "examples inserted": int(ledger["example_id"].nunique()),
         "documents that carry a copy": int(ledger["document_id"].nunique()),

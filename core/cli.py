@@ -85,10 +85,10 @@ def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> 
                 run_job
             )()
     except (StoppedError, UserError) as error:
-        return _print_error(error)
+        return print_error(error)
     except (HydraException, OmegaConfBaseException) as error:
-        return _print_error(UserError(_hydra_error_message(error, config_name, sys.argv[1:])))
-    return max([0, *map(_print_error, user_errors)])
+        return print_error(UserError(_hydra_error_message(error, config_name, sys.argv[1:])))
+    return max([0, *map(print_error, user_errors)])
 
 
 def run_tool(tool: Callable[[], int | None]) -> int:
@@ -107,10 +107,10 @@ def run_tool(tool: Callable[[], int | None]) -> int:
         ):
             return tool() or 0
     except (UserError, StoppedError) as error:
-        return _print_error(error)
+        return print_error(error)
 
 
-def _print_error(error: UserError | StoppedError) -> int:
+def print_error(error: UserError | StoppedError) -> int:
     """Print the error, without secrets of the command line, and return its exit status."""
     label = "stopped" if isinstance(error, StoppedError) else "error"
     message = escape_controls(secrets.hide_sensitive_overrides(str(error), sys.argv[1:]))
@@ -209,7 +209,7 @@ class SweepCheck(Callback):
             check_sweep_cells(config)
             check_sweep_fields(config)
         except UserError as error:
-            raise SystemExit(_print_error(error)) from error
+            raise SystemExit(print_error(error)) from error
 
 
 def check_sweep_cells(config: DictConfig) -> None:

@@ -28,6 +28,8 @@ POLICIES = ("off", "flag", "drop")
 OWN, COPIES = "corpus", "copies"
 """Names of the corpus itself and of its copies in contamination.parquet."""
 NEAR_DUPLICATES = ("keep", "flag", "drop")
+DEFAULT_SIZE = 100
+"""Members, and non-members, of each benchmark if the configuration says nothing else."""
 VOCABULARY = between(260, 1_000_000)
 """Entries of a byte-level BPE: the bytes and the special tokens at least."""
 WINDOW = Range(
@@ -52,10 +54,13 @@ class TokenizerConfig(Ranged, node="tokenizer"):
 class InjectionConfig(Ranged, node="injection"):
     """The inserted examples, the documents, and the places of the copies."""
 
-    members: int = ranged_field(100, at_least(0))
+    members: int = ranged_field(DEFAULT_SIZE, at_least(0))
     """Examples of each benchmark that are inserted."""
-    nonmembers: int = ranged_field(100, at_least(0))
+    nonmembers: int = ranged_field(DEFAULT_SIZE, at_least(0))
     """Examples of each benchmark that are not inserted."""
+    adapt_sizes: bool | None = runtime_field(None)
+    """Whether a benchmark with too few examples gives fewer members and non-members, in the same
+    proportion: true; false (an error); null: only if both numbers are the default, 100."""
     held_out: int = ranged_field(12, at_least(0))
     """More examples of each benchmark, neither inserted nor evaluated, for few-shot methods."""
     budget_tokens: int = 400_000
@@ -124,6 +129,13 @@ class InjectionConfig(Ranged, node="injection"):
         self.require(first < stop, "window", remedy)
         balanced = not self.swap_members or self.members == self.nonmembers
         self.require(balanced, "swap_members", "it needs as many members as nonmembers.")
+
+    @property
+    def may_adapt_sizes(self) -> bool:
+        """Whether a benchmark with too few examples gives fewer, instead of being an error."""
+        if self.adapt_sizes is not None:
+            return self.adapt_sizes
+        return self.members == self.nonmembers == DEFAULT_SIZE
 
     @property
     def n_sequences(self) -> int:

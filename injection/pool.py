@@ -28,6 +28,7 @@ from contamination.data.templates import check_formats, fill_fields
 from contamination.data.text import is_blank, is_contained_in, normalise_text
 from contamination.injection.config import InjectionStage
 from contamination.injection.occurrences import Counts
+from contamination.injection.pool_sizes import asked_sizes, choose_sizes, describe_remedy
 from contamination.injection.token_stream import Tokenizer
 
 
@@ -146,7 +147,7 @@ def make_near_duplicate_hasher(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
 ) -> NearDuplicateHasher:
     """Return the keys of near-duplicates; templates are those of the pool of the other policies."""
-    max_tokens, pool_size = max_example_tokens(stage, tokenizer), _pool_size_per_benchmark(stage)
+    max_tokens, pool_size = max_example_tokens(stage, tokenizer), asked_sizes(stage.injection).total
     return NearDuplicateHasher(
         _near_duplicate_item(c.name, c.config, json.loads(row["fields"]), row["text"])
         for c in candidates
@@ -160,10 +161,6 @@ def _near_duplicate_item(
     """Return an item of the fields only, since all examples share the template's words."""
     distinct = [fields[config.distinct]] if config.distinct else []
     return ComparedItem([*fields.values()], [text, *distinct], name)
-
-
-def _pool_size_per_benchmark(stage: InjectionStage) -> int:
-    return stage.injection.members + stage.injection.nonmembers
 
 
 def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
@@ -192,14 +189,14 @@ def _read_benchmark(stage: InjectionStage, benchmark: str, config: BenchmarkConf
     counts = ReadCounts()
     examples = list(_iter_distinct_examples(benchmark, config, source, rows, tally, counts))
     counts.skipped = dict(tally.skipped)
-    pool_size = _pool_size_per_benchmark(stage)
-    if len(examples) < pool_size:
+    asked = asked_sizes(stage.injection)
+    if choose_sizes(stage.injection, len(examples)) is None:
         skipped = f" ({describe_skipped(counts.skipped)})" if counts.skipped else ""
         raise ConfigError(
             f"benchmark {benchmark} ({benchmark_source}) has {len(examples)} distinct "
-            f"examples{skipped}, but injection.members={stage.injection.members} and "
-            f"injection.nonmembers={stage.injection.nonmembers} ask for {pool_size}: lower "
-            "them or choose a larger source."
+            f"examples{skipped}, but injection.members={asked.members} and "
+            f"injection.nonmembers={asked.nonmembers} ask for {asked.total}: "
+            f"{describe_remedy(stage.injection, len(examples))}"
         )
     rng = _random_generator(stage.injection.pool_seed, "pool", benchmark)
     examples.sort(key=lambda e: e.example_id)  # the source's order must not matter
@@ -265,12 +262,12 @@ def _draw_examples(
     counts: DrawCounts,
 ) -> pd.DataFrame:
     config, name = stage.injection, candidates.name
-    pool_size = _pool_size_per_benchmark(stage)
-    max_tokens = max_example_tokens(stage, tokenizer)
+    asked, max_tokens = asked_sizes(config), max_example_tokens(stage, tokenizer)
     pool = pd.DataFrame(
-        iter_fitting_rows(candidates, tokenizer, max_tokens, pool_size, apart, counts)
+        iter_fitting_rows(candidates, tokenizer, max_tokens, asked.total, apart, counts)
     )
-    if len(pool) < pool_size:
+    sizes = choose_sizes(config, len(pool))
+    if sizes is None:
         n_near_duplicates = counts.near_duplicates
         condition = (
             f" and are near-duplicates of no other ({n_near_duplicates} are)"
@@ -279,13 +276,15 @@ def _draw_examples(
         )
         raise ConfigError(
             f"benchmark {name}: only {len(pool)} of {len(candidates.examples)} examples have at "
-            f"most {max_tokens} tokens{condition}, but {pool_size} are asked for: raise "
-            "injection.example_max_tokens or injection.sequence_tokens, or lower "
-            "injection.members and injection.nonmembers."
+            f"most {max_tokens} tokens{condition}, but {asked.total} are asked for "
+            "(injection.members and injection.nonmembers): raise injection.example_max_tokens or "
+            f"injection.sequence_tokens, or {describe_remedy(config, len(pool))}"
         )
+    pool = pool.head(sizes.total)
+    counts.drawn = len(pool)
     rng = _random_generator(config.membership_seed, "membership", name)
-    pool["member"] = (rng.permutation(pool_size) < config.members) ^ config.swap_members
-    pool["occurrences"] = 0
+    member = (rng.permutation(sizes.total) < sizes.members) ^ config.swap_members
+    pool = pool.assign(member=member, occurrences=0)
     pool.loc[pool["member"], "occurrences"] = _draw_occurrences(stage, candidates, pool, tokenizer)
     return pool[list(COLUMNS)]
 

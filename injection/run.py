@@ -26,6 +26,7 @@ from contamination.injection import (
     contamination_table,
     finished_corpus_search,
     placement,
+    pool_sizes,
     shared_text_search,
     tokenization,
 )
@@ -105,6 +106,7 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
         for passage in artifact.counts.get("shared_passages", [])
     )
     contamination_table.warn_of_flags(artifact)
+    pool_sizes.warn_of_adapted(artifact.counts)
     log.info("corpus: %s", artifact.path)
     return artifact
 
@@ -130,7 +132,7 @@ def _make_corpus(
     folder: Path,
 ) -> Built:
     config, width = stage.injection, stage.injection.sequence_tokens
-    tokenizer = _train_or_copy_tokenizer(stage, source, folder / "tokenizer")
+    tokenizer = make_tokenizer(stage, source, folder / "tokenizer")
     if on_checked:
         on_checked(tokenizer)
     pool = draw_pool(stage, candidates, tokenizer)
@@ -185,8 +187,10 @@ def _make_corpus(
         table.to_parquet(folder / name, index=False)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
     _log_draws(pool, candidates, tokenised.skipped)
+    adapted = pool_sizes.find_adapted(config, examples)
     counts = {
         **_manifest_counts(pool, copies, candidates, tokenised.skipped),
+        **({pool_sizes.FEWER: adapted} if adapted else {}),
         "sequences": proof.tokens // width,
         "tokens": proof.tokens,
         "held_out": len(held_out),
@@ -301,8 +305,8 @@ def _warn_of_near_duplicates(artifact: Artifact) -> None:
         )
 
 
-def _train_or_copy_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
-    """Save the tokenizer, trained first if none is given, in the corpus's folder."""
+def make_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
+    """Save the stage's tokenizer in the folder, and return it; it is trained if none is given."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
         train_tokenizer(stage.tokenizer, documents_of_part(stage, source), folder)
@@ -313,13 +317,14 @@ def _train_or_copy_tokenizer(stage: InjectionStage, source: Corpus, folder: Path
 
 def documents_of_part(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
     """Yield the documents of the chosen part of the corpus; a document's hash decides its part."""
-    lowest_hash, hash_limit = _hash_range_of_part(stage)
+    lowest_hash, hash_limit = hash_range_of_part(stage)
     for document in source.documents():
         if lowest_hash <= unit_hash(document.document_id) < hash_limit:
             yield document
 
 
-def _hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
+def hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
+    """Return the range of document hashes, within [0, 1), that the chosen part has."""
     config = stage.injection
     return {
         "base": (0.0, config.base_fraction),
@@ -362,7 +367,7 @@ def _tokenise_corpus(
         files = FileTokenizationTask(
             file_work,
             cast(ByFile, source),
-            _hash_range_of_part(stage),
+            hash_range_of_part(stage),
             clean_tokens,
             shard_characters,
         )
@@ -380,15 +385,18 @@ def _tokenise_corpus(
     return tokenization.tokenize(documents, shard_work, clean_tokens, processes, shard_characters)
 
 
-def planned_copies(stage: InjectionStage, candidates: list[Candidates]) -> Insertions:
-    """Return the copies that `stage` inserts, without rewording; its tokenizer must exist.
+def plan_insertions(
+    stage: InjectionStage, candidates: list[Candidates]
+) -> tuple[pd.DataFrame, Insertions]:
+    """Return the pool and the copies of `stage`, without rewording; its tokenizer must exist.
 
     Raises:
         ConfigError: the examples do not fit into a sequence, or the copies into the budget.
     """
     exact = replace(stage, rewording={}).resolved()
     tokenizer = Tokenizer(str(exact.tokenizer.path))
-    return make_copies(exact, draw_pool(exact, candidates, tokenizer).examples, tokenizer)
+    examples = draw_pool(exact, candidates, tokenizer).examples
+    return examples, make_copies(exact, examples, tokenizer)
 
 
 def prove_finished_corpus(

@@ -85,7 +85,7 @@ def _push_and_print(words: Sequence[str]) -> None:
 def _fetch_downloads(overrides: Sequence[str]) -> int:
     from contamination.launch.downloads import fetch
 
-    sys.argv[1:] = [*overrides, "launch.dry_run=true"]  # so that a sweep creates no folder
+    sys.argv[1:] = [*overrides, "~hydra.callbacks.sweep"]  # a sweep is not announced or recorded
     return run_hydra_command("pipeline", fetch)
 
 

@@ -243,6 +243,11 @@ class Launch:
         names = [overrides_digest(overrides) for overrides in cells]
         write_text_atomically(self.folder / "cells.json", hashed_json({"cells": names}))
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether the launch was begun: `register` has been called."""
+        return (self.folder / "cells.json").exists()
+
     def read_config(self) -> DictConfig:
         """What the command said, with the runs folder as it is called here."""
         saved = load_config(self.folder)

@@ -7,7 +7,7 @@ left out. 1 GB is 10^9 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +20,10 @@ from contamination.core.integrity import errors_naming_folders
 from contamination.core.models import is_gguf
 from contamination.core.stored_files import parse_json, read_text
 from contamination.core.terminal import fit_columns, format_duration
-from contamination.data.readers.hub import hub_nodes
 from contamination.detection.methods.registry import build_methods
 from contamination.injection.finetuning.config import FINETUNING
-from contamination.injection.pool import chosen_source, read_candidates
-from contamination.injection.run import planned_copies
 from contamination.launch import workload
 from contamination.launch.cells import KIND
-from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import CellPlan
 from contamination.launch.run_records import read_costs
 from contamination.launch.shared import make_base_training_stage
@@ -120,7 +116,7 @@ class RunForecast:
         has_gpu_hours = self.seconds is not None and self.devices
         hours = f"{(self.seconds or 0) * self.devices / 3600:.2f}" if has_gpu_hours else "–"
         sizes = [
-            ("–" if byte_count is None else _format_gigabytes(byte_count))
+            ("–" if byte_count is None else format_gigabytes(byte_count))
             for byte_count in (self.device_bytes, self.host_bytes, self.disk_bytes)
         ]
         return [self.run, f"{self.tokens:,.0f}", str(self.devices or "–"), time, hours, *sizes]
@@ -136,18 +132,26 @@ def forecast_runs(plan: CellPlan, stages: Stages) -> list[RunForecast]:
     return [*corpora, *trainings, *_scoring_forecasts(plan, stages)]
 
 
-def describe_forecasts(plan: CellPlan, stages: Stages) -> list[str]:
-    """Return the lines of a table of the forecasts, under a line that states their basis."""
-    peak, forecasts = plan.training.training.peak_tflops, forecast_runs(plan, stages)
+def describe_basis(plan: CellPlan) -> str:
+    """Return a line that says how the forecasts are made."""
+    peak = plan.training.training.peak_tflops
     basis = f"time at {MFU:.0%} of training.peak_tflops={peak}, or as earlier runs took"
     if peak is None:
         basis = "time as earlier runs took, else training.peak_tflops=989 (an H100's) gives it"
+    return f"estimated ({basis}):"
+
+
+def describe_forecasts(
+    plan: CellPlan, stages: Stages, forecasts: Sequence[RunForecast] | None = None
+) -> list[str]:
+    """Return a line that states the basis, and a table of the forecasts (None: of all runs)."""
+    forecasts = forecast_runs(plan, stages) if forecasts is None else forecasts
     table = fit_columns([*HEADER], [run.table_cells() for run in forecasts], least=LEAST).lines(
         n_left_aligned=1
     )
     notes = [_second_stage_note(plan), _neighbours_note(plan), _generation_note(plan)]
     notes += [_time_limit_note(run, stages) for run in forecasts]
-    return [f"estimated ({basis}):", *table, *filter(None, notes)]
+    return [describe_basis(plan), *table, *filter(None, notes)]
 
 
 def _time_limit_note(forecast: RunForecast, stages: Stages) -> str:
@@ -322,47 +326,17 @@ def _scoring_forecasts(plan: CellPlan, stages: Stages) -> Iterator[RunForecast]:
         )
 
 
-def _format_gigabytes(byte_count: float) -> str:
+def format_gigabytes(byte_count: float) -> str:
+    """Return a number of bytes in GB, without the unit."""
     return f"{byte_count / GB:.1f}" if byte_count >= GB / 20 else f"{byte_count / GB:.3f}"
 
 
-def plan_summary(plan: CellPlan) -> list[str]:
-    """Return one line about the insertions and one about the training.
-
-    Raises:
-        UserError: a benchmark can't be used, or the copies don't fit into the corpus.
-    """
+def describe_training(plan: CellPlan) -> str:
+    """Returns a line about the steps of the contaminated training."""
     config, order = plan.training.training, plan.sequence_order
-    width = plan.injection.injection.sequence_tokens
-    return [
-        f"insertions: {_describe_insertions(plan)}",
+    width, warmup = plan.injection.injection.sequence_tokens, config.effective_warmup_steps
+    return (
         f"training: {order.steps:,} steps of {order.batch} × {width:,} tokens, learning rate "
         f"{config.learning_rate:g}, {config.schedule}"
-        + (
-            f", warm-up {config.effective_warmup_steps} steps"
-            if config.effective_warmup_steps
-            else ""
-        ),
-    ]
-
-
-def _describe_insertions(plan: CellPlan) -> str:
-    stage = injection_stage_with_tokenizer(plan, None)
-    sources = {
-        name: c.sources[chosen_source(stage, name, c)] for name, c in stage.benchmark.items()
-    }
-    on_hub = [name for name, source in sources.items() if any(hub_nodes(source))]
-    local = {name: c for name, c in stage.benchmark.items() if name not in on_hub}
-    candidates = read_candidates(replace(stage, benchmark=local))
-    path = stage.tokenizer.path
-    if on_hub:
-        return f"not known before {', '.join(on_hub)} can be read from the hub"
-    if path is None:
-        return "not known before the tokenizer is trained"
-    if not Path(path).exists():
-        return f"not known before the tokenizer of {path} can be read from the hub"
-    copies, total = planned_copies(stage, candidates), stage.injection.budget_tokens
-    return (
-        f"{len(copies.segments):,} copies, with separators {copies.total_tokens:,} of {total:,} "
-        f"tokens ({copies.total_tokens / total:.1%})"
+        + (f", warm-up {warmup} steps" if warmup else "")
     )

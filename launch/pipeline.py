@@ -11,11 +11,12 @@ from omegaconf import DictConfig
 from contamination.analysis.config import AnalysisStage, CellPaths
 from contamination.core.artifacts import Artifact
 from contamination.core.config import convert_config
+from contamination.core.errors import require
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.injection.config import InjectionStage
 from contamination.launch import second_stage, shared
-from contamination.launch.config import ClusterConfig, PipelineNodes
+from contamination.launch.config import ClusterConfig, LaunchSettings, PipelineNodes
 from contamination.launch.plan import (
     BASE,
     CellPlan,
@@ -24,6 +25,7 @@ from contamination.launch.plan import (
     stage_with_models,
 )
 from contamination.launch.stage_runner import Stages
+from contamination.training.deepspeed_engine import check_batch
 from contamination.training.models import hf_folder
 from contamination.training.trained_model import Checkpoint, open_checkpoint
 
@@ -71,6 +73,41 @@ def run_cell(plan: CellPlan, stages: Stages, until: str | None = None) -> CellPa
     for run, stage in _detection_stage_by_run(plan, corpora, models).items():
         stages.detect_slice(run, stage)
     return None
+
+
+def make_checked_plan(
+    config: DictConfig,
+    settings: LaunchSettings,
+    stages: Stages,
+    *,
+    done_before: bool = False,
+    read: bool = True,
+) -> CellPlan:
+    """Return the cell's plan, checked for the processes that will run it.
+
+    Args:
+        config: the cell's configuration.
+        settings: its part that says how to run.
+        stages: start the stages' processes.
+        done_before: whether the cell was done with this configuration. Then its base model exists,
+            and transformers is not imported to check the architecture; should a stage train after
+            all, it checks it.
+        read: whether to read the benchmarks, which may download them.
+
+    Raises:
+        UserError: something that can be known before any work.
+    """
+    cell = plan(config, read=read, check_base_model=not done_before)
+    processes = stages.processes("train").count
+    check_batch(cell.training.training, processes)
+    if cell.has_second_stage:
+        check_batch(cell.second.training, processes)
+    unscored = settings.launch.stage in ("inject", "train")
+    remedy = "choose some to score, such as benchmark=[boolq], or stop before (launch.stage=train)."
+    require(bool(cell.injection.benchmark) or unscored, "benchmark", [], remedy)
+    if cell.pretraining:
+        shared.make_base_training_stage(cell.training, cell.pretraining, processes)
+    return cell
 
 
 def run(config: DictConfig) -> Artifact:

@@ -8,35 +8,36 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
+import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from contamination.core.artifacts import Artifact, is_complete
-from contamination.core.cli import overrides_of_sweep_cells
+from contamination.core.cli import overrides_of_sweep_cells, print_error
 from contamination.core.config import convert_config
 from contamination.core.disk import disk_errors_as_data_errors, is_writable_folder
 from contamination.core.distributed import launched_process_count
-from contamination.core.errors import ConfigError, StoppedError, UserError, require
+from contamination.core.errors import ConfigError, StoppedError, UserError
 from contamination.core.lock import remove_empty_folders_on_error
 from contamination.core.progress import OUTER_TITLE, set_in_environment
 from contamination.launch import benchmark_evaluation, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import ClusterConfig, LaunchSettings
-from contamination.launch.plan import CellPlan, input_digests, run_names_by_stage
-from contamination.launch.plan import plan as make_plan
+from contamination.launch.pipeline import make_checked_plan
+from contamination.launch.plan import CellPlan, input_digests
 from contamination.launch.saved_config import check_savable, is_saved, load_config, save_config
-from contamination.launch.shared import make_base_training_stage
 from contamination.launch.stage_runner import Stages
-from contamination.training.deepspeed_engine import check_batch
 
 CODE = "CONTAMINATION_CODE"
 """Environment variable that tells the processes of a sweep's cells where its code snapshot is."""
@@ -53,10 +54,15 @@ class SweepCallback(Callback):
     config: DictConfig | None = None  # the sweep's configuration
     code: Path | None = None  # its code snapshot, in the launch's folder; None: a dry run
     error: Exception | None = None  # why there is no snapshot
+    errors_of_cells: ClassVar[set[str]] = set()  # those of cells that this process has run
 
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
         """Create the launch's folder and register the sweep's cells."""
         SweepCallback.config = config
+        try:
+            _announce_sweep(config)
+        except Exception:  # Hydra would only warn of it; the cells meet it again
+            log.exception("The sweep's overview failed.")
         if not config.launch.dry_run:
             try:
                 overrides = list(config.hydra.overrides.task)
@@ -67,6 +73,41 @@ class SweepCallback(Callback):
                 SweepCallback.error = error
                 return
             os.environ[CODE] = str(SweepCallback.code)
+
+
+def _announce_sweep(config: DictConfig) -> None:
+    """Print what a sweep will do, unless it was begun before.
+
+    Raises:
+        SystemExit: with 0 or, if a cell would fail, 2 after a dry run; with 2 if all cells would
+            fail.
+    """
+    cells, overrides = overrides_of_sweep_cells(config), list(config.hydra.overrides.task)
+    launch = Launch.of_command(config.runs, config.name, overrides)
+    is_dry = config.launch.dry_run
+    is_new = is_writable_folder(config.runs) and not launch.is_registered
+    if not cells or benchmark_evaluation.is_benchmark(config) or not (is_dry or is_new):
+        return
+    from contamination.launch import overview
+
+    try:
+        surveyed = overview.survey_sweep(config, cells)
+    except (HydraException, OmegaConfBaseException):  # Hydra itself will say what is wrong
+        return
+    except UserError as error:
+        raise SystemExit(print_error(error)) from error
+    print(overview.describe_sweep(surveyed))
+    for warning in overview.group_warnings(surveyed):
+        print(f"warning: {warning}")
+    no_cell_can_run = all(cell.error for cell in surveyed)
+    if is_dry and config.cluster.kind == "slurm" and not no_cell_can_run:
+        settings, code = convert_config(config, LaunchSettings), launch.folder / "code-…"
+        until = settings.launch.stage
+        print(slurm.render_batch_scripts(launch, code, settings.cluster, len(cells), until))
+    sys.stdout.flush()
+    statuses = [print_error(UserError(error)) for error in overview.group_errors(surveyed)]
+    if is_dry or no_cell_can_run:
+        raise SystemExit(max([0, *statuses]))
 
 
 def create_launch(
@@ -130,7 +171,7 @@ def run(config: DictConfig) -> Artifact | None:
     cell_folder = launch.cell(overrides)
     if not scored:  # checked before anything is written
         done_before = _is_cell_done(cell_folder, config)
-        plan = _make_checked_plan(
+        plan = make_checked_plan(
             config, settings, Stages(settings.cluster), done_before=done_before
         )
         if not is_writable_folder(config.runs):
@@ -176,21 +217,11 @@ def conclude_sweep() -> int:
     os.environ.pop(CODE, None)
     if config is None:
         return 0
-    settings = convert_config(config, LaunchSettings)
-    if settings.launch.dry_run:
-        if settings.cluster.kind == "slurm":
-            launch = Launch.of_command(config.runs, config.name, list(config.hydra.overrides.task))
-            cells = len(overrides_of_sweep_cells(config) or [])
-            code = launch.folder / "code-…"
-            print(
-                slurm.render_batch_scripts(
-                    launch, code, settings.cluster, cells, settings.launch.stage
-                )
-            )
+    if config.launch.dry_run:
         return 0
     if code is None:
         return 1
-    launch = Launch(code.parent)
+    settings, launch = convert_config(config, LaunchSettings), Launch(code.parent)
     if settings.cluster.kind == "slurm":
         return _submit_or_report(launch, code, settings)
     return (
@@ -212,14 +243,17 @@ def report_on_launch(launch: Launch) -> int:
 
 
 def _log_cells_in_states(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
-    """Log the cells in these states with their errors; return 1 if there are some, else 0."""
+    """Log each error of cells in these states once; return 1 if there are such cells, else 0."""
     ended_early = Outcome("failed", error=ENDED_EARLY)
     outcomes = [
         (cell_name, cell.read_outcome() or ended_early) for cell_name, cell in launch.named_cells()
     ]
-    failures = [(cell_name, outcome) for cell_name, outcome in outcomes if outcome.state in states]
-    for cell_name, outcome in failures:
-        log.error("failed: %s: %s", cell_name, outcome.error or ENDED_EARLY)
+    failures: dict[str, list[str]] = {}
+    for cell_name, outcome in outcomes:
+        if outcome.state in states:
+            failures.setdefault(outcome.error or ENDED_EARLY, []).append(cell_name)
+    for error, cell_names in failures.items():
+        log.error("failed: %s: %s", "; ".join(cell_names), error)
     return int(bool(failures))
 
 
@@ -240,7 +274,10 @@ def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: lis
     except StoppedError:
         raise
     except UserError as error:
-        log.error("this cell failed: %s", error)  # it is listed again at the end of the sweep
+        # it is listed again at the end of the sweep
+        is_new = str(error) not in SweepCallback.errors_of_cells
+        log.error("this cell failed: %s", error if is_new else "as an earlier one did")
+        SweepCallback.errors_of_cells.add(str(error))
     except Exception:
         log.error("%s", traceback.format_exc())
 
@@ -263,7 +300,7 @@ def _run_or_prepare_cell(
     try:
         if slurm.queued_job_ids([cell]):  # the queued job keeps the configuration that it was given
             return
-        plan = plan or _make_checked_plan(config, settings, stages, done_before=done_before)
+        plan = plan or make_checked_plan(config, settings, stages, done_before=done_before)
         if _is_cell_done(cell, config, input_digests(plan)):
             return
     except Exception as error:
@@ -302,7 +339,7 @@ def _run_cell(
         if benchmark_evaluation.is_benchmark(config):
             cell.write_outcome(benchmark_evaluation.run_cell(config, stages))
             return
-        plan = plan or _make_checked_plan(config, settings, stages, done_before=done_before)
+        plan = plan or make_checked_plan(config, settings, stages, done_before=done_before)
         # only SLURM needs it; elsewhere every stage finds its artefacts by their content
         content = input_digests(plan) if settings.cluster.kind == "slurm" else None
         paths = pipeline.run_cell(plan, stages, until)
@@ -322,30 +359,8 @@ def _run_slice(
     position = Launch(cell.folder.parents[1]).describe_position(cell)
     stages = Stages(settings.cluster, slice_folder.folder, snapshot.HOME, slice=fraction)
     with slice_folder.record_run("detect"), set_in_environment(OUTER_TITLE, position):
-        pipeline.run_cell(_make_checked_plan(config, settings, stages), stages)
+        pipeline.run_cell(make_checked_plan(config, settings, stages), stages)
         slice_folder.write_outcome(Outcome("done"))
-
-
-def _make_checked_plan(
-    config: DictConfig, settings: LaunchSettings, stages: Stages, *, done_before: bool = False
-) -> CellPlan:
-    """Return the cell's plan, or raise a UserError before any work.
-
-    If the cell was `done_before` with this configuration, its base model exists: then transformers
-    is not imported to check the architecture, and should a stage train after all, it checks it.
-    """
-    read = not settings.launch.dry_run  # a dry run downloads nothing
-    plan = make_plan(config, read=read, check_base_model=not done_before)
-    processes = stages.processes("train").count
-    check_batch(plan.training.training, processes)
-    if plan.has_second_stage:
-        check_batch(plan.second.training, processes)
-    unscored = settings.launch.stage in ("inject", "train")
-    remedy = "choose some to score, such as benchmark=[boolq], or stop before (launch.stage=train)."
-    require(bool(plan.injection.benchmark) or unscored, "benchmark", [], remedy)
-    if plan.pretraining:
-        make_base_training_stage(plan.training, plan.pretraining, processes)
-    return plan
 
 
 def _absolute_paths(paths: dict[str, Any]) -> dict[str, Any]:
@@ -370,33 +385,18 @@ def _is_cell_done(
 
 
 def _describe_dry_run(config: DictConfig, settings: LaunchSettings) -> str:
-    from contamination.launch import downloads, forecast
+    from contamination.launch import overview
+    from contamination.launch.text_checks import TextChecks
 
     overrides = list(HydraConfig.get().overrides.task)
     sweep = SweepCallback.config
     command_overrides = sweep.hydra.overrides.task if sweep else overrides
     launch = Launch.of_command(settings.runs, settings.name, list(command_overrides))
-    code = launch.folder / "code-…"
-    stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
-    plan = _make_checked_plan(config, settings, stages)
-    lines = [
-        f"{' '.join(overrides)}",
-        *forecast.plan_summary(plan),
-        *forecast.describe_forecasts(plan, stages),
-    ]
-    lines += downloads.describe_downloads(downloads.list_downloads(plan))
-    tasks, where = plan.injection.cluster, "in one process"
-    if tasks.kind == "datatrove":
-        where = f"by {tasks.workers} datatrove tasks ({tasks.executor})"
-    lines.append(f"inject: {where}")
-    for stage, runs in run_names_by_stage(plan).items():
-        processes = stages.processes(stage)
-        if processes.is_in_process:
-            lines.append(f"{stage}: in one process")
-        else:
-            lines += [shlex.join(processes.command(run)) for run in runs]
+    with TemporaryDirectory() as folder:
+        cell = overview.survey_cell(config, overrides, launch, TextChecks(Path(folder)))
+    lines = [overview.describe_cell(cell)]
+    lines += [f"warning: {warning}" for warning in overview.group_warnings([cell])]
     if settings.cluster.kind == "slurm" and sweep is None:
-        lines.append(
-            slurm.render_batch_scripts(launch, code, settings.cluster, 1, settings.launch.stage)
-        )
+        code, until = launch.folder / "code-…", settings.launch.stage
+        lines.append(slurm.render_batch_scripts(launch, code, settings.cluster, 1, until))
     return "\n".join(lines)

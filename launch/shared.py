@@ -48,10 +48,18 @@ def make_base_corpus(
     """
     from contamination.injection.early_search import check_first_documents_contain_no_example
 
+    check = partial(check_first_documents_contain_no_example, study)
+    return stages.inject("base", base_corpus_stage(study, corpus, pretraining), check)
+
+
+def base_corpus_stage(
+    study: InjectionStage, corpus: dict[str, Any], pretraining: PretrainingConfig
+) -> InjectionStage:
+    """Return the stage that packs the base corpus; see `make_base_corpus`."""
     tokenizer = TokenizerConfig(
         vocab_size=pretraining.vocab_size, train_characters=pretraining.tokenizer_characters
     )
-    stage = InjectionStage(
+    return InjectionStage(
         runs=study.runs,
         seed=pretraining.seed,
         name=study.name,
@@ -59,9 +67,9 @@ def make_base_corpus(
             study, "base", pretraining.budget_tokens, pretraining.sequence_tokens
         ),
         cluster=study.cluster,
+        corpus=corpus,
+        tokenizer=tokenizer,
     )
-    check = partial(check_first_documents_contain_no_example, study)
-    return stages.inject("base", replace(stage, corpus=corpus, tokenizer=tokenizer), check)
 
 
 def train_base_model(
@@ -173,16 +181,25 @@ def _training_folder_of(path: str) -> Path | None:
 
 def make_validation_corpus(study: InjectionStage, tokens: int, stages: Stages) -> Artifact:
     """Pack text of the study's corpus that no model is trained on, with the study's tokenizer."""
+    return stages.inject("validation", validation_corpus_stage(study, tokens))
+
+
+def validation_corpus_stage(study: InjectionStage, tokens: int) -> InjectionStage:
+    """Return the stage that packs the validation corpus, of a sequence at least."""
     width = study.injection.sequence_tokens
     config = _config_without_insertions(study, "validation", max(tokens, width), width)
-    return stages.inject("validation", _stage_without_examples(study, config))
+    return _stage_without_examples(study, config)
 
 
 def make_clean_corpus(study: InjectionStage, stages: Stages) -> Artifact:
     """Pack as many tokens of the study's corpus without insertions, the same for all seeds."""
+    return stages.inject("clean", clean_corpus_stage(study))
+
+
+def clean_corpus_stage(study: InjectionStage) -> InjectionStage:
+    """Return the stage that packs the study's corpus without insertions."""
     budget, width = study.injection.budget_tokens, study.injection.sequence_tokens
-    config = _config_without_insertions(study, "study", budget, width)
-    return stages.inject("clean", _stage_without_examples(study, config))
+    return _stage_without_examples(study, _config_without_insertions(study, "study", budget, width))
 
 
 def _stage_without_examples(study: InjectionStage, config: InjectionConfig) -> InjectionStage:

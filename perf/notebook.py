@@ -46,6 +46,7 @@ CHANGES = {
     "path=MODEL": 'path="$MODEL"',
     "python -m detection": "contamination detect",
     "python -m launch": "contamination launch",
+    "python -m audits": "contamination audit",
     "8 injection.budget_tokens=300_000": f"8 injection.budget_tokens=200_000 \\\n    {BASE}",
 }
 """What is replaced in the code."""

@@ -67,11 +67,13 @@ ASKS = ("url", "key_env", "requests", "timeout_seconds", "retries", "max_answer_
 RUNTIME = {
     "injection": {
         "runs", "name", "injection.num_proc", "injection.shard_characters",
+        "injection.adapt_sizes",
         "benchmark.boolq.on_error", *QUESTIONS,
         *(f"cluster.{field.name}" for field in fields(TasksConfig)),
     },
     "finetuning": {
         "runs", "name", "injection.num_proc", "injection.shard_characters",
+        "injection.adapt_sizes",
         "instructions.nq_open.on_error", "benchmark.boolq.on_error",
         *(name for name in QUESTIONS if not name.endswith("answer_field")),
     },
@@ -401,7 +403,7 @@ PINNED = {
     "model": "80442f0133cf",
     "passes": "d32bc60b7fd0",
     "scores": "f25d210bb306",
-    "report": "9b0bd8b3d6c5",
+    "report": "9a36721d03c8",
 }
 
 

@@ -19,7 +19,7 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.seeds import derive_seed
 from contamination.core.tasks import TaskRunner
 from contamination.data.readers.rows import describe_skipped
-from contamination.injection import contamination_table
+from contamination.injection import contamination_table, pool_sizes
 from contamination.injection import corpus as corpora
 from contamination.injection.finetuning import layout, prompts, sources
 from contamination.injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
@@ -81,6 +81,7 @@ def run(stage: FinetuningStage) -> Artifact:
         folder, stage, inputs, partial(_make_set, stage, members, clean), named
     )
     contamination_table.warn_of_flags(artifact)
+    pool_sizes.warn_of_adapted(artifact.counts)
     log.info("fine-tuning set: %s", artifact.path)
     return artifact
 
@@ -131,6 +132,8 @@ def _make_set(
     }
     counts |= {"sequences": len(sequences), "instructions": clean.counts}
     counts |= {"flagged": contamination_table.count_flagged(examples)}
+    if members.corpus is None and (adapted := pool_sizes.find_adapted(stage.injection, examples)):
+        counts[pool_sizes.FEWER] = adapted
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
     return Built([PART, *TABLES, corpora.CONTAMINATION, *tokenizer_files], counts)
 

@@ -15,9 +15,10 @@ from contamination.data.readers.embedded import EmbeddedRows
 from contamination.data.readers.rows import Tally
 from contamination.injection.config import TokenizerConfig
 from contamination.injection.token_stream import train_tokenizer
-from contamination.launch.forecast import plan_summary
+from contamination.launch.forecast import describe_training
 from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import plan
+from contamination.launch.text_checks import plan_cell_insertions
 
 FILES = {
     "boolq": ("BoolQ/combined.jsonl", ["label"]), "imdb": ("imdb/sample.csv", []),
@@ -63,7 +64,8 @@ def planned(*words):
 
 
 def looked_at(*words):
-    return plan_summary(planned(*words))
+    cell = planned(*words)
+    return plan_cell_insertions(cell).text, describe_training(cell)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def looked_at(*words):
 def test_each_corpus_size_of_the_papers_fits(at_hand, tokens, steps):
     experiment = ["experiment=paper/corpus_size", f"injection.budget_tokens={tokens}"]
     insertions, training = looked_at(*experiment, *at_hand)
-    found = re.match(rf"insertions: 800 copies, .* ([\d,]+) of {tokens:,} tokens", insertions)
+    found = re.match(rf"800 copies, .* ([\d,]+) of {tokens:,} tokens", insertions)
     assert 800 * 100 < int(found[1].replace(",", "")) < 170_000
     assert training == (
         f"training: {steps} steps of 16 × 2,048 tokens, learning rate 0.0001, constant"
@@ -99,16 +101,15 @@ def test_nothing_is_read_from_the_hub(at_hand, monkeypatch):
     monkeypatch.setattr("contamination.data.readers.hub.stream_split", load)
     words = ["experiment=paper/table3", at_hand[0]]
     assert looked_at(*words)[0] == (
-        "insertions: not known before boolq, imdb, truthfulqa, commonsenseqa can be read from "
-        "the hub"
+        "not known before boolq, imdb, truthfulqa, commonsenseqa can be read from the hub"
     )
     local = looked_at("experiment=paper/table3", at_hand[0], *at_hand[2:])
     assert local[0].endswith("the tokenizer of huggyllama/llama-7b can be read from the hub")
 
 
-def test_a_tokenizer_that_is_still_to_be_trained_is_said():
+def test_without_the_tokenizer_the_copies_are_not_known():
     insertions, training = looked_at("experiment=quickstart")
-    assert insertions == "insertions: not known before the tokenizer is trained"
+    assert insertions == "not known before the tokenizer is trained"
     assert training.endswith("constant_with_warmup, warm-up 10 steps")
 
 

@@ -23,6 +23,7 @@ from contamination.detection.scores import open_scores
 from contamination.launch.run import run
 from contamination.launch.run_records import read_costs
 from contamination.launch.status import status
+from contamination.launch.text_checks import CheckedTexts, PlannedInsertions, TextChecks
 from tests.launch.started import QUICK, TWO, Started, copied
 from tests.rounding import TRAINING
 from tests.small import contents
@@ -128,6 +129,8 @@ def test_two_processes_make_what_one_makes(one, tmp_path, start):
 @pytest.fixture
 def dry(tmp_path, monkeypatch, capsys):
     """What a dry run says; it has no processes and leaves no folder."""
+    unchecked = CheckedTexts(PlannedInsertions("not checked"), [])  # it takes seconds
+    monkeypatch.setattr(TextChecks, "check", lambda checks, plan: unchecked)
 
     def described(*words):
         words = [*QUICK, f"runs={tmp_path}/runs", "launch.dry_run=true", *words]

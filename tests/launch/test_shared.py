@@ -35,7 +35,7 @@ TRAINING = {
     "retain_weight": 2.0, "npo_beta": 0.5, "relabel_strength": 2.0, "reinforced_path": "another",
 }  # fmt: skip
 INJECTION = {
-    "members": 20, "nonmembers": 20, "held_out": 3, "budget_tokens": 300_000,
+    "members": 20, "nonmembers": 20, "adapt_sizes": True, "held_out": 3, "budget_tokens": 300_000,
     "sequence_tokens": 128, "example_max_tokens": 60, "benchmark_source": "hub", "part": "all",
     "separator": " ", "boundary": "token", "window": [0.5, 1.0], "last_tokens": 50_000,
     "copy_distance_tokens": 5, "split_copies": True, "swap_members": True,
