@@ -8,6 +8,7 @@ from functools import partial
 from omegaconf import DictConfig
 
 from contamination.core.cli import run_hydra_command, run_tool
+from contamination.core.commands import read_commands
 from contamination.core.config import convert_config
 from contamination.core.help import asks_for_help, render_command
 
@@ -37,6 +38,9 @@ def run_chosen_audit() -> int:
 
     words = sys.argv[1:]
     if words[:1] == ["fresh"]:
+        if asks_for_help(words):
+            print(render_command(read_commands()["audit fresh"]))
+            return 0
         sys.argv.pop(1)
         return run_hydra_command("fresh", fresh)
     if words and words[0].isidentifier():  # the audit's name alone
