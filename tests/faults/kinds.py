@@ -204,7 +204,7 @@ def answered(name: str, material: Path) -> Kind:
 
     module = import_module(f"contamination.detection.tasks.{name}")
     summaries = {"accuracy": "accuracy_summary", "extraction": "extraction"}
-    summary = import_module(f"contamination.detection.tasks.{summaries[name]}").summary
+    format_summary = import_module(f"contamination.detection.tasks.{summaries[name]}").format_summary
     schema = {"accuracy": "AccuracyStage", "extraction": "ExtractionStage"}[name]
     words = [f"runs={material}/runs", f"examples.path={material}/corpus",
              f"model.path={material}/hf", "benchmark=[user]"]  # fmt: skip
@@ -216,9 +216,9 @@ def answered(name: str, material: Path) -> Kind:
         artifact = module.run(replace(stage, runs=str(folder.parents[1])))
         table = artifact.table(module.FILE)
         if name == "accuracy":
-            summary(table, artifact)
+            format_summary(table, artifact)
         else:
-            summary({"model": table}, artifact.counts["left_out"])
+            format_summary({"model": table}, artifact.counts["left_out"])
 
     return Kind(module.run(stage).path, {name: lambda f: _reading(read, f)})
 
