@@ -204,7 +204,9 @@ def answered(name: str, material: Path) -> Kind:
 
     module = import_module(f"contamination.detection.tasks.{name}")
     summaries = {"accuracy": "accuracy_summary", "extraction": "extraction"}
-    format_summary = import_module(f"contamination.detection.tasks.{summaries[name]}").format_summary
+    format_summary = import_module(
+        f"contamination.detection.tasks.{summaries[name]}"
+    ).format_summary
     schema = {"accuracy": "AccuracyStage", "extraction": "ExtractionStage"}[name]
     words = [f"runs={material}/runs", f"examples.path={material}/corpus",
              f"model.path={material}/hf", "benchmark=[user]"]  # fmt: skip
