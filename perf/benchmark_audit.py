@@ -111,6 +111,8 @@ def find_cells(folder: Path) -> Iterator[tuple[Path, int, list[Text]]]:
     for path in sorted((folder / "scores").iterdir()):
         config = open_artifact(path, KIND).config()
         corpus, model = Path(config["examples"]["path"]), Path(config["model"]["path"])
+        if not corpus.is_dir():  # changed texts, which an earlier run scored
+            continue
         trained_on = open_artifact(model, MODEL_KIND).config()["corpus_folder"]
         is_clean = Path(trained_on) != corpus
         occurrences = (
