@@ -11,13 +11,13 @@ import pytest
 import yaml
 from hydra.core.config_store import ConfigStore
 
+from contamination.audits.__main__ import find_audit_command
 from contamination.audits.base import (
     ENTRY_POINTS,
     AuditStage,
     add_audit_prefixes,
     register_installed_audits,
 )
-from contamination.audits.help import find_audit_command
 from contamination.audits.run import KIND, read_findings, run
 from contamination.core.artifacts import open_artifact
 from contamination.core.cli import CONF, compose_stage
