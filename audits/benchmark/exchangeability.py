@@ -6,12 +6,11 @@ the scores are. This replaces the repeated half-splits of dataset inference (Mai
 arXiv 2406.06443, section 4), whose p-values must be combined; docs/validation/benchmark-audit.md
 compares the two.
 
-Shapes: n texts, M methods.
+Shapes: n texts, M methods, R relabellings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,10 +55,8 @@ def combined_scores(scores_by_method: Scores) -> Scores:
     return normal
 
 
-def relabellings(
-    is_question: Flags, cluster: NDArray[np.intp], draws: int, seed: int
-) -> Iterator[Flags]:
-    """Yields random relabellings, shape (n,), that keep clusters whole.
+def relabellings(is_question: Flags, cluster: NDArray[np.intp], draws: int, seed: int) -> Flags:
+    """Returns random relabellings (draws × n) that keep clusters whole.
 
     A cluster with texts of one side changes sides as a whole; within a cluster that has both (the
     versions of one question), labels are permuted.
@@ -82,12 +79,12 @@ def relabellings(
     place = np.zeros(clusters, np.intp)
     place[whole_clusters] = np.arange(len(whole_clusters))
     in_whole = np.flatnonzero(~mixed[cluster])
-    for _ in range(draws):
-        labels = np.empty(len(cluster), bool)
+    drawn = np.empty((draws, len(cluster)), bool)
+    for labels in drawn:
         labels[in_whole] = rng.permutation(label_of)[place[cluster[in_whole]]]
         shuffled = np.lexsort((rng.random(len(in_mixed)), cluster[in_mixed]))
         labels[in_mixed] = is_question[in_mixed[shuffled]]
-        yield labels
+    return drawn
 
 
 def set_test(
@@ -105,8 +102,8 @@ def set_test(
     """
     score = without_cluster_means(score, is_question, cluster)
     drawn = relabellings(is_question, cluster, RELABELLINGS, seed)
-    difference = _difference_of_means(score, is_question)
-    null = np.array([_difference_of_means(score, labels) for labels in drawn])
+    difference = float(_differences(score, is_question[None])[0])
+    null = _differences(score, drawn)
     reaching = int((null >= difference - TINY).sum())
     spread = np.sqrt((score[is_question].var() + score[~is_question].var()) / 2)
     critical, unlucky = np.quantile(null, [1 - alpha, 1 - POWER], method="higher")
@@ -117,9 +114,11 @@ def set_test(
     )
 
 
-def _difference_of_means(score: Scores, is_question: Flags) -> float:
-    questions, total = int(is_question.sum()), float(score[is_question].sum())
-    return total / questions - (float(score.sum()) - total) / (len(score) - questions)
+def _differences(score: Scores, labels: Flags) -> Scores:
+    """Returns the difference of the sides' means for each labelling (R × n)."""
+    questions, sums = labels.sum(axis=1), labels @ score
+    differences: Scores = sums / questions - (score.sum() - sums) / (len(score) - questions)
+    return differences
 
 
 def without_cluster_means(score: Scores, is_question: Flags, cluster: NDArray[np.intp]) -> Scores:
