@@ -6,6 +6,7 @@ Audits of other packages are installed as entry points of the group `contaminati
 
 from __future__ import annotations
 
+import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +19,10 @@ from hydra.core.config_store import ConfigStore
 
 from contamination.core.artifacts import Artifact
 from contamination.core.cli import CONF
+from contamination.core.commands import Command, read_commands
 from contamination.core.config import Ranged
-from contamination.core.errors import ConfigError, require
+from contamination.core.errors import ConfigError, near_names, require
+from contamination.core.field_docs import describe_dataclass
 from contamination.core.report.document import ReportContent
 from contamination.core.stored_files import read_yaml
 from contamination.data.config import ExamplesConfig
@@ -222,3 +225,32 @@ def _audit_field_names(audit_name: str | None) -> set[str]:
         return {*read_yaml(file)}
     installed = entry_points(group=ENTRY_POINTS, name=audit_name)
     return {field.name for entry_point in installed for field in _load_audit_fields(entry_point)}
+
+
+def find_audit_command(words: Sequence[str]) -> Command:
+    """Returns the command of the audit that the words choose, or of all audits.
+
+    Raises:
+        ConfigError: there is no such audit, or an installed one can't be imported.
+    """
+    name = chosen_audit_name(words)
+    commands = read_commands()
+    command = commands.get("audit" if name is None else f"audit {name}")
+    if command is not None:
+        return command
+    installed = {entry_point.name: entry_point for entry_point in installed_audits()}
+    if name not in installed:
+        known = [c.removeprefix("audit ") for c in commands if c.startswith("audit ")]
+        raise ConfigError(
+            f"audit={name}: unknown audit. {near_names(str(name), [*known, *installed])}"
+        )
+    audit_class = load_audit_class(installed[name])
+    schema = describe_dataclass(audit_class)
+    return Command(
+        name=f"audit {name}",
+        module=f"audits {name}",
+        purpose=schema.text or f"An audit of {inspect.getmodule(audit_class)}.",
+        example="model.path=DIR",
+        docs=commands["audit"].docs,
+        words={f"{f.name}={f.default or '(required)'}": f.text for f in schema.fields},
+    )

@@ -11,11 +11,11 @@ import pytest
 import yaml
 from hydra.core.config_store import ConfigStore
 
-from contamination.audits.__main__ import find_audit_command
 from contamination.audits.base import (
     ENTRY_POINTS,
     AuditStage,
     add_audit_prefixes,
+    find_audit_command,
     register_installed_audits,
 )
 from contamination.audits.run import KIND, read_findings, run

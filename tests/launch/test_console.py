@@ -1,4 +1,4 @@
-"""TODO."""
+"""The command `contamination`: its sub-commands, lists, options and suggestions."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ MAIN = "import sys; from contamination.launch.cli import main; sys.exit(main())"
 
 def call(monkeypatch, capsys, *words):
     monkeypatch.setattr(sys, "argv", ["contamination", *words])
-    for package in cli.PACKAGES.values():  # which other tests may have imported
+    for package in ("audits", *cli.PACKAGES.values()):  # which other tests may have imported
         monkeypatch.delitem(sys.modules, f"contamination.{package}.__main__", raising=False)
     status = cli.main()
     return status, *capsys.readouterr()
