@@ -1,1 +1,1 @@
-"""TODO."""
+"""Measurements of speed, memory, coverage and power; none of them is a test."""

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Which results of mutation tests are used again."""
 
 from pathlib import Path
 

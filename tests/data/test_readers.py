@@ -1,4 +1,4 @@
-"""TODO."""
+"""Readers of text files: formats, encodings, columns and their errors."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The summary over the parts of a labelled benchmark."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The scores of the golden files, which other implementations computed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Matching of members to non-members by what a blind classifier sees."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Scoring of long documents in windows, while a model reads on."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""TODO."""
+"""A detection from config to table, and its cached parts."""
 
 import hashlib
 import importlib

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The summary that a detection prints."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The benchmarks' examples, templates and members."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The distributions of occurrences."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""An injection from config to corpus, and its proof."""
 
 import errno
 import hashlib

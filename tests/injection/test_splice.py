@@ -1,4 +1,4 @@
-"""TODO."""
+"""Where segments are placed in a stream of documents."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The order in which a training reads sequences."""
 
 import numpy as np
 import pandas as pd

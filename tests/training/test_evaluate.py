@@ -1,4 +1,4 @@
-"""TODO."""
+"""Evaluation losses during a training."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Training of masked language models, which reword texts."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The estimate of a training's memory, against the papers' model and what a small one keeps."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Model presets and given models: shape, context and weights."""
 
 import importlib.util
 import json

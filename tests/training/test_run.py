@@ -1,4 +1,4 @@
-"""TODO."""
+"""A training with DeepSpeed: its result, its order and its resumption."""
 
 import gc
 import math

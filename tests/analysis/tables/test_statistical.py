@@ -1,4 +1,4 @@
-"""TODO."""
+"""The tables of comparisons and slopes."""
 
 from itertools import combinations
 

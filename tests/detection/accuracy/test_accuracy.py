@@ -1,4 +1,4 @@
-"""TODO."""
+"""The accuracy of a model on the options of each benchmark."""
 
 import json
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The builder of labelled benchmarks: cut, card and resumption."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The selection of non-members with little n-gram overlap."""
 
 import json
 import unicodedata

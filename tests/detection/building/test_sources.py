@@ -1,4 +1,4 @@
-"""TODO."""
+"""The sources of dated documents."""
 
 import bz2
 import gzip

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Plain text of wikitext."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Forward passes: batches, order and equality with a float64 loop."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""What methods share: shares of tokens, keys of passes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Thresholds that are chosen on one set of texts and judged on another."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The page that shows each token's numbers."""
 
 import hashlib
 import json
