@@ -26,8 +26,12 @@ class Findings:
     bins: pd.DataFrame
     """`curves.histogram_table`."""
     sweeps: Sequence[Sweep]
+    answer: Sequence[str]
+    """`plain_summary.plain_sentences`: the answer in plain words, before anything else."""
     headline: Sequence[str]
-    """`headline.headlines`: the answer, before anything else."""
+    """`headline.headlines`: the same with intervals, slopes and comparisons."""
+    plain_controls: str
+    """`plain_summary.plain_controls_sentence`."""
     controls: str
     """`headline.controls_sentence`."""
     records: Mapping[str, Sequence[CellRecord]]

@@ -17,6 +17,7 @@ from contamination.analysis.findings import Findings
 from contamination.analysis.headline import controls_sentence, headlines
 from contamination.analysis.methods import glossary_entries, methods_of
 from contamination.analysis.page.build import render_page
+from contamination.analysis.plain_summary import TERMS, plain_controls_sentence, plain_sentences
 from contamination.analysis.provenance import CellRecord, cell_facts, report_provenance
 from contamination.analysis.report_folder import CHARTS, PAGE, REPORT, TABLES
 from contamination.analysis.statistics.controls import (
@@ -91,7 +92,9 @@ def gather_findings(
         curves=roc_table(samples_by_curve, stage.analysis, stage.seed),
         bins=histogram_table(samples_by_curve),
         sweeps=sweeps,
+        answer=plain_sentences(tables.pooled, tables.trends, sweeps, stage.analysis),
         headline=headlines(sweeps, sentences, tables.replicates),
+        plain_controls=plain_controls_sentence(tables.pooled),
         controls=controls_sentence(tables.pooled),
         records=records_by_condition,
         tables=_tables_by_condition(tables, sweeps),
@@ -158,13 +161,14 @@ def _report_sections(
 def render_markdown(findings: Findings, sections: Sequence[Section]) -> str:
     """Returns report.md: the answer first, then the controls, the charts and the tables."""
     config = findings.config
-    parts = [f"# {findings.title}: detection of contamination", *findings.headline]
-    parts.append(findings.controls)
+    parts = [f"# {findings.title}: detection of contamination", *findings.answer]
+    parts += [findings.plain_controls, TERMS]
     for section in sections:
         parts += _render_section(section)
     if findings.examples:
         links = "\n".join(f"- [{Path(path).stem}]({path})" for path in findings.examples)
         parts += ["## Examples, token by token", links]
+    parts += ["## Slopes and comparisons", *findings.headline, findings.controls]
     return "\n\n".join([*parts, "## How to read this", reading_guide(config)]) + "\n"
 
 

@@ -15,7 +15,7 @@ KIND = "report"
 RESULTS = "results.parquet"
 STATISTICS = ("results", "pooled", "comparisons", "trends", "replicates", "flags", "unflagged")
 """The tidy tables: `<name>.parquet`, and a property of `Report`."""
-REVISION = "4"
+REVISION = "5"
 """Changes with the tables' columns and statistics, so that an older report is not reused."""
 REPORT = "report.md"
 PAGE = "report.html"

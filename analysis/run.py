@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contamination.analysis.cells import Cell, name_apart, open_cell, series_settings
-from contamination.analysis.config import AnalysisStage
+from contamination.analysis.config import AnalysisConfig, AnalysisStage
 from contamination.analysis.example_pages import write_example_pages
 from contamination.analysis.headline import controls_sentence, headlines
+from contamination.analysis.plain_summary import plain_sentences
 from contamination.analysis.provenance import CellRecord, open_record
 from contamination.analysis.report_folder import (
     KIND,
@@ -64,7 +65,7 @@ def write_report(
     )
     if is_writable_folder(runs / KIND):  # a read-only runs folder serves what is finished
         write_text_atomically(runs / KIND / LATEST, json.dumps({"folder": folder.name}) + "\n")
-    _log_answer(open_report(artifact.path), cells, stage.analysis.confidence)
+    _log_answer(open_report(artifact.path), cells, stage.analysis)
     if new:
         mirror_to_wandb(stage, cells, open_report(artifact.path))
     return artifact
@@ -89,12 +90,14 @@ def _write_report_folder(
     return Built(content, counts, [PAGE, *pages])
 
 
-def _log_answer(report: Report, cells: Sequence[Cell], confidence: float) -> None:
+def _log_answer(report: Report, cells: Sequence[Cell], config: AnalysisConfig) -> None:
     """The answer for whoever watches the terminal; the rest is in the report."""
     sweeps = find_sweeps(report.pooled, report.trends, series_settings(cells))
-    sentences = sentences_by_condition(report, confidence)
+    sentences = sentences_by_condition(report, config.confidence)
     tables = [sweep_table(sweep) for sweep in sweeps]
     tables = tables or [cell_tables(part)[0] for part in [report.pooled] if len(sentences) == 1]
+    for sentence in plain_sentences(report.pooled, report.trends, sweeps, config):
+        log.info("\n%s", wrap_text(sentence))
     for sentence in headlines(sweeps, sentences, report.replicates):
         log.info("\n%s", wrap_text(sentence))
     for table in tables[:MOST_TABLES]:

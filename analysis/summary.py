@@ -215,9 +215,8 @@ def condition_sentences(
     against every other method, "rises" the slope's interval and τ's test.
     """
     mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
-    detectors = mean_aurocs[(mean_aurocs["checkpoint"] == CONTAMINATED) & mean_aurocs["default"]]
-    all_occurrences_rows = detectors[detectors["occurrences"] == ANY]
-    best = all_occurrences_rows.sort_values("value", ascending=False, kind="stable").iloc[0]
+    detectors = mean_auroc_rows(pooled)
+    best = best_method_row(detectors)
     name = method_label(
         best["method"], best["variant"], methods_of(mean_aurocs[mean_aurocs["method"] != BLIND])
     )
@@ -241,6 +240,29 @@ def condition_sentences(
             "Blind baseline (a text classifier without the model)", rows_by_control.get(BLIND)
         ),
     ]
+
+
+def mean_auroc_rows(pooled: pd.DataFrame) -> pd.DataFrame:
+    """Returns the AUROCs of the contaminated model, averaged over benchmarks: default variants."""
+    mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
+    return mean_aurocs[(mean_aurocs["checkpoint"] == CONTAMINATED) & mean_aurocs["default"]]
+
+
+def best_method_row(mean_aurocs: pd.DataFrame) -> pd.Series[Any]:
+    """Returns the row of all members with the highest AUROC, of `mean_auroc_rows`."""
+    all_members = mean_aurocs[mean_aurocs["occurrences"] == ANY]
+    return all_members.sort_values("value", ascending=False, kind="stable").iloc[0]
+
+
+def rows_by_occurrences(mean_aurocs: pd.DataFrame, method: str) -> pd.DataFrame:
+    """Returns the method's rows by number of occurrences, with joint intervals.
+
+    The columns `at` and `level` are the number of occurrences, as text and as a number.
+    """
+    rows = mean_aurocs[mean_aurocs["method"].eq(method) & mean_aurocs["occurrences"].ne(ANY)]
+    rows = rows.sort_values("occurrences", key=lambda column: column.map(occurrences_sort_key))
+    occurrences = rows["occurrences"]
+    return with_joint_intervals(rows).assign(at=occurrences, level=occurrences.astype(float))
 
 
 def sentences_by_condition(tables: Statistics | Report, confidence: float) -> dict[str, list[str]]:
@@ -318,15 +340,7 @@ def _occurrences_sentence(
     best_trend = slopes.loc[(best["method"], best["variant"])]
     if best_trend["note"] == ONE_DOSE:
         return "Occurrences: no slope, since all members of a benchmark have the same number."
-    level_rows = detectors[
-        detectors["method"].eq(best["method"]) & detectors["occurrences"].ne(ANY)
-    ]
-    level_rows = level_rows.sort_values(
-        "occurrences", key=lambda column: column.map(occurrences_sort_key)
-    )
-    level_rows = with_joint_intervals(level_rows).assign(
-        at=level_rows["occurrences"], level=level_rows["occurrences"].astype(float)
-    )
+    level_rows = rows_by_occurrences(detectors, best["method"])
     sentence = trend_clause(name, "occurrences", best_trend, level_rows, 1 - confidence)
     measured = slopes[slopes["slope"].notna()]
     if measured.empty:

@@ -24,6 +24,7 @@ from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.factors import FACTORS
 from contamination.analysis.findings import Findings
 from contamination.analysis.methods import GlossaryEntry, Methods, method_style, methods_of
+from contamination.analysis.plain_summary import TERMS
 from contamination.analysis.provenance import CellRecord, Facts, has_losses, loss_table
 from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY
@@ -72,11 +73,11 @@ def render_page(findings: Findings, written: Facts) -> str:
     guide = html.escape(reading_guide(findings.config))
     html_by_placeholder = {
         "title": html.escape(findings.title),
-        "headline": "\n".join(
-            f'<p class="answer">{keep_intervals_together(bold_markup(sentence))}</p>'
-            for sentence in findings.headline
+        "answer": "\n".join(
+            f'<p class="answer">{bold_markup(sentence)}</p>' for sentence in findings.answer
         ),
-        "controls": bold_markup(findings.controls),
+        "terms": bold_markup(TERMS).replace("strong>", "dfn>"),
+        "controls": bold_markup(findings.plain_controls),
         "guide": re.sub("`(.+?)`", r"<code>\1</code>", guide),
         "css": read_report_file() + _read_page_file("page.css"),
         "summary": _summary_html(findings),
@@ -99,7 +100,10 @@ def _read_page_file(name: str) -> str:
 
 def _summary_html(findings: Findings) -> str:
     """Returns the sentences on each condition, collapsed; warnings about controls stay visible."""
-    parts = []
+    parts = [
+        f"<p>{keep_intervals_together(bold_markup(text))}</p>"
+        for text in (*findings.headline, findings.controls)
+    ]
     for condition, rows in findings.rows_by_condition.items():
         warning = control_warning(rows)
         sentences = findings.sentences_beyond_headline(condition)

@@ -1,8 +1,14 @@
 // The charts: each filters the rows, draws them, and says in its caption what it shows.
 const figureOf = (id) => element(`figure-${id}`);
 const caption = (id, ...parts) => {
-  figureOf(id).querySelector("figcaption").textContent = parts.filter(Boolean).join(" ");
+  const text = parts.filter(Boolean).join(" ");
+  figureOf(id).querySelector("figcaption").textContent = text;
+  element(id).setAttribute("role", "img");
+  element(id).setAttribute("aria-label", `${NAMES[id]}. ${text}`);
 };
+const NAMES = { factor: "Line chart along the sweep", occurrences: "Line chart by occurrences",
+  heat: "Heat map of methods and benchmarks", roc: "ROC curves on logarithmic axes",
+  histogram: "Histogram of scores", loss: "Line chart of losses during training" };
 
 function show(id, traces, layout) {
   figureOf(id).querySelector(".empty").hidden = true;

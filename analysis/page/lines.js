@@ -1,7 +1,7 @@
 // Lines with their intervals, names at their ends and the controls beside; one y range for all.
 const isNarrow = () => window.innerWidth < 620;
 const settings = { responsive: true, displaylogo: false, ...(isNarrow() && { displayModeBar: false }),
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  modeBarButtons: [["toImage"]] }; // one stop for the tab key; a double click ends a zoom
 const MARGIN = { t: 14, b: 50 };
 const NAME_HEIGHT = 14; // pixels from one name to the next
 

@@ -72,15 +72,17 @@ function startTheme() {
   printLight(root);
 }
 
-// Paper is white, whatever the screen is.
+// Paper is white, whatever the screen is, and three charts fit on a page.
 function printLight(root) {
   let before;
   window.addEventListener("beforeprint", () => {
     before = root.dataset.theme;
     root.dataset.theme = "light";
+    root.dataset.print = "true";
     draw();
   });
   window.addEventListener("afterprint", () => {
+    delete root.dataset.print;
     if (before) { root.dataset.theme = before; } else { delete root.dataset.theme; }
     draw();
   });

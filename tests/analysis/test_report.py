@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from contamination.analysis.conditions import rows_by_condition
+from contamination.analysis.plain_summary import TERMS
 from contamination.analysis.report_files import Picture, Section, render_markdown
 from contamination.analysis.tables.estimates import cell_tables
 
@@ -20,15 +21,18 @@ def text(findings) -> Callable[[pd.DataFrame], str]:
     def write(results):
         tables = cell_tables(results)
         sections = [Section("cell one", results, tables, [PICTURE], ["Strongest: x."])]
-        return render_markdown(replace(findings, headline=["It rises."]), sections)
+        return render_markdown(
+            replace(findings, answer=["Members are found."], headline=["It rises."]), sections
+        )
 
     return write
 
 
 def test_the_answer_and_the_controls_come_before_all_else(text, sound, findings):
-    title, headline, controls, section = text(sound).split("\n\n")[:4]
-    assert [headline, controls] == ["It rises.", findings.controls]
+    title, answer, controls, terms, section = text(sound).split("\n\n")[:5]
+    assert [answer, controls, terms] == ["Members are found.", findings.plain_controls, TERMS]
     assert section == "## cell one"
+    assert text(sound).index("It rises.") < text(sound).index(findings.controls)
 
 
 def test_a_report_whose_control_is_off_says_so_first(text, sound):

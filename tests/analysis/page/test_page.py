@@ -213,10 +213,12 @@ def test_without_records_it_says_so(findings):
 
 
 def test_the_answer_comes_first(findings, text):
-    (said,) = findings.headline
+    (answer,), (headline,) = findings.answer, findings.headline
     body = html.unescape(text.partition("<body>")[2]).replace("\u00a0", " ")
     body = re.sub("</?strong>", "**", body)  # a control may be off by chance
-    assert body.index(said) < body.index(findings.controls) < body.index('<section id="charts">')
+    parts = [answer, findings.plain_controls, '<section id="charts">', headline, findings.controls]
+    places = [body.index(part) for part in parts]
+    assert places == sorted(places)
     assert body.index('<figure id="figure-factor">') < body.index(
         '<figure id="figure-occurrences">'
     )
