@@ -56,7 +56,7 @@ MARKERS: Sequence[tuple[str | tuple[int, int, int], str]] = (
 
 
 def method_style(method: str, methods: Methods) -> MethodStyle:
-    """The method's colour and marker in a chart of the methods `among`.
+    """The method's colour and marker in a chart of these methods.
 
     A method of `ORDER` has its own everywhere; others take what these leave, in order of names.
     """
@@ -100,7 +100,7 @@ def checkpoint_of(method: str) -> str:
 
 
 def method_label(method: str, variant: str, methods: Iterable[tuple[str, str]]) -> str:
-    """Returns the method's name, with its variant if `among` contains several of them."""
+    """Returns the method's name, with its variant if `methods` contains several of them."""
     variants = {v for m, v in methods if m == method}
     return f"{method} ({variant})" if len(variants) > 1 else method
 

@@ -20,7 +20,7 @@ MARKERS = {"members": "o", "non-members": "s", "validation": "^"}
 
 
 def loss_chart(records: Sequence[CellRecord], rows: pd.DataFrame, stamped: bool) -> Figure:
-    """The mean loss a token by optimizer step; below, how many copies each step saw."""
+    """The mean loss per token by optimizer step; below, how many copies each step saw."""
     table = loss_table(records)
     with base.chart_style():
         figure = Figure(figsize=(9, 5.6), dpi=160)
@@ -32,7 +32,7 @@ def loss_chart(records: Sequence[CellRecord], rows: pd.DataFrame, stamped: bool)
         for side in LOSSES:
             _draw_loss_line(losses, table[table["side"] == side], side)
         losses.tick_params(labelbottom=False)
-        losses.set_ylabel("loss a token")
+        losses.set_ylabel("loss per token")
         losses.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
         _draw_exposures(copies, records, losses.get_xlim())
         texts = "Loss during training", base.condition_subtitle(rows), loss_caption(records)
@@ -45,7 +45,7 @@ def loss_caption(records: Sequence[CellRecord]) -> str:
     several = len(records) > 1
     band = "Bands: from the lowest to the highest seed. " if several else "No bands: one seed. "
     return (
-        f"Mean loss a token of members, non-members and validation text; "
+        f"Mean loss per token of members, non-members and validation text; "
         f"{format_count(len(records), 'seed')}. {band}Below: inserted copies that the optimizer "
         f"saw, by step ({len(records[0].exposures):,} in all{', first seed' if several else ''})."
     )

@@ -145,7 +145,7 @@ def drop_repeated_controls(controls: pd.DataFrame) -> pd.DataFrame:
 
 
 def format_range(sizes: pd.Series[int]) -> str:
-    """The number, or the least and the most: "391 to 400"."""
+    """The number, or the smallest and the largest: "391 to 400"."""
     low, high = int(sizes.min()), int(sizes.max())
     return f"{low}" if low == high else f"{low} to {high}"
 

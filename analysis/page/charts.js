@@ -187,7 +187,7 @@ function drawLoss() {
   traces.push({ type: "bar", x: exposed.map((e) => e[0]), y: exposed.map((e) => e[1]),
     name: "copies seen", yaxis: "y2", marker: { color: "#999" },
     hovertemplate: "step %{x}<br>%{y} copies<extra></extra>" });
-  const layout = layoutOf("optimizer step", "loss a token",
+  const layout = layoutOf("optimizer step", "loss per token",
     { xaxis: { anchor: "y2" }, yaxis: { domain: [0.28, 1] }, showlegend: true });
   layout.yaxis2 = { ...layout.yaxis, domain: [0, 0.2], title: { text: "copies" } };
   show("loss", traces, layout);

@@ -65,5 +65,5 @@ def format_levels(levels: Sequence[float]) -> str:
 
 
 def parse_level_indices(text: str, levels: Sequence[float]) -> list[int]:
-    """The positions among `levels` of those that `as_text` wrote."""
+    """The positions among `levels` of those that `format_levels` wrote."""
     return [int(np.abs(np.array(levels) - float(level)).argmin()) for level in text.split()]

@@ -91,7 +91,7 @@ def benchmark_table(results: pd.DataFrame, metric: str) -> Table:
 
 
 def controls_table(results: pd.DataFrame) -> Table:
-    """AUROC of the clean model and the blind baseline, with the verdict of `controls_table`."""
+    """AUROC of the clean model and the blind baseline, with the verdict on each."""
     clean_rows = results[(results["metric"] == AUROC.name) & (results["occurrences"] == ANY)]
     clean_rows = clean_rows[clean_rows["checkpoint"] == CLEAN]
     benchmarks = sorted_benchmarks(clean_rows)

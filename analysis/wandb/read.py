@@ -64,7 +64,7 @@ def read_results(stage: WandbReport) -> pd.DataFrame:
 
 
 def read_runs(stage: WandbReport) -> list[CellRun]:
-    """The runs with a cell's results, one an id, in order of the cells' names."""
+    """The runs with a cell's results, one per id, in order of the cells' names."""
     every_run = offline_runs(Path(stage.local)) if stage.local else _iter_online_runs(stage)
     newest_by_id = {run.id: run for run in every_run}
     wanted = [r for r in newest_by_id.values() if stage.experiment in (None, r.cell["experiment"])]
@@ -90,7 +90,7 @@ def _offline_history(path: Path) -> Iterable[Mapping[str, Any]]:
 
 
 def _inspect_record(path: Path, *more: str) -> list[dict[str, Any]]:
-    """What `wandb leet inspect --json` prints of a record: an object a line, or one in all."""
+    """What `wandb leet inspect --json` prints of a record: one object per line, or a single one."""
     line = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", *more, str(path)]
     done = subprocess.run(line, capture_output=True, text=True)
     if done.returncode:
