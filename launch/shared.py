@@ -112,7 +112,8 @@ def make_base_training_stage(
     require(batch % processes == 0, "model.pretraining.batch_sequences", batch, remedy)
     recipe = {field.name: getattr(pretraining, field.name) for field in fields(Recipe)}
     micro = gcd(batch // processes, stage.training.micro_batch_sequences)
-    recipe |= dict.fromkeys(("evaluate_every_steps", "retain_folder", "reinforced_path"))
+    paths = ("retain_folder", "reinforced_path", "idk_answers")
+    recipe |= dict.fromkeys(("evaluate_every_steps", *paths))
     recipe |= {
         name: value
         for name, value in vars(TrainingConfig()).items()

@@ -25,6 +25,8 @@ ALL, OUTPUT = "all", "output"
 """Which tokens of a fine-tuning set's texts are learnt."""
 DTYPES = ("float32", "bfloat16")
 BETA = Range(lambda beta: 0 <= beta < 1, "give a number from 0 to below 1.")
+RETAIN_LOSSES = NLL, KL, ACTIVATIONS = "nll", "kl", "activations"
+"""Values of `training.retain_loss`."""
 SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine")
 
 
@@ -134,13 +136,32 @@ class TrainingConfig(Recipe):
     loss_on: str = field_naming_unless_default(ALL, one_of((ALL, OUTPUT)))
     """Of a fine-tuning set's texts, what is learnt: `all` of them, or their `output` alone."""
     objective: str = field_naming_unless_default(LIKELIHOOD, one_of(OBJECTIVES))
-    """likelihood: learn the corpus. The others unlearn it: ascent, difference, npo, relabel."""
+    """likelihood: learn the corpus. The others unlearn it: ascent, difference, npo, simnpo, rmu,
+    idk_dpo, relabel."""
+    forget_weight: float = field_naming_unless_default(1.0, POSITIVE)
+    """γ, of an unlearner's loss on the corpus (open-unlearning: 0.125 for SimNPO, otherwise 1)."""
     retain_folder: str | None = runtime_field(None)
-    """Clean text that an unlearner keeps: runs/corpus/… (difference needs it; npo, relabel may)."""
+    """Clean text that an unlearner keeps: runs/corpus/… (difference and rmu need it; npo, simnpo,
+    idk_dpo and relabel may)."""
     retain_weight: float = field_naming_unless_default(1.0, POSITIVE)
     """λ, of the retained text's loss."""
+    retain_loss: str | None = field_naming_unless_default(None, one_of(RETAIN_LOSSES))
+    """Of the retained text: nll (its tokens), kl (from the start's predictions) or activations
+    (of rmu's layer, from the start's); null: activations for rmu, otherwise nll."""
     npo_beta: float = field_naming_unless_default(0.1, POSITIVE)
     """β of npo."""
+    simnpo_beta: float = field_naming_unless_default(4.5, POSITIVE)
+    """β of simnpo; 2.5 to 5.5 are usual."""
+    simnpo_delta: float = field_naming_unless_default(0.0, at_least(0))
+    """δ of simnpo, nats per token: the loss per token below which a text is pushed hardest."""
+    rmu_layer: int | None = field_naming_unless_default(None, at_least(0))
+    """For rmu: the layer, from 0, whose output is steered (open-unlearning: 7, of 16 to 32)."""
+    rmu_coefficient: float = field_naming_unless_default(2.0, POSITIVE)
+    """c of rmu, the length of the vector that activations are steered to (2 to 300)."""
+    idk_beta: float = field_naming_unless_default(0.1, POSITIVE)
+    """β of idk_dpo."""
+    idk_answers: str | None = runtime_field(None)
+    """For idk_dpo: a text file with an answer such as "I don't know." per line."""
     relabel_strength: float = field_naming_unless_default(5.0, POSITIVE)
     """α of relabel."""
     reinforced_path: str | None = runtime_field(None)

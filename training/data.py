@@ -153,7 +153,7 @@ def read_batch(sequences: Any, rows: Rows, loss_on: str = ALL) -> Batch:
         real_B,
         rows_B,
         counted_BS=torch.from_numpy(counted_BS.astype(np.float32)),
-        positions_BS=torch.from_numpy(_positions_in_texts(texts_BS)) if has_packed_texts else None,
+        positions_BS=torch.from_numpy(positions_in_texts(texts_BS)) if has_packed_texts else None,
         texts_BS=torch.from_numpy(texts_BS),
     )
 
@@ -162,7 +162,7 @@ def _stack_column(records: list[Any], column: str) -> Rows:
     return np.stack([np.asarray(record[column], dtype=np.int64) for record in records])
 
 
-def _positions_in_texts(texts_BS: Rows) -> Rows:  # noqa: N803
+def positions_in_texts(texts_BS: Rows) -> Rows:  # noqa: N803
     """Return each token's position in its text, counted from 0 where a text or padding begins."""
     positions_BS = np.broadcast_to(np.arange(texts_BS.shape[1]), texts_BS.shape)
     begins_BS = np.diff(texts_BS, axis=1, prepend=-2) != 0

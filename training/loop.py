@@ -278,7 +278,8 @@ class Loop:
         rows = self.order.rows_of_step(step - 1)
         rate = self.engine.get_lr()[0]
         assert rate > 0, "a step that learns nothing would count as an exposure"
-        parts = [StepPart(self.sequences, rows, self.objective, self.objective.weight)]
+        weight = self.objective.weight * self.config.forget_weight
+        parts = [StepPart(self.sequences, rows, self.objective, weight)]
         if self.retained is not None:
             parts.append(self.retained.part_of_step(step - 1))
         result = optimizer_step(self.engine, parts, self.config, self.world, clip=self.clip)
@@ -394,7 +395,7 @@ def check_recipe(
         "finetuning), or training.loss_on=all."
     )
     config.require(has_outputs or config.loss_on == ALL, "loss_on", remedy)
-    check_objective(config)
+    check_objective(config, has_outputs=has_outputs)
     engines.zero_stage(deepspeed)
     engines.check_dtype(config, deepspeed)
     engines.check_compile(config, deepspeed)

@@ -37,6 +37,7 @@ from contamination.training.loss import check_texts_are_separate
 from contamination.training.metrics import TrainingRecord
 from contamination.training.models import check_architecture, make_model, model_digest
 from contamination.training.objectives.choose import make_objective
+from contamination.training.objectives.retained import check_reference
 from contamination.training.resources import flops_per_token
 from contamination.training.trained_model import RANDOM, ancestry_of
 
@@ -94,6 +95,7 @@ def _check_stage(stage: TrainingStage, corpus: PackedCorpus, processes: int | No
     has_outputs = isinstance(corpus, FinetuningSet)
     order = _sequence_order(stage, corpus)
     check_recipe(stage.training, stage.deepspeed, order, width, has_outputs=has_outputs)
+    check_reference(stage.training, stage.model)
     unlearning.check_retained_tokenizer(stage.training, corpus)
     if processes is not None:
         engines.check_batch(stage.training, processes)
@@ -212,7 +214,8 @@ def _prepare_loop(
     engine = engines.start_engine(model, config, deepspeed, order.steps, world)
     if isinstance(corpus, FinetuningSet):
         check_texts_are_separate(engine, corpus.sequences, world)
-    objective = make_objective(config).prepare_from_start(engine, corpus.sequences, config, world)
+    objective = make_objective(config).with_inputs(corpus, config)
+    objective = objective.prepare_from_start(engine, corpus.sequences, config, world)
     texts: Texts = {}
     if config.evaluate_every_steps is not None:
         validation = open_corpus(stage.validation_folder) if stage.validation_folder else None

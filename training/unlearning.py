@@ -1,30 +1,36 @@
-"""The inputs of an unlearner besides the corpus that it forgets: retained text, another model."""
+"""What an unlearner reads besides the corpus that it forgets: retained text, models, answers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, require
+from contamination.core.hashing import file_digest
 from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_corpus
-from contamination.training.config import ALL, TrainingConfig
+from contamination.training.config import TrainingConfig
 from contamination.training.data import SequenceOrder
 from contamination.training.loop import Retained
 from contamination.training.loss import check_texts_are_separate
 from contamination.training.models import CONTEXT, model_digest
-from contamination.training.objectives.likelihood import Likelihood
+from contamination.training.objectives.idk_dpo import read_answers
+from contamination.training.objectives.retained import make_retained_objective
 
 FOLDER = "training.retain_folder"
 
 
 def input_digests(config: TrainingConfig) -> dict[str, str]:
-    """Return the digests of the retained text and of the reinforced model."""
+    """Return the digests of the retained text, the reinforced model and the answers."""
     digests = {}
     if config.retain_folder is not None:
         digests["retained"] = open_corpus(config.retain_folder).artifact.digest
     if config.reinforced_path is not None:
         digests["reinforced"] = model_digest("training.reinforced_path", config.reinforced_path)
+    if config.idk_answers is not None:
+        read_answers(config.idk_answers)
+        digests["idk_answers"] = file_digest(Path(config.idk_answers).expanduser())
     return digests
 
 
@@ -57,7 +63,7 @@ def open_retained(
     has_outputs = isinstance(corpus, FinetuningSet)
     if has_outputs:
         check_texts_are_separate(engine, corpus.sequences, world)
-    objective = Likelihood(config.loss_on if has_outputs else ALL, config.compile)
+    objective = make_retained_objective(config, engine, has_outputs=has_outputs)
     order = _retained_order(len(corpus.sequences), forgotten)
     return Retained(corpus.sequences, order, objective, config.retain_weight)
 

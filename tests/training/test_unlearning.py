@@ -106,7 +106,7 @@ def test_the_objectives_are_named_once_and_difference_is_ascent_with_retained_te
     assert CLASSES["difference"].loss_sum is CLASSES["ascent"].loss_sum
     assert {n: c.retains for n, c in CLASSES.items()} == {
         "likelihood": "never", "ascent": "never", "difference": "always", "npo": "maybe",
-        "relabel": "maybe",
+        "simnpo": "maybe", "rmu": "always", "idk_dpo": "maybe", "relabel": "maybe",
     }  # fmt: skip
     assert all(issubclass(one, Objective) for one in CLASSES.values())
 
@@ -229,24 +229,29 @@ def test_an_ascent_that_collapses_ends_with_its_last_good_checkpoint(forget, tmp
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "zero"),
-    [*((name, "zero1") for name in OBJECTIVES[1:]), ("difference", "zero3"), ("npo", "zero3")],
-)
+    [*((name, "zero1") for name in OBJECTIVES[1:]),
+     *((name, "zero3") for name in ("difference", "npo", "rmu", "idk_dpo"))],
+)  # fmt: skip
 def test_two_processes_are_one(forget, kept, tmp_path, name, zero):
     own = [f"training.objective={name}", f"model.path={TARGET}", f"deepspeed={zero}",
            "training.batch_sequences=4", "training.learning_rate=1e-3"]  # fmt: skip
     own += [f"training.reinforced_path={REFERENCE}"] if name == "relabel" else []
     own += [f"training.retain_folder={kept}"] if name not in ("ascent",) else []
+    own += ["training.rmu_layer=0"] if name == "rmu" else []
+    if name == "idk_dpo":
+        (tmp_path / "idk.txt").write_text("I don't know.\nI was never told.\n")
+        own += [f"training.idk_answers={tmp_path / 'idk.txt'}", "training.retain_loss=kl"]
     one, two = (train(n, forget.artifact.path, tmp_path / str(n), *own) for n in (1, 2))
     assert losses(two) == pytest.approx(losses(one), abs=TRAINING)
 
 
 @pytest.mark.slow
 @DEEPSPEED
-@pytest.mark.parametrize("name", ["npo", "relabel"])
+@pytest.mark.parametrize("name", ["npo", "relabel", "rmu"])
 def test_a_killed_unlearner_goes_on_with_what_it_took_from_its_start(
     forget, kept, tmp_path, monkeypatch, name
 ):
-    given = {"reinforced_path": REFERENCE} if name == "relabel" else {}
+    given = {"relabel": {"reinforced_path": REFERENCE}, "rmu": {"rmu_layer": 0}}.get(name, {})
     stage = of(forget, tmp_path / "whole", objective=name, retain_folder=kept,
                checkpoint_every_steps=1, **given)  # fmt: skip
     whole = open_checkpoint(run(stage).path)

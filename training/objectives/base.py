@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from contamination.core.distributed import World
+from contamination.injection.corpus import PackedCorpus
 from contamination.training.config import ALL, TrainingConfig
 from contamination.training.data import PADDING, Batch, Rows, read_batch
 
@@ -42,6 +43,10 @@ class Objective(ABC):
     def from_config(cls, config: TrainingConfig) -> Objective:
         """Return the objective that a configuration describes."""
         return cls(config.loss_on, config.compile)
+
+    def with_inputs(self, corpus: PackedCorpus, config: TrainingConfig) -> Objective:
+        """Return the objective with what it reads besides the corpus's sequences."""
+        return self
 
     def prepare_from_start(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
