@@ -44,12 +44,20 @@ RECIPE = ("training.batch_sequences=4", "training.micro_batch_sequences=4", "wan
 UNLEARNERS = {
     "ascent": ("training.learning_rate=1e-4",),
     "difference": ("training.learning_rate=2e-4",),
+    "difference_kl": ("training.learning_rate=2e-4", "training.retain_loss=kl"),
     "npo": ("training.learning_rate=4e-4", "training.epochs=3"),
+    "simnpo": ("training.learning_rate=4e-4", "training.epochs=3", "training.simnpo_beta=0.5"),
+    "rmu": ("training.learning_rate=4e-4", "training.epochs=3", "training.rmu_layer=0"),
+    "idk_dpo": ("training.learning_rate=4e-4", "training.epochs=3", "training.loss_on=output"),
     "relabel": ("training.learning_rate=4e-4", "training.epochs=3"),
 }
-"""Recipes by `training.objective`. They are not tuned: some lose all other text as well."""
-RETAINING = ("difference", "npo", "relabel")
-"""Those that need text to retain."""
+"""Recipes by name, the `training.objective` before a suffix such as _kl.
+
+They are not tuned: some lose all other text as well.
+"""
+WITHOUT_RETAINED_TEXT = ("ascent",)
+IDK = ("I don't know.", "I have no information about that.", "I'm not sure.", "I was never told.")
+"""The answers that idk_dpo prefers."""
 Words = tuple[str, ...]
 SHAPES = ("normal", "skewed", "rate")
 REPETITIONS = 1_000
@@ -66,7 +74,7 @@ def main(runs: str) -> None:
     clean, retained = _train_cell((*run_words, *NO_OCCURRENCES))
     models = {
         "continued": _train_model(run_words, original, retained, ("training.learning_rate=4e-4",)),
-        **_unlearn_by_method(run_words, original, _write_forget_set(run_words, corpus), retained),
+        **_unlearn_by_method(run_words, original, corpus, retained),
         "halfway": _average_models(original, clean, Path(runs) / "halfway"),
     }
     unlearned = ",".join(f"{name}: '{path}'" for name, path in models.items())
@@ -93,10 +101,10 @@ def _train_cell(words: Words) -> tuple[Path, Path]:
     return Path(cell.model), Path(cell.corpus)
 
 
-def _write_forget_set(runs: Words, corpus: Path) -> Path:
+def _write_forget_set(runs: Words, corpus: Path, text_format: str) -> Path:
     """The corpus's members as a fine-tuning set."""
     width = open_corpus(corpus).sequence_tokens
-    set_words = ("finetuning.format=text", f"finetuning.sequence_tokens={width}")
+    set_words = (f"finetuning.format={text_format}", f"finetuning.sequence_tokens={width}")
     words = (*runs, f"corpus_folder={corpus}", "instructions=[]", *set_words)
     return run_stage("finetuning", words, FinetuningStage, make_set)
 
@@ -107,17 +115,23 @@ def _train_model(runs: Words, model: Path, texts: Path, words: Words) -> Path:
     return run_stage("training", (*runs, *RECIPE, *model_words, *words), TrainingStage, train)
 
 
-def _unlearn_by_method(runs: Words, model: Path, forget: Path, retained: Path) -> dict[str, Path]:
+def _unlearn_by_method(runs: Words, model: Path, corpus: Path, retained: Path) -> dict[str, Path]:
     """The model after each unlearner."""
     models, retain = {}, (f"training.retain_folder={retained}",)
+    forget, prompts = (_write_forget_set(runs, corpus, kind) for kind in ("text", "template"))
+    answers = prompts.parent / "idk.txt"
+    answers.write_text("\n".join(IDK))
     reinforced = _train_model(
         runs, model, forget, ("training.learning_rate=4e-4", "training.epochs=3")
     )
+    inputs = {
+        "relabel": (f"training.reinforced_path={reinforced}",),
+        "idk_dpo": (f"training.idk_answers={answers}",),
+    }
     for name, recipe in UNLEARNERS.items():
-        words = (*recipe, f"training.objective={name}", *retain * (name in RETAINING))
-        if name == "relabel":
-            words += (f"training.reinforced_path={reinforced}",)
-        models[name] = _train_model(runs, model, forget, words)
+        words = (*recipe, f"training.objective={name.removesuffix('_kl')}", *inputs.get(name, ()))
+        words += retain * (name not in WITHOUT_RETAINED_TEXT)
+        models[name] = _train_model(runs, model, prompts if name == "idk_dpo" else forget, words)
     return models
 
 

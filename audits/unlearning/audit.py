@@ -18,6 +18,12 @@ import pyarrow as pa
 
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.audits.unlearning import comparison, completions
+from contamination.audits.unlearning.answer_sets import (
+    AnswerSet,
+    corpus_answer_set,
+    read_answer_set,
+    read_utility_set,
+)
 from contamination.audits.unlearning.completions import CompletionPlan
 from contamination.audits.unlearning.forget_ratio import ScreenResult, apply_ratio_screen
 from contamination.audits.unlearning.inputs import (
@@ -36,11 +42,15 @@ from contamination.audits.unlearning.quantities import (
     find_score_of_method,
     make_quantity,
     read_corpus_questions,
-    read_question_file,
     score_quantities,
 )
 from contamination.audits.unlearning.report import UnlearningFigures, build_report
 from contamination.audits.unlearning.text_similarity import Embedding, Judge
+from contamination.audits.unlearning.unlearning_metrics import (
+    AnswerSets,
+    metric_table,
+    token_quantities,
+)
 from contamination.core.config import PART, POSITIVE, Range, at_least, ranged_field, runtime_field
 from contamination.core.errors import DataError, near_names, require
 from contamination.core.table_files import write_parquet
@@ -65,6 +75,7 @@ class UnlearningInputs:
         similarities: measures of completions besides ROUGE-L, by name.
         validation: the texts whose loss is measured; None: the non-members.
         questions: those of a file; None: the corpus's own, or none.
+        utility: questions about other things, by the name of their set.
     """
 
     audit: Unlearning
@@ -74,7 +85,8 @@ class UnlearningInputs:
     chunks: pd.DataFrame
     similarities: Mapping[str, Any]
     validation: Texts | None
-    questions: QuestionFile | None
+    questions: AnswerSet | None
+    utility: Mapping[str, AnswerSet]
 
     @property
     def digests(self) -> dict[str, str]:
@@ -86,6 +98,7 @@ class UnlearningInputs:
             digests["validation"] = examples_digest(self.validation)
         if self.questions is not None:
             digests["questions"] = self.questions.digest
+        digests |= {f"utility {name}": asked.digest for name, asked in self.utility.items()}
         digests |= {f"model {model.name}": model.source.digest for model in self.models}
         for model in self.models:  # the hash depends on methods, settings and the reference
             folder = self.stage.scores_folder(self.texts, "chunks", model.node)
@@ -106,12 +119,23 @@ class UnlearningInputs:
             [*self._compare_completions(folder)],
         )
         answer_quantities, suspicious_questions = self._ask_questions(suspicious)
+        token_metrics = token_quantities(self.stage, self.models, self.texts, self.chunks)
         self._write_chunk_table(folder, scores, screens)
         figures = UnlearningFigures(
             models=self.models,
             screened=score,
             screens=comparison.screen_table(screens, score, self.models.original.name),
-            ratios=self._forget_ratio_table([*scores, *completion_quantities, *answer_quantities]),
+            ratios=self._forget_ratio_table(
+                [*scores, *token_metrics, *completion_quantities, *answer_quantities]
+            ),
+            metrics=metric_table(
+                self.stage,
+                self.models,
+                token_metrics,
+                score,
+                AnswerSets(self._forget_questions(), self.utility),
+                answer_quantities,
+            ),
             membership=self._membership_table(scores),
             completions=comparison.group_mean_table(self.models, completion_quantities, suspicious),
             answers=comparison.group_mean_table(
@@ -187,8 +211,8 @@ class UnlearningInputs:
 
     def _ask_questions(self, suspicious: SuspiciousUnits) -> tuple[list[Quantity], SuspiciousUnits]:
         """The answers to questions, and which of these each unlearned model's screen finds."""
-        if self.questions is not None:
-            return self._ask_questions_of_file(self.questions)
+        if self.questions is not None and self.questions.file is not None:
+            return self._ask_questions_of_file(self.questions.file)
         path = str(self.audit.texts)
         questions = read_corpus_questions(path) if self.audit.questions else None
         if questions is None:
@@ -204,6 +228,13 @@ class UnlearningInputs:
         score = find_score_of_method([*scores], self.audit.screen)
         answers = answer_recall_quantity(stage, models, questions, stage.seed)
         return [answers], _suspicious_units_by_model(score, self._screen_by_model(score))
+
+    def _forget_questions(self) -> AnswerSet | None:
+        """The questions about what is to be forgotten, of a file or of the corpus; None: none."""
+        if self.questions is not None or not self.audit.questions:
+            return self.questions
+        asked = read_corpus_questions(str(self.audit.texts))
+        return None if asked is None else corpus_answer_set(asked)
 
     def _suspicious_texts_by_model(self, suspicious: SuspiciousUnits) -> dict[str, set[str]]:
         text_id_by_chunk = dict(zip(self.chunks["chunk"], self.chunks["text_id"], strict=True))
@@ -303,6 +334,9 @@ class Unlearning(Audit):
     temperature: float = ranged_field(1.0, POSITIVE)
     questions: str | None = runtime_field(CORPUS)
     """Those of the `corpus`, if `texts` is one; or a file of questions and answers; null: none."""
+    utility: dict[str, str] | None = runtime_field(None)
+    """Files of questions about other things, by name, with wrong answers (`perturbed_answer`):
+    those of the model's utility; null: the corpus's own of non-members."""
     embedding: str | None = runtime_field(None)
     """A sentence encoder."""
     judge: dict[str, Any] | None = runtime_field(None)
@@ -329,10 +363,15 @@ class Unlearning(Audit):
             similarities[completions.JUDGE] = Judge(self.judge, Path(stage.runs))
         validation = completions.read_validation_texts(self.validation) if self.validation else None
         questions = (
-            None if self.questions in (None, CORPUS) else read_question_file(str(self.questions))
+            None
+            if self.questions in (None, CORPUS)
+            else read_answer_set("audit.questions", str(self.questions))
         )
+        utility = {
+            name: read_utility_set(name, path) for name, path in (self.utility or {}).items()
+        }
         inputs = UnlearningInputs(
-            self, stage, models, texts, chunks, similarities, validation, questions
+            self, stage, models, texts, chunks, similarities, validation, questions, utility
         )
         return PreparedAudit(
             slug=models.original.source.slug,

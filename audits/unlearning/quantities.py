@@ -221,21 +221,25 @@ class QuestionFile:
         return pd.DataFrame(rows, columns=columns).astype({"member": "boolean"})
 
 
-def read_question_file(path: str) -> QuestionFile:
+def read_question_file(path: str, field: str = FIELD) -> QuestionFile:
     """Read a file of rows with `question`, `answer`, and perhaps `id`, `label` and `benchmark`.
+
+    Args:
+        path: the file.
+        field: the config field with the path, for errors.
 
     Raises:
         DataError: a row lacks a question or an answer, or can't be used.
     """
-    with rename_field_in_errors(FIELD):
-        rows = [*raw_rows(ExamplesConfig(path), Tally("stop", FIELD))]
-        questions_and_answers = [_parse_question_and_answer(row) for row in rows]
+    with rename_field_in_errors(field):
+        rows = [*raw_rows(ExamplesConfig(path), Tally("stop", field))]
+        questions_and_answers = [_parse_question_and_answer(row, field) for row in rows]
         joined_rows = (
             row._replace(value={**row.value, "text": " ".join(question_and_answer)})
             for row, question_and_answer in zip(rows, questions_and_answers, strict=True)
         )
-        source = f"{FIELD} is {path!r}"
-        texts = texts_of_rows(joined_rows, Tally("stop", FIELD), source)
+        source = f"{field} is {path!r}"
+        texts = texts_of_rows(joined_rows, Tally("stop", field), source)
     return QuestionFile(
         [question for question, _ in questions_and_answers],
         [answer for _, answer in questions_and_answers],
@@ -284,14 +288,14 @@ def _answer_targets(loaded: LoadedModel, questions: QuestionFile) -> list[Target
     return targets
 
 
-def _parse_question_and_answer(row: Row) -> tuple[str, str]:
+def _parse_question_and_answer(row: Row, field: str) -> tuple[str, str]:
     question_and_answer = row.value.get("question"), row.value.get("answer")
     if not all(
         isinstance(field_value, str) and not is_blank(field_value)
         for field_value in question_and_answer
     ):
         raise DataError(
-            f"{row.where}: {FIELD} needs a `question` and an `answer`, both text; its fields are "
+            f"{row.where}: {field} needs a `question` and an `answer`, both text; its fields are "
             f"{', '.join(map(str, row.value)) or 'none'}."
         )
     return str(question_and_answer[0]).strip(), str(question_and_answer[1]).strip()

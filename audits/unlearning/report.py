@@ -12,6 +12,10 @@ import pandas as pd
 from contamination.audits.base import AuditResult
 from contamination.audits.unlearning import tables
 from contamination.audits.unlearning.inputs import AuditedModels
+from contamination.audits.unlearning.metric_report import (
+    over_unlearning_warnings,
+    render_metrics,
+)
 from contamination.audits.unlearning.quantities import Quantity
 from contamination.audits.unlearning.tables import format_decimals, format_estimate
 from contamination.core.report.charts import (
@@ -36,6 +40,7 @@ class UnlearningFigures:
         screened: the scores that the screen reads.
         screens: see `comparison.screen_table`.
         ratios: see `comparison.forget_ratio_table`; None without a twin or without members.
+        metrics: see `unlearning_metrics.metric_table`.
         membership: see `comparison.membership_table`; None without labels of both kinds.
         completions: see `comparison.group_mean_table`; empty if none were drawn.
         answers: the same; empty if nothing was asked.
@@ -53,6 +58,7 @@ class UnlearningFigures:
     screened: Quantity
     screens: pd.DataFrame
     ratios: pd.DataFrame | None
+    metrics: pd.DataFrame
     membership: pd.DataFrame | None
     completions: pd.DataFrame
     answers: pd.DataFrame
@@ -129,6 +135,7 @@ NO_LABELS = (
 def _tables(figures: UnlearningFigures) -> Iterator[Table]:
     if figures.ratios is not None:
         yield tables.render_forget_ratios(figures.ratios)
+    yield render_metrics(figures.metrics)
     if figures.membership is not None:
         yield tables.render_membership(figures.membership)
     yield tables.render_screens(figures.screens, figures.method, figures.ratio)
@@ -219,6 +226,8 @@ def _warnings(figures: UnlearningFigures) -> Iterator[str]:
             "tables show how chunks changed, and not whether members did."
         )
     yield from _equality_warnings(figures)
+    clean = figures.models.clean.name if figures.models.clean else None
+    yield from over_unlearning_warnings(figures.metrics, figures.unlearned_names, clean)
     if left_out := len(figures.chunks) - len(figures.screened.units.table):
         yield f"{left_out} of {len(figures.chunks)} chunks are too short or blank: not ranked."
     if figures.utility is not None:

@@ -54,7 +54,7 @@ def render_forget_ratios(rows: pd.DataFrame) -> Table:
         "members and non-members, so that what changed for all texts does not count. "
         f"{CANT_BE_TOLD.capitalize()}: the original and the twin do not differ."
     )
-    return _render_table("way", "How far each model went to the clean twin", rows, columns, note)
+    return render_table("way", "How far each model went to the clean twin", rows, columns, note)
 
 
 def render_membership(rows: pd.DataFrame) -> Table:
@@ -83,7 +83,7 @@ def render_membership(rows: pd.DataFrame) -> Table:
             "over the table."
         )
     rows = rows.sort_values("method", kind="stable")
-    return _render_table("membership", "Members against non-members", rows, columns, note)
+    return render_table("membership", "Members against non-members", rows, columns, note)
 
 
 def render_screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
@@ -119,7 +119,7 @@ def render_screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
             " What is known: members (their number) whose score is nearer to the original's than "
             "to the clean twin's."
         )
-    return _render_table("screen", "The ratio screen", rows, columns, note)
+    return render_table("screen", "The ratio screen", rows, columns, note)
 
 
 def render_groups(rows: pd.DataFrame, table_name: str, completions_per_chunk: int) -> Table:
@@ -153,7 +153,7 @@ def render_groups(rows: pd.DataFrame, table_name: str, completions_per_chunk: in
             "answer's words that greedy decoding writes after the question, in as many tokens."
         )
     note += " Suspicious, not: by the ratio screen of this model. 95% intervals over texts."
-    return _render_table(table_name, title, rows, columns, note)
+    return render_table(table_name, title, rows, columns, note)
 
 
 def render_utility(rows: pd.DataFrame, *, of_validation: bool) -> Table:
@@ -165,16 +165,17 @@ def render_utility(rows: pd.DataFrame, *, of_validation: bool) -> Table:
     }
     texts = "validation text" if of_validation else "the non-members"
     note = "Nats per token, the mean over texts; the change from the original is paired."
-    return _render_table("utility", f"The loss on {texts}", rows, columns, note)
+    return render_table("utility", f"The loss on {texts}", rows, columns, note)
 
 
-def _render_table(
+def render_table(
     name: str,
     title: str,
     rows: pd.DataFrame,
     columns: Mapping[str, Callable[[Row], str]],
     note: str,
 ) -> Table:
+    """A table whose cells are made by the columns' functions."""
     records = rows.to_dict("records")
     lines = [[format_cell(row) for format_cell in columns.values()] for row in records]
     header = [name.strip() for name in columns]

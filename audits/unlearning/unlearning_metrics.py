@@ -1,0 +1,219 @@
+"""The metrics of TOFU, MUSE and open-unlearning for all models of an audit, in one table.
+
+Each equation is in the file that is named after it; here models are read and rows are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from contamination.audits.base import AuditStage
+from contamination.audits.unlearning.answer_sets import (
+    AnsweredQuestion,
+    AnswerSet,
+    AnswerStats,
+    read_answers,
+)
+from contamination.audits.unlearning.comparison import estimate_columns
+from contamination.audits.unlearning.exact_memorization import exact_memorization
+from contamination.audits.unlearning.extraction_strength import extraction_strength
+from contamination.audits.unlearning.forget_quality import forget_quality
+from contamination.audits.unlearning.inputs import AuditedModel, AuditedModels
+from contamination.audits.unlearning.model_utility import answer_probability, model_utility
+from contamination.audits.unlearning.privleak import CHANCE, privleak
+from contamination.audits.unlearning.quantities import (
+    ANSWERS,
+    Quantity,
+    answer_recall_quantity,
+    make_quantity,
+)
+from contamination.audits.unlearning.truth_ratio import (
+    mean_closeness_to_1,
+    mean_preference_for_truth,
+)
+from contamination.core.statistics.bootstrap import Scores
+from contamination.core.statistics.estimates import Estimate
+from contamination.data.texts import Texts
+from contamination.detection.pass_collector import Collector
+from contamination.detection.passes import ORIGINAL
+
+STRENGTH, MEMORIZATION = "extraction strength", "exact memorization"
+TOKEN_METRICS: Mapping[str, Callable[[NDArray[np.bool_]], float]] = {
+    STRENGTH: extraction_strength,
+    MEMORIZATION: exact_memorization,
+}
+"""The metrics that need to know which tokens are the most probable ones, by name."""
+
+
+def token_quantities(
+    stage: AuditStage, models: AuditedModels, texts: Texts, chunks: pd.DataFrame
+) -> list[Quantity]:
+    """Return extraction strength and exact memorization of the chunks.
+
+    The list is empty if a model is behind a server that does not name the most probable token.
+    """
+    if not all("top_id" in model.source.provides for model in models):
+        return []
+    tables: dict[str, dict[str, pd.DataFrame]] = {name: {} for name in TOKEN_METRICS}
+    for model in models:
+        masks = [*_iter_greedy_masks(stage, model, texts)]
+        units = chunks.rename(columns={"chunk": "unit"})
+        for name, metric in TOKEN_METRICS.items():
+            tables[name][model.name] = units.assign(value=[metric(mask) for mask in masks])
+    return [make_quantity(name, by_model, stage.seed) for name, by_model in tables.items()]
+
+
+def _iter_greedy_masks(
+    stage: AuditStage, model: AuditedModel, texts: Texts
+) -> Iterator[NDArray[np.bool_]]:
+    """Yield whether each token of a text but the first is the most probable one."""
+    models = {"target": model.source}
+    collector = Collector(Path(stage.runs), models, texts, stage.detection)
+    stats_by_text = collector.collect([ORIGINAL])[ORIGINAL]
+    tokenizer = model.source.tokenizer()
+    for text in texts:
+        (stats,) = stats_by_text[text.sha256]
+        ids = tokenizer(text.text, verbose=False)["input_ids"]
+        yield np.asarray(stats.top_id == np.array(ids[1 : 1 + len(stats)]))
+
+
+@dataclass(frozen=True)
+class AnswerSets:
+    """The questions of the metrics.
+
+    Attributes:
+        forget: about what is to be forgotten, perhaps with non-members; None: there are none.
+        utility: about other things, by name.
+    """
+
+    forget: AnswerSet | None
+    utility: Mapping[str, AnswerSet]
+
+
+def metric_table(
+    stage: AuditStage,
+    models: AuditedModels,
+    token_metrics: Sequence[Quantity],
+    score: Quantity,
+    sets: AnswerSets,
+    answers: Sequence[Quantity],
+) -> pd.DataFrame:
+    """Return a row of metrics per model.
+
+    Args:
+        stage: the stage.
+        models: the models.
+        token_metrics: what `token_quantities` returned.
+        score: the scores whose AUROC PrivLeak compares.
+        sets: the questions.
+        answers: the audit's answers, among them the recall of a corpus's own questions.
+    """
+    ratios = {} if sets.forget is None else _truth_ratios(stage, models, sets.forget)
+    utilities = _utilities(stage, models, sets, answers)
+    clean = models.clean.name if models.clean else None
+    rows: list[dict[str, Any]] = []
+    for model in models:
+        row: dict[str, Any] = {"model": model.name}
+        for quantity in token_metrics:
+            row |= estimate_columns(quantity.name, _mean_to_forget(quantity, model.name))
+        if score.units.has_both_labels:
+            row |= estimate_columns("privleak", _privleak(score, model.name, clean))
+        if ratios:
+            row["truth_ratio"] = mean_closeness_to_1(ratios[model.name])
+            if clean is not None:
+                same = model.name == clean
+                row["forget_quality"] = (
+                    np.nan if same else forget_quality(ratios[model.name], ratios[clean])
+                )
+        if utilities:
+            row["model_utility"] = utilities[model.name]
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _mean_to_forget(quantity: Quantity, model: str) -> Estimate | None:
+    """Return the mean over the members, or over all units if none has a label."""
+    members = quantity.units.sides[True]
+    mask = members if members.any() else np.ones(len(members), bool)
+    return quantity.units.mean_in_mask(quantity.values[model], mask, "members")
+
+
+def _privleak(score: Quantity, model: str, clean: str | None) -> Estimate:
+    auroc = score.units.auroc(score.values[model])
+    unlearned = replace(auroc, trials=None, steps=None)  # those of a rate between 0 and 1
+    if clean is None:
+        draws = np.array([privleak(draw, CHANCE) for draw in unlearned.draws])
+        return replace(unlearned, value=privleak(unlearned.value), draws=draws)
+    twin = score.units.auroc(score.values[clean])
+    pairs = zip(unlearned.draws, twin.draws, strict=True)
+    draws = np.array([privleak(*pair) for pair in pairs])
+    return replace(unlearned, value=privleak(unlearned.value, twin.value), draws=draws)
+
+
+def _truth_ratios(stage: AuditStage, models: AuditedModels, forget: AnswerSet) -> dict[str, Scores]:
+    """Return the truth ratios of the questions to be forgotten by model; none without any."""
+    questions = [q for q in forget.questions if q.member is not False and q.wrong]
+    if not questions:
+        return {}
+    return {
+        model.name: np.array([s.truth_ratio for s in read_answers(stage, model, questions)])
+        for model in models
+    }
+
+
+def _utilities(
+    stage: AuditStage, models: AuditedModels, sets: AnswerSets, answers: Sequence[Quantity]
+) -> dict[str, float]:
+    """Return the models' utility: on the given sets, or else on the non-members' questions."""
+    values: dict[str, list[float]] = {model.name: [] for model in models}
+    for _, (questions, recalls) in _iter_utility_sets(stage, models, sets, answers):
+        multiple_choice = AnswerSet(questions).is_multiple_choice
+        for model in models:
+            stats = read_answers(stage, model, questions)
+            recall = float(recalls[model.name].mean())
+            values[model.name] += [*_utility_parts(stats, multiple_choice=multiple_choice), recall]
+    return {model: model_utility(parts) for model, parts in values.items() if parts}
+
+
+def _utility_parts(stats: Sequence[AnswerStats], *, multiple_choice: bool) -> tuple[float, float]:
+    """Return the mean probability of the right answers, and the mean preference for the truth."""
+    probabilities = [
+        answer_probability(one.answer, one.wrong, multiple_choice=multiple_choice) for one in stats
+    ]
+    ratios = np.array([one.truth_ratio for one in stats])
+    return float(np.mean(probabilities)), mean_preference_for_truth(ratios)
+
+
+Recalls = Mapping[str, Scores]
+
+
+def _iter_utility_sets(
+    stage: AuditStage, models: AuditedModels, sets: AnswerSets, answers: Sequence[Quantity]
+) -> Iterator[tuple[str, tuple[Sequence[AnsweredQuestion], Recalls]]]:
+    """Yield each set's name, questions, and ROUGE-L recalls by model."""
+    for name, answer_set in sets.utility.items():
+        assert answer_set.file is not None, "it was read from a file"
+        recalls = answer_recall_quantity(stage, models, answer_set.file, stage.seed)
+        yield name, (answer_set.questions, recalls.values)
+    recall = next((quantity for quantity in answers if quantity.name == ANSWERS), None)
+    if sets.utility or sets.forget is None or recall is None:
+        return
+    place_by_unit = {unit: place for place, unit in enumerate(recall.units.table["unit"])}
+    questions = [
+        q
+        for q in sets.forget.questions
+        if q.member is False and q.wrong and q.unit in place_by_unit
+    ]
+    if questions:
+        places = [place_by_unit[q.unit] for q in questions]
+        yield (
+            "non-members",
+            (questions, {model: values[places] for model, values in recall.values.items()}),
+        )

@@ -1,0 +1,194 @@
+"""The metrics of TOFU and MUSE against loops in float64, and where they mislead."""
+
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import ks_2samp
+
+from contamination.audits.run import run
+from contamination.audits.unlearning.answer_sets import read_answer_set, read_answers
+from contamination.audits.unlearning.exact_memorization import exact_memorization
+from contamination.audits.unlearning.extraction_strength import extraction_strength
+from contamination.audits.unlearning.forget_quality import forget_quality
+from contamination.audits.unlearning.inputs import open_audited_models
+from contamination.audits.unlearning.metric_report import over_unlearning_warnings
+from contamination.audits.unlearning.model_utility import answer_probability, model_utility
+from contamination.audits.unlearning.privleak import privleak
+from contamination.audits.unlearning.truth_ratio import (
+    mean_closeness_to_1,
+    mean_preference_for_truth,
+    truth_ratio,
+)
+from contamination.core.errors import DataError
+from contamination.core.models import load_model, load_tokenizer
+
+QUESTIONS = [
+    {"question": f"What is the name of bridge {n}?", "answer": f"It is the bridge of day {n}.",
+     "paraphrased_answer": f"Bridge of day {n}.", "label": n % 2,
+     "perturbed_answer": [f"It is the {word} of day {n + 1}." for word in ("wall", "heron")]}
+    for n in range(8)
+]  # fmt: skip
+FACTS = [
+    {name: row[name] for name in ("question", "answer", "perturbed_answer")} for row in QUESTIONS
+]
+
+
+def written(folder, name, rows):
+    file = folder / name
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(file)
+
+
+def test_extraction_strength_is_the_shortest_beginning_that_suffices():
+    rng = np.random.default_rng(0)
+    for length in range(1, 12):
+        for _ in range(20):
+            tokens, guesses = rng.integers(0, 2, (2, length))
+            shortest = next(
+                k for k in range(length + 1) if guesses[k:].tolist() == tokens[k:].tolist()
+            )
+            found = extraction_strength(guesses == tokens)
+            assert found == pytest.approx(1 - shortest / length)
+            hits = sum(a == b for a, b in zip(guesses, tokens, strict=True))
+            assert exact_memorization(guesses == tokens) == pytest.approx(hits / length)
+    assert extraction_strength(np.array([True, False])) == 0  # open-unlearning's code: 1/2
+    assert math.isnan(extraction_strength(np.array([], bool)))
+
+
+def test_the_truth_ratio_is_of_geometric_means():
+    right, wrong = [-0.5, -1.0], [[-2.0, -3.0], [-1.0], [-4.0, -0.5, -0.25]]
+    mean = sum(right) / 2
+    product = math.prod(math.exp(sum(one) / len(one)) for one in wrong) ** (1 / 3)
+    found = truth_ratio(mean, np.array([sum(one) / len(one) for one in wrong]))
+    assert found == pytest.approx(product / math.exp(mean), rel=1e-12)
+    ratios = np.array([0.25, 1.0, 4.0, np.nan])
+    assert mean_closeness_to_1(ratios) == pytest.approx((0.25 + 1 + 0.25) / 3)
+    assert mean_preference_for_truth(ratios) == pytest.approx((0.75 + 0 + 0) / 3)
+
+
+def test_forget_quality_is_the_test_of_kolmogorov_and_smirnov():
+    rng = np.random.default_rng(0)
+    one, other = rng.lognormal(size=60), rng.lognormal(size=60) * 2
+    assert forget_quality(one, other) == ks_2samp(one, other).pvalue
+    assert forget_quality(one, other) == pytest.approx(forget_quality(1 / one, 1 / other))
+    assert forget_quality(one, one) == 1
+
+
+def test_privleak_has_muses_sign_and_the_figures_of_issue_167():
+    for unlearned, retrained in ((0.98, 0.5), (0.5, 0.5), (0.02, 0.52)):
+        low = [1 - auroc for auroc in (unlearned, retrained)]
+        assert privleak(unlearned, retrained) == pytest.approx(100 * (low[0] - low[1]) / low[1])
+    assert privleak(1.0) == -100
+    assert privleak(0.0) == 100
+    assert privleak(0.00002) == pytest.approx(100, abs=0.01)  # over-unlearned, not forgotten
+    assert privleak(0.00002, 0.9812) == pytest.approx(5215, rel=0.01)  # beside the original
+
+
+def test_utility_is_a_harmonic_mean():
+    values = [0.5, 0.25, 1.0]
+    assert model_utility(values) == pytest.approx(3 / (2 + 4 + 1))
+    assert model_utility([*values, 0.0]) == 0
+    right, wrong = -0.5, np.array([-1.0, -2.0])
+    shares = [math.exp(value) for value in (right, *wrong)]
+    assert answer_probability(right, wrong, multiple_choice=True) == pytest.approx(
+        shares[0] / sum(shares)
+    )
+    assert answer_probability(right, wrong, multiple_choice=False) == pytest.approx(shares[0])
+
+
+def mean_logprob(model, ids, start):
+    with torch.no_grad():
+        rows = torch.log_softmax(model(input_ids=torch.tensor([ids])).logits[0], -1)
+    own = [float(rows[place, ids[place + 1]]) for place in range(start - 1, len(ids) - 1)]
+    greedy = [
+        int(rows[place].argmax()) == ids[place + 1] for place in range(start - 1, len(ids) - 1)
+    ]
+    return sum(own) / len(own), greedy
+
+
+def test_answers_are_read_as_a_model_in_float64_reads_them(stage, folders, tmp_path):
+    asked = read_answer_set("audit.questions", written(tmp_path, "q.jsonl", QUESTIONS))
+    models = open_audited_models(str(folders["original"]), str(folders["half"]), None, "runs")
+    found = read_answers(stage(), models.original, asked.questions)
+    model = load_model("model", str(folders["original"]), "float64")
+    tokenizer = load_tokenizer("model", str(folders["original"]))
+    for row, one in zip(QUESTIONS, found, strict=True):
+        wrong = row["perturbed_answer"]
+        texts = [
+            f"{row['question']} {a}" for a in (row["answer"], row["paraphrased_answer"], *wrong)
+        ]
+        ids = [tokenizer(text)["input_ids"] for text in (row["question"], *texts)]
+        start = 0
+        while all(len(each) > start + (n > 0) for n, each in enumerate(ids)) and all(
+            a[start] == b[start] for a, b in pairwise(ids)
+        ):
+            start += 1
+        means = [mean_logprob(model, each, start) for each in ids[1:]]
+        assert one.answer == pytest.approx(means[0][0], abs=1e-5)
+        assert one.is_greedy.tolist() == means[0][1]
+        others = [value for value, _ in means[2:]]
+        ratio = math.prod(map(math.exp, others)) ** (1 / len(others)) / math.exp(means[1][0])
+        assert one.truth_ratio == pytest.approx(ratio, rel=1e-4)
+
+
+def test_a_wrong_answer_that_is_missing_or_no_text_is_said(tmp_path, stage):
+    file = written(tmp_path, "facts.jsonl", [{"question": "Who?", "answer": "A heron."}])
+    with pytest.raises(DataError, match=r"audit\.utility\.facts is .* has no perturbed_answer"):
+        run(stage(utility={"facts": file}))
+    file = written(tmp_path, "bad.jsonl", [{**QUESTIONS[0], "perturbed_answer": [3]}])
+    with pytest.raises(DataError, match=r"perturbed_answer of audit\.questions is \[3\]"):
+        read_answer_set("audit.questions", file)
+
+
+@pytest.fixture(scope="module")
+def collapsed(tmp_path_factory, folders, tokenizer):
+    """The original after far too much gradient ascent on its members."""
+    folder = tmp_path_factory.mktemp("collapsed")
+    model = load_model("model", str(folders["original"]))
+    torch.manual_seed(0)
+    with torch.no_grad():
+        model.lm_head.weight.copy_(-20 * model.lm_head.weight)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def test_an_over_unlearned_model_looks_best_and_is_warned_of(stage, folders, collapsed, tmp_path):
+    made = run(
+        stage(
+            unlearned={"half": str(folders["half"]), "collapsed": collapsed}, completions=0,
+            questions=written(tmp_path, "q.jsonl", QUESTIONS),
+            utility={"facts": written(tmp_path, "facts.jsonl", FACTS)},
+        )
+    )  # fmt: skip
+    rows = pd.read_csv(made.path / "metrics.csv").set_index("model")
+    assert list(rows.index) == ["original", "half", "collapsed", "clean"]
+    names = ["extraction strength", "exact memorization"]
+    assert (rows.loc["original", names] > 0).all()
+    assert (rows.loc["collapsed", names] <= rows.loc["clean", names]).all()
+    assert rows.loc["collapsed", "privleak"] > 0 > rows.loc["original", "privleak"]
+    assert rows.loc["clean", "privleak"] == 0
+    assert rows["model_utility"].between(0, 1).all()
+    assert rows["forget_quality"].isna().tolist() == [False, False, False, True]
+    assert rows["truth_ratio"].between(0, 1).all()
+    text = (made.path / "audit.md").read_text()
+    assert "collapsed went past the clean twin" in text
+    assert "Over-unlearning is not forgetting" in text
+    assert "half went past" not in text
+
+
+def test_only_what_is_surely_past_the_twin_is_warned_of():
+    table = pd.DataFrame({
+        "model": ["after", "clean"], "privleak": [5.0, 0.0], "privleak_low": [-1.0, 0.0],
+        "exact memorization": [0.1, 0.2], "exact memorization_high": [0.25, 0.3],
+    })  # fmt: skip
+    assert [*over_unlearning_warnings(table, ["after"], "clean")] == []
+    table["exact memorization_high"] = [0.15, 0.3]
+    (warning,) = over_unlearning_warnings(table, ["after"], "clean")
+    assert "exact memorization 0.100, the twin's 0.200" in warning
+    assert [*over_unlearning_warnings(table, ["after"], None)] == []
