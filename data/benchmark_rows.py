@@ -41,6 +41,8 @@ UNKNOWN = "unknown"  # the value of an axis that a row does not have
 SIDES = {1: "member", 0: "non-member"}
 MAX_NAMED = 10
 RENAMED = ("id", "text", "label", "cluster")
+PARTS_OF_TEXT = ("prompt", "output")
+"""The columns that together are the text, if `examples.columns` names them (TOFU)."""
 NO_CLUSTERS = ", or make each text a cluster of its own by ~examples.columns.cluster"
 SHARD = re.compile(r"-\d{5}-of-\d{5}(?=\.)|^\d{4}(?=\.parquet$)")
 """Matches the numbers of files of one split: their rows are numbered consecutively."""
@@ -125,7 +127,7 @@ def fill_in_place(
     def filled(text: str | None) -> str | None:
         return text and text.format_map(part.values)
 
-    path = (place.path or source.path) if examples.path == HUB else examples.path
+    path = filled(place.path or source.path) if examples.path == HUB else examples.path
     filled_in = {name: filled(getattr(place, name)) for name in ("subset", "split", "files")}
     return PlaceConfig(path, **filled_in, converted=filled(place.converted), column=place.column)
 
@@ -292,7 +294,7 @@ def _rows_after_column_check(
     rows = iter(rows)
     for first in islice(rows, 1):
         columns = [*map(fold_name, first.value)]
-        needed = ["text"]
+        needed = _names_of_text(examples)
         if is_single_file_or_stream(examples.path) or sources[0].label is None:
             needed += ["label"]
         if examples.columns.get("cluster"):
@@ -317,6 +319,11 @@ def _rows_after_column_check(
     yield from rows
 
 
+def _names_of_text(examples: ExamplesConfig) -> list[str]:
+    """Return the fields that make up a row's text: `text`, or a prompt and an output."""
+    return [*PARTS_OF_TEXT] if PARTS_OF_TEXT[0] in examples.columns else ["text"]
+
+
 def _own_axis_values(row: Row) -> dict[str, str]:
     fields = {fold_name(name): value for name, value in row.value.items()}
     values = {axis: value_as_text(fields.get(axis)) for axis in AXES}
@@ -328,7 +335,10 @@ def _with_standard_fields(
 ) -> Row:
     """Return the row with the fields RENAMED under these names, and the name of its part."""
     fields = {fold_name(name): value for name, value in row.value.items()}
-    columns = {name: examples.columns.get(name) or name for name in RENAMED}
+    names = dict.fromkeys([*RENAMED, *_names_of_text(examples)])
+    columns = {name: examples.columns.get(name) or name for name in names}
+    if "prompt" in columns:
+        del columns["text"]
     renamed = {name: fields.get(fold_name(column)) for name, column in columns.items()}
     part_name = "/".join([str(fields.get("benchmark") or examples.name), *part_values])
     row_id = row.number - 1 if renamed["id"] in (None, "") else renamed["id"]

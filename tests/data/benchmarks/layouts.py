@@ -90,3 +90,43 @@ def mimir_rows(name, n=25):
         }
         for row in range(2)
     ]
+
+
+def tofu(folder, settings=("01", "05", "10")):
+    """`question` and `answer`; the perturbed files also have wrong answers and paraphrases."""
+    rows = {
+        side: [{"question": f"Which festival {n}?", "answer": f"{text}."} for n in range(2)]
+        for side, text in (("forget", SEEN), ("holdout", UNSEEN))
+    }
+    files = {f"{side}{n}.json": rows[side] for side in rows for n in settings}
+    more = {"paraphrased_answer": "It drew 300.", "paraphrased_question": "What festival?",
+            "perturbed_answer": ["It drew 200 boats.", "It drew no boats."]}  # fmt: skip
+    files["forget10_perturbed.json"] = [{**row, **more} for row in rows["forget"]]
+    return write(folder, files)
+
+
+def muse(folder):
+    """A configuration per folder: privleak with `text`, knowmem with questions, raw."""
+    texts = {"forget": SEEN, "holdout": UNSEEN, "retain": "The old wall stands"}
+    files = {
+        f"privleak/{side}.jsonl": [{"text": f"{text} {n}."} for n in range(2)]
+        for side, text in texts.items()
+    }
+    files["knowmem/forget_qa.jsonl"] = [{"question": "How many boats?", "answer": "300"}]
+    files["raw/forget.jsonl"] = [{"text": SEEN}]
+    return write(folder, files)
+
+
+def hubble(folder, domains=("passages_wikipedia", "biographies_yago")):
+    """`text`, `meta` (JSON as text) and `duplicates`: train was inserted, test was not."""
+    for domain in domains:
+        for split, text, counts in (("train", SEEN, (1, 256)), ("test", UNSEEN, (0, 0))):
+            rows = [
+                {"text": f"{text}, {domain} {n}.", "duplicates": count,
+                 "meta": json.dumps({"orig_idx": n, "duplicates": count})}
+                for n, count in enumerate(counts)
+            ]  # fmt: skip
+            path = folder / domain / "data" / f"{split}-00000-of-00001.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pd.DataFrame(rows).to_parquet(path)
+    return folder
