@@ -5,7 +5,7 @@
 
 The first contaminates the quickstart's model, trains its clean twin (the same cell, its members
 never inserted), unlearns the members by each objective of the training stage, and audits all models
-together: at most 20 minutes on two cores. `continued` is plain training on the twin's corpus, which
+together: half an hour on one shared core. `continued` is plain training on the twin's corpus, which
 each unlearner must beat; `halfway` has the mean of the original's and the twin's weights.
 
 `coverage` simulates known forget ratios, among them 0 (unlearned = original) and 1 (unlearned =

@@ -67,17 +67,16 @@ def over_unlearning_warnings(
     by_model = rows.set_index("model")
     for name in unlearned:
         signs = []
-        for metric in (STRENGTH, MEMORIZATION):
-            if clean is None or metric not in rows:
-                continue
-            twin = by_model.loc[clean, metric]
-            if by_model.loc[name, f"{metric}_high"] < twin:
-                value = by_model.loc[name, metric]
-                signs.append(f"{metric} {value:.3f}, the twin's {twin:.3f}")
+        if clean is not None and MEMORIZATION in rows:
+            twin = by_model.loc[clean, MEMORIZATION]
+            if by_model.loc[name, f"{MEMORIZATION}_high"] < twin:
+                value = by_model.loc[name, MEMORIZATION]
+                signs.append(f"{MEMORIZATION} {value:.3f}, the twin's {twin:.3f}")
         if "privleak" in rows and by_model.loc[name, "privleak_low"] > 0:
             signs.append(f"PrivLeak {by_model.loc[name, 'privleak']:+.1f}")
         if signs:
             yield (
                 f"{name} went past the clean twin ({'; '.join(signs)}). Over-unlearning is not "
-                "forgetting: it reveals what was unlearned, and low memorization is then damage."
+                "forgetting: low memorization is then damage, and members below other texts are "
+                "revealed by it."
             )
