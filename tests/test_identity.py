@@ -196,6 +196,7 @@ def name(monkeypatch):
     for module in (contamination.training.run, contamination.training.unlearning):
         monkeypatch.setattr(module, "open_corpus", opened)
     monkeypatch.setattr(contamination.training.unlearning, "model_digest", lambda _, path: path)
+    monkeypatch.setattr(contamination.training.unlearning, "read_answers", lambda path: [path])
     monkeypatch.setattr(contamination.training.masked_lm, "open_corpus", opened)
     monkeypatch.setattr(contamination.training.run, "model_digest", lambda _, path: path)
 

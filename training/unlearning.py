@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from contamination.core.distributed import World
 from contamination.core.errors import ConfigError, require
-from contamination.core.hashing import file_digest
+from contamination.data.examples import lines_digest
 from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_corpus
 from contamination.training.config import TrainingConfig
 from contamination.training.data import SequenceOrder
@@ -29,8 +28,7 @@ def input_digests(config: TrainingConfig) -> dict[str, str]:
     if config.reinforced_path is not None:
         digests["reinforced"] = model_digest("training.reinforced_path", config.reinforced_path)
     if config.idk_answers is not None:
-        read_answers(config.idk_answers)
-        digests["idk_answers"] = file_digest(Path(config.idk_answers).expanduser())
+        digests["idk_answers"] = lines_digest(read_answers(config.idk_answers))
     return digests
 
 

@@ -33,6 +33,8 @@ TRAINING = {
     "evaluate_examples": 8, "evaluate_tokens": 512, "peak_tflops": 1.0,
     "epochs": 2, "loss_on": "output", "objective": "npo", "retain_folder": "kept",
     "retain_weight": 2.0, "npo_beta": 0.5, "relabel_strength": 2.0, "reinforced_path": "another",
+    "forget_weight": 0.5, "retain_loss": "kl", "simnpo_beta": 2.0, "simnpo_delta": 1.0,
+    "rmu_layer": 1, "rmu_coefficient": 3.0, "idk_beta": 0.5, "idk_answers": "another",
 }  # fmt: skip
 INJECTION = {
     "members": 20, "nonmembers": 20, "adapt_sizes": True, "held_out": 3, "budget_tokens": 300_000,
