@@ -1,4 +1,4 @@
-"""`python -m audits NAME …`: audit a model with your own texts, or `fresh`: prepare one."""
+"""`python -m audits NAME …` audits a model with your own texts; `fresh` prepares questions."""
 
 from __future__ import annotations
 
