@@ -28,7 +28,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 KERNELS = ("auto", "plain")
 SCOPES = WHOLE, OUTPUT, INPUT = ("whole", "output", "input")
 LONG_TEXTS = ("error", "truncate", "windowed")
-METHODS = Path(__file__).resolve().parents[1] / "conf" / "method"
+METHODS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "method"
 
 
 @dataclass(frozen=True)
@@ -229,5 +229,5 @@ register_schema("reference", ReferenceConfig)
 register_schema("masked_lm", NeighborModelConfig)
 register_schema("prefix", PrefixConfig)
 # `method=all` names every file of conf/method, so a new file there needs no other change
-NAMES: list[Any] = sorted(path.stem for path in METHODS.glob("*.yaml"))
-ConfigStore.instance().store(group="method", name="all", node={"defaults": NAMES})
+METHOD_NAMES: list[Any] = sorted(path.stem for path in METHODS_FOLDER.glob("*.yaml"))
+ConfigStore.instance().store(group="method", name="all", node={"defaults": METHOD_NAMES})

@@ -80,7 +80,10 @@ def describe_flags(counts: pd.DataFrame) -> Sequence[str]:
     """Returns one line per flag, and one for each method that is an upper bound."""
     bounds = [name for name in counts["method"].unique() if name.endswith(UPPER_BOUND)]
     return [
-        *(f"{name}: against the target's own past, which no attacker has." for name in bounds),
+        *(
+            f"{name}: compares with the target's own past, which no attacker has."
+            for name in bounds
+        ),
         *(
             f"{f'{row.method} {row.variant}'.strip() or 'not ranked, and in no metric'}: "
             f"{row.texts} of {row.of} texts: {row.flag}."
@@ -104,4 +107,4 @@ def describe_contamination(texts: Texts) -> Sequence[str]:
 
 
 def _shows_token_counts(wanted: Pass) -> bool:
-    return wanted.model == ORIGINAL.model and view_of(wanted).counts
+    return wanted.model == ORIGINAL.model and view_of(wanted).covers_text

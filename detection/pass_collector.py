@@ -225,7 +225,9 @@ class Collector:
             for part_texts in texts_by_path.values():
                 model.tokenize(wanted, part_texts)
                 release_memory()
-        several = len(texts_by_path) > 1 and text_stats is None and view_of(wanted).shares
+        several = (
+            len(texts_by_path) > 1 and text_stats is None and view_of(wanted).shares_beginnings
+        )
         families_by_text = (
             families_by_sha256(map(Texts.of, texts_by_path.values())) if several else {}
         )

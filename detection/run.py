@@ -183,8 +183,8 @@ def _class_identity(method_class: type[Method]) -> dict[str, str]:
         return {**name, "code": file_digest(Path(inspect.getfile(method_class)))}
     except (TypeError, OSError) as error:
         raise ConfigError(
-            f"the method {method_class.__qualname__} has no file that would tell when it changes: "
-            "put it into a module of its own."
+            f"the method {method_class.__qualname__} is not in a file, so that changes to it "
+            "would not be noticed: put it into a module of its own."
         ) from error
 
 

@@ -161,7 +161,7 @@ def _render_value(value: Any) -> str:
 
 
 KIND = "benchmark"
-NOTES = "notes"
+INTERMEDIATE_FOLDER = "notes"
 """The folder of intermediate results, from which a killed run continues."""
 
 
@@ -184,7 +184,7 @@ def build_benchmark(
         make: builds the content, from the folder and the folder of intermediate results.
     """
     folder = run_folder(Path(runs), KIND, name, named, inputs)
-    notes = folder / NOTES
+    notes = folder / INTERMEDIATE_FOLDER
 
     def with_notes(folder: Path) -> Built:
         notes.mkdir(exist_ok=True)

@@ -242,7 +242,7 @@ def _labelled_row(selected: SelectedDocument, length: int, benchmark: str) -> di
     }
 
 
-TRIES = 10
+MAX_TRIES = 10
 
 
 def sentence_bleu(text: str, original: str) -> float:
@@ -256,14 +256,14 @@ def reword_set(
 ) -> LabelledSet:
     """Returns the set in other words; each text is reworded until its BLEU is above the bound.
 
-    Texts that fail TRIES times are left out, and as many of the other label.
+    Texts that fail MAX_TRIES times are left out, and equally many of the other label.
 
     Raises:
         DataError: no member or no non-member is left.
     """
     new_texts: dict[int, str] = {}
     best_bleu = 0.0
-    for attempt in range(TRIES):
+    for attempt in range(MAX_TRIES):
         remaining = [index for index in range(len(originals.rows)) if index not in new_texts]
         if not remaining:
             break
@@ -284,7 +284,7 @@ def reword_set(
     if not rows:
         raise DataError(
             f"rewording={setting}: no member or no non-member of {originals.name} has a BLEU above "
-            f"build.least_bleu={least_bleu:g} in {TRIES} tries (the best has {best_bleu:.2f}). "
+            f"build.least_bleu={least_bleu:g} in {MAX_TRIES} tries (the best has {best_bleu:.2f}). "
             "Change fewer words, such as by rewording.share=0.05, or lower the bound."
         )
     return replace(originals, setting=setting, rows=rows)

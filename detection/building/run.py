@@ -183,13 +183,13 @@ def _settings_of_result(stage: BuildStage) -> dict[str, Any]:
     return {"seed": stage.seed, **settings, **_nodes_in_folder_name(stage)}
 
 
-NAMELESS = ("paths", "dates", "read_dates", "max_text_bytes")
+FIELDS_NOT_IN_NAME = ("paths", "dates", "read_dates", "max_text_bytes")
 """Fields of a source that are not part of the folder's name; the files' hashes are instead."""
 
 
 def _nodes_in_folder_name(stage: BuildStage) -> dict[str, dict[str, Any]]:
     """Returns the nodes that name the folder; files are named by content, not by path."""
-    source = {name: value for name, value in stage.source.items() if name not in NAMELESS}
+    source = {name: value for name, value in stage.source.items() if name not in FIELDS_NOT_IN_NAME}
     return {"source": source, "rewording": stage.rewording}
 
 

@@ -29,7 +29,7 @@ from contamination.detection.summary import format_estimate
 
 DRAWS, SEED = 1_000, 0
 RELABELINGS = 9_999
-HEADS = ("members", "non-members", "difference")
+SUMMARY_COLUMNS = ("members", "non-members", "difference")
 AVERAGE = "average"
 Estimates = dict[str, Estimate]
 
@@ -74,7 +74,7 @@ def estimates_by_benchmark(table: pd.DataFrame, *, wilson: bool = False) -> dict
     if len(benchmark_estimates) > 1:
         columns = {
             head: [row[head] for row in benchmark_estimates.values() if head in row]
-            for head in HEADS
+            for head in SUMMARY_COLUMNS
         }
         benchmark_estimates[AVERAGE] = {
             head: mean_estimate(column)
@@ -109,7 +109,8 @@ def _estimate_sides_and_difference(
     return estimates
 
 
-MIN_EXAMPLES, MAX_SHARE = 20, 0.8  # a warning if more of so many examples have one answer
+MIN_EXAMPLES, MAX_SHARE = 20, 0.8
+"""There is a note if one answer is chosen for more than this share of at least so many examples."""
 
 
 def format_summary(table: pd.DataFrame, artifact: Artifact) -> str:
@@ -159,7 +160,9 @@ def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
     benchmark_estimates = estimates_by_benchmark(table)
     p_by_benchmark = p_values_by_benchmark(table)
     width = _name_column_width(benchmark_estimates)
-    header = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{head:>30}" for head in HEADS)
+    header = f"{'benchmark':{width}}{'chosen by':11}" + "".join(
+        f"{head:>30}" for head in SUMMARY_COLUMNS
+    )
     rows = [
         f"{title}, by each benchmark's convention (95% bootstrap intervals; number of examples; "
         "p-values by relabeling, Holm's over the benchmarks)",
@@ -167,7 +170,9 @@ def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
     ]
     for benchmark, estimates in benchmark_estimates.items():
         guess = chances.mean() if benchmark == AVERAGE else chances[benchmark]
-        accuracies = [format_estimate_and_size(estimates.get(head), head) for head in HEADS]
+        accuracies = [
+            format_estimate_and_size(estimates.get(head), head) for head in SUMMARY_COLUMNS
+        ]
         p_values = map(format_p_value, p_by_benchmark.get(benchmark, (None, None)))
         cells = "".join([*(f"{cell:>30}" for cell in accuracies), *(f"{p:>8}" for p in p_values)])
         rows.append(f"{benchmark:{width}}{criteria.get(benchmark, ''):11}{cells}{guess:>8.3f}")
@@ -188,7 +193,7 @@ def _format_by_criterion(
     header = f"{'benchmark':{width}}{'':13}" + "".join(f"{by:>25}" for by in CHOSEN_BY)
     rows = [f"{title} by every criterion of choice (*: the benchmark's convention)", header]
     for benchmark in benchmarks:
-        for side in HEADS:
+        for side in SUMMARY_COLUMNS:
             cells = []
             for by in CHOSEN_BY:
                 estimate = estimates_by_criterion[by].get(benchmark, {}).get(side)
@@ -245,7 +250,7 @@ def _format_notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]])
         if len(rows) >= MIN_EXAMPLES and times > MAX_SHARE * len(rows):
             notes.append(
                 f"nearly one answer: {benchmark}: {answer!r} is chosen for {times} of {len(rows)} "
-                "examples, so accuracy is about the share of each kind that this is right for"
+                "examples, so accuracy is about the share of examples with this right answer"
             )
     if unexposed := int((table["member"] & (table["occurrences"] == 0)).sum()):
         notes.append(f"not counted: {unexposed} drawn as members but never inserted")

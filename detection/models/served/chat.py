@@ -39,7 +39,9 @@ class ChatModel(CompletionsModel):
 
     def prompt_logprobs(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
         """Raises UnshownError, since chats have no `echo`."""
-        raise UnshownError(self.message_about_text(ids, "a chat shows nothing of what it is sent."))
+        raise UnshownError(
+            self.message_about_text(ids, "a chat shows no log-probabilities of its messages.")
+        )
 
     def prompt_logprobs_parameter(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
         """Raises UnshownError, since a chat's prompt includes the tokens of the template."""
@@ -67,7 +69,7 @@ class ChatModel(CompletionsModel):
         answer = self._post("chat/completions", body, ChatCompletion, ids)
         expected, count = len(self._templated_ids(str(text)) or ()), answer.prompt_token_count
         if count not in (expected, expected + self._special_token_count):  # llama.cpp adds BOS
-            why = f"it counts {count} tokens in its chat template, the tokenizer's has {expected}. "
+            why = f"it counts {count} tokens in its chat template, the tokenizer {expected}. "
             raise UnshownError(self.message_about_text(ids, why + self._tokenizer_remedy))
         return answer
 
@@ -116,9 +118,10 @@ def chat_notice(client: Client, dialect: Dialect) -> str:
     if dialect.continues:
         return (
             f"{where} Each text is sent as the beginning of an answer to {REQUEST!r}, in the "
-            "model's chat template: scores are of the text in that place."
+            "model's chat template: scores are of the text in that position."
         )
     return (
-        f"{where} Each text is sent after {REQUEST!r}, in the model's chat template, and nothing "
-        "shows its log-probabilities: only methods that read what the model writes can be used."
+        f"{where} Each text is sent after {REQUEST!r}, in the model's chat template, and the "
+        "server does not show its log-probabilities: only methods that read generated text can be "
+        "used."
     )

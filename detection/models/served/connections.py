@@ -1,4 +1,4 @@
-"""Connections per process, bounded decompression of answers, and threads that can be stopped."""
+"""Connections of each process, decompression with a limit, and threads that can be stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GZIP = ("gzip", "x-gzip")
 GZIP_MAGIC = b"\x1f\x8b"
 """The first bytes of a gzip member (RFC 1952, 2.3.1)."""
 MAX_MEMBERS = 1000
-"""Members of gzip content: each takes time, even if it is empty."""
+"""The maximum number of members of gzip content: each takes time, even if it is empty."""
 
 
 class Content:
@@ -69,7 +69,7 @@ class Content:
     def _begin_gzip_member(self, chunk: bytes) -> None:
         """Begins another member, of which gzip content may have several (RFC 1952, 2.2)."""
         if not chunk.startswith(GZIP_MAGIC[: len(chunk)]):
-            raise httpx.DecodingError("it has bytes behind the end of its gzip content")
+            raise httpx.DecodingError("it has bytes after the end of its gzip content")
         self._members += 1
         if self._members > MAX_MEMBERS:
             raise httpx.DecodingError(f"its gzip content has more than {MAX_MEMBERS} members")

@@ -34,14 +34,14 @@ PROBE_TOKENS = 48
 MIN_TOLERANCE = 1e-3
 """Nats, root mean square: two answers of one model differ by less if nothing is rounded."""
 MARGIN = 3.0
-"""The factor by which two answers of one model may differ more than those of the probe."""
+"""How many times the noise of the probe two answers of one model may differ."""
 MAX_NOISE = 0.25
 """Nats, root mean square: a server whose answers differ by more does not run a single model. Three
 times the difference in bfloat16."""
 CONCURRENT = 8
 """The number of concurrent requests in the second round."""
 WRITTEN_TOKENS, WRITTEN_PREFIXES = 32, 3
-"""The tokens that are generated after each of so many prefixes, if there are no logprobs."""
+"""Without logprobs, so many tokens are generated after each of so many prefixes."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class Fingerprint:
     def __str__(self) -> str:
         if self.logprobs:
             return (
-                f"recognised by {len(self.all_logprobs)} log-probabilities: another model's differ "
-                f"by more than {self.tolerance:.2g} nats, root mean square"
+                f"recognised by {len(self.all_logprobs)} log-probabilities: those of another model "
+                f"differ by more than {self.tolerance:.2g} nats, root mean square"
             )
         if not self.is_distinctive:
             return "not recognised: no repeated answer shows whether the model changes"
