@@ -111,13 +111,13 @@ def render_benchmark_report(
     notes += blind_notes(first, config)
     tables_by_metric = make_metric_tables(groups, config)
     if out is not None:
-        parts = [
+        sections = [
             f"# {config.name}: {', '.join(models)}",
             *notes,
             *(t.markdown() for t in tables_by_metric),
         ]
-        with atomic_output_file(out / FILE) as part:
-            part.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+        with atomic_output_file(out / FILE) as temporary:
+            temporary.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
         tidied = [
             tidy_estimates(part_groups).assign(model=path) for path, part_groups in groups.items()
         ]

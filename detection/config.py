@@ -217,10 +217,11 @@ class ProbeStage:
 
 def parse_slice(field: str, text: str) -> tuple[int, int]:
     """Parses "i/n" with 1 ≤ i ≤ n, and returns i and n."""
-    number, _, of = text.partition("/")
-    good = number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)
-    require(good, field, text, "give such as 2/8, the second slice of eight.")
-    return int(number), int(of)
+    number, _, n_slices = text.partition("/")
+    are_numbers = number.isdecimal() and n_slices.isdecimal()
+    is_valid = are_numbers and 1 <= int(number) <= int(n_slices)
+    require(is_valid, field, text, "give a slice such as 2/8, the second of eight.")
+    return int(number), int(n_slices)
 
 
 register_schema("detection", DetectionConfig)

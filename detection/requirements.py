@@ -90,13 +90,13 @@ def choose_servable_methods(
 def _drop_lacking_methods(
     chosen: Collection[str],
     methods: Methods,
-    lack: Callable[[Method], tuple[str, str] | None],
+    describe_lack: Callable[[Method], tuple[str, str] | None],
 ) -> Methods:
-    """Drops the methods for which `lack` returns what is missing, for the log and for the error."""
+    """Drops methods for which `describe_lack` returns what is missing (for the log, the error)."""
     all_chosen = is_all(chosen)
     complete: dict[tuple[str, str], Method] = {}
     for (name, variant), method in methods.items():
-        if (missing := lack(method)) is None:
+        if (missing := describe_lack(method)) is None:
             complete[name, variant] = method
         elif not all_chosen:
             raise ConfigError(f"method.{name} needs {missing[1]}")

@@ -32,20 +32,20 @@ class ScopedPass(Mapping[str, Copies]):
     """The statistics of one part of each text, by the whole text's SHA-256.
 
     Attributes:
-        whole: the statistics of the whole texts.
+        stats_of_texts: the statistics of the whole texts.
         view: the view of the pass.
         scope: OUTPUT or INPUT.
         inputs: by SHA-256, each text's id and the number of tokens before its output, including
             special tokens.
     """
 
-    whole: StatsByText
+    stats_of_texts: StatsByText
     view: View
     scope: str
     inputs: Mapping[str, tuple[str, int]]
 
     def __getitem__(self, sha256: str) -> Copies:
-        copies, (name, tokens) = self.whole[sha256], self.inputs[sha256]
+        copies, (name, tokens) = self.stats_of_texts[sha256], self.inputs[sha256]
         cut = self.view.stats_of_beginning if self.scope == INPUT else self.view.stats_of_ending
         copies_of_part = cut(copies, tokens)
         if not len(copies_of_part[0]):

@@ -109,8 +109,8 @@ def summarise_scores(
 def write_results_json(path: Path, results: pd.DataFrame, notes: Sequence[str]) -> None:
     """Writes the rows of the results and the notes as JSON."""
     rows = json.loads(results.to_json(orient="records", double_precision=15))
-    with atomic_output_file(path) as part:
-        part.write_text(json.dumps({"notes": [*notes], "results": rows}, indent=1) + "\n")
+    with atomic_output_file(path) as temporary:
+        temporary.write_text(json.dumps({"notes": [*notes], "results": rows}, indent=1) + "\n")
 
 
 def _format_group(group: BenchmarkEstimates, groups: int) -> str:
@@ -183,9 +183,9 @@ def write_exports(out: Path, scores: Scores, examples: Sequence[Text], texts: bo
     schema = pa.schema([*COLUMNS, *EXAMPLE_COLUMNS, *([("text", pa.string())] if texts else [])])
     parts = (to_arrow(table, schema) for table in tables())
     write_score_tables(out / FILE, parts, scores_origin(scores.artifact), schema)
-    with atomic_output_file(out / CSV) as part:
+    with atomic_output_file(out / CSV) as temporary:
         for number, table in enumerate(tables()):
-            write_csv(part, with_ranks(table), append=number > 0)
+            write_csv(temporary, with_ranks(table), append=number > 0)
 
 
 def example_columns(examples: Sequence[Text], texts: bool = False) -> pd.DataFrame:

@@ -170,16 +170,16 @@ def blind_baseline(
         ]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
     training_rows = np.sort(_random_order(len(texts), seed, "learners")[:MAX_TRAINING_TEXTS])
-    text_places_by_repeat = [
+    order_by_repeat = [
         _random_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)
     ]
     with threadpool_limits(limits=1):  # over such small matrices threads only wait
         candidate_classifiers = list(classifiers_by_name(texts, training_rows).values())
         percentiles_by_repeat = [
             _cross_fitted_percentiles(
-                candidate_classifiers, text_places % folds, training_rows, member[roles]
+                candidate_classifiers, order % folds, training_rows, member[roles]
             )
-            for text_places in text_places_by_repeat
+            for order in order_by_repeat
         ]
     percentiles = np.empty(roles.shape)
     np.put_along_axis(percentiles, roles, np.mean(percentiles_by_repeat, axis=0), axis=0)
@@ -191,7 +191,7 @@ def blind_baseline(
     return BlindBaseline(
         percentiles,
         StyleRegression(
-            np.mean(kernels, axis=0), member[roles], training_rows, text_places_by_repeat, folds
+            np.mean(kernels, axis=0), member[roles], training_rows, order_by_repeat, folds
         ),
     )
 
@@ -311,8 +311,8 @@ def _cross_fitted_percentiles(
             columns = np.flatnonzero(best_by_column == classifier_index)
             if len(columns):
                 scores = classifier.scores(train, test, labels[:, columns])
-                places = np.ix_(test, columns)
-                percentiles[places] = _percentiles_among_nonmembers(scores, member[places])
+                block = np.ix_(test, columns)
+                percentiles[block] = _percentiles_among_nonmembers(scores, member[block])
     return percentiles
 
 

@@ -205,8 +205,8 @@ def _zero_all_but_extremes(ratios: Any, number: int) -> Any:
     """Sets all but the `number` highest and lowest ratios of each column to zero."""
     if len(ratios) <= 2 * number:
         return ratios
-    places = number - 1, len(ratios) - number
-    low, high = np.partition(ratios.T, places, axis=1)[:, places].T
+    bounds = number - 1, len(ratios) - number
+    low, high = np.partition(ratios.T, bounds, axis=1)[:, bounds].T
     return np.where((ratios <= low) | (ratios >= high), ratios, np.float32(0))
 
 
@@ -350,6 +350,6 @@ class StyleRegression:
                     self.labels[self.training_rows[other_half]],
                 )
                 orders = [texts_order[texts] // 2 for texts_order in self.orders]
-                kernel, places = self.kernel[np.ix_(texts, in_half)], np.arange(len(in_half))
-                inner = StyleRegression(kernel, self.labels[texts], places, orders, self.folds)
+                kernel, rows = self.kernel[np.ix_(texts, in_half)], np.arange(len(in_half))
+                inner = StyleRegression(kernel, self.labels[texts], rows, orders, self.folds)
                 yield inner, self._hat_matrix(other_half, texts) @ labels.astype(np.float64)

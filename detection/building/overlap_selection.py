@@ -118,11 +118,13 @@ def _select_and_write(
     corpus: SearchableCorpus,
     inputs: Mapping[str, str],
     folder: Path,
-    notes_folder: Path,
+    intermediates_folder: Path,
 ) -> Built:
     config = stage.select
-    search = NgramSearch([text.text for text in candidates], config.ngram, corpus, notes_folder)
-    read_counts = TaskRunner(notes_folder, num_proc=config.processes).run("overlap", search)
+    search = NgramSearch(
+        [text.text for text in candidates], config.ngram, corpus, intermediates_folder
+    )
+    read_counts = TaskRunner(intermediates_folder, num_proc=config.processes).run("overlap", search)
     shares = search.shares_in_corpus()
     members = np.array([text.label is True for text in candidates])
     selected = (shares <= config.max_share) & ~members

@@ -126,17 +126,17 @@ def _build_and_write(
     cut_offs: CutOffs,
     hashes: Mapping[str, str],
     folder: Path,
-    notes_folder: Path,
+    intermediates_folder: Path,
 ) -> Built:
     config = stage.build
     drops_duplicates = config.near_duplicates == "drop"
     texts_per_group = config.number + (max(20, config.number // 5) if drops_duplicates else 0)
     by_month, candidates = config.slices == "month", texts_per_group * config.candidates
-    source = source.prepare(notes_folder)
+    source = source.prepare(intermediates_folder)
     scan = CandidateScan(
-        source, cut_offs, stage.seed, candidates, by_month, notes_folder, config.processes
+        source, cut_offs, stage.seed, candidates, by_month, intermediates_folder, config.processes
     )
-    file_results = TaskRunner(notes_folder, num_proc=config.processes).run("read", scan)
+    file_results = TaskRunner(intermediates_folder, num_proc=config.processes).run("read", scan)
     _check_files_unchanged(source, hashes)
     candidates_by_group = scan.merge_candidates()
     _check_both_labels(candidates_by_group, sum_counts(file_results, "sides"))

@@ -131,16 +131,20 @@ def format_comparison(model: pd.DataFrame, reference: pd.DataFrame) -> str:
     """Returns tables of the paired change in accuracy, from the reference to the model."""
     columns = ["example_id", "correct", *(f"chosen_{by}" for by in CHOSEN_BY)]
     suffixes = ("", "_before")
-    both = model.merge(reference[columns], on="example_id", suffixes=suffixes, validate="1:1")
-    change = both["correct"].astype(float) - both["correct_before"].astype(float)
+    joined = model.merge(reference[columns], on="example_id", suffixes=suffixes, validate="1:1")
+    change = joined["correct"].astype(float) - joined["correct_before"].astype(float)
     heading = "accuracy minus the reference model's, on the same examples"
-    if missing := len(model) - len(both):
+    if missing := len(model) - len(joined):
         heading += f" ({missing} of the model's lack it)"
-    before = _correct_by_criterion(both, "_before")
-    changes = {by: values - before[by] for by, values in _correct_by_criterion(both).items()}
-    both = both.assign(value=change)
+    before = _correct_by_criterion(joined, "_before")
+    changes = {by: values - before[by] for by, values in _correct_by_criterion(joined).items()}
+    joined = joined.assign(value=change)
     return "\n".join(
-        [*_format_by_benchmark(heading, both), "", *_format_by_criterion("change", both, changes)]
+        [
+            *_format_by_benchmark(heading, joined),
+            "",
+            *_format_by_criterion("change", joined, changes),
+        ]
     )
 
 

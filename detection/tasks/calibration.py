@@ -341,7 +341,7 @@ def _format_calibration(calibration: Calibration, origin: Origin) -> str:
     )
     methods = {(t.method, t.variant) for t in calibration.thresholds}
     warnings = [
-        f"`apply` will refuse the file without an override: {why}."
-        for _, why in calibration.iter_refusals(origin, methods)
+        f"`apply` will refuse the file without an override: {reason}."
+        for _, reason in calibration.iter_refusals(origin, methods)
     ]
     return "\n".join([*table, note, *warnings])

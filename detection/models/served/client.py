@@ -172,11 +172,11 @@ class Client:
 
         Its commas and brackets are counted, of which each value other than the first needs one.
         """
-        most = self.server.max_answer_bytes // BYTES_PER_VALUE
-        if len(content) > most and sum(map(content.count, (b",", b"[", b"{"))) > most:
+        max_values = self.server.max_answer_bytes // BYTES_PER_VALUE
+        if len(content) > max_values and sum(map(content.count, (b",", b"[", b"{"))) > max_values:
             raise UnreadableError(self.without_key(
                 f"{self.field}.max_answer_bytes is {self.server.max_answer_bytes:,}: the answer of "
-                f"{self.server.url!r} to {path} has more than {most:,} JSON values, one per "
+                f"{self.server.url!r} to {path} has more than {max_values:,} JSON values, one per "
                 f"{BYTES_PER_VALUE} bytes of that. Give a server of OpenAI's completions protocol, "
                 "or a higher limit if its answers have that many."
             ))  # fmt: skip
@@ -236,8 +236,10 @@ class Client:
         remedy = ""
         if answer.status_code in (401, 403):
             variable = self.server.key_env
-            why = f"the key in {variable} is refused" if variable else "it requires a key"
-            remedy = f" {self.field}.key_env is {variable!r}: {why}. Name the variable that has it."
+            problem = f"the key in {variable} is refused" if variable else "it requires a key"
+            remedy = (
+                f" {self.field}.key_env is {variable!r}: {problem}. Name the variable that has it."
+            )
         if answer.is_redirect:
             remedy = " It redirects to another address: give that one, up to /completions."
         return RefusedError(
@@ -261,14 +263,14 @@ class Client:
         return self.without_key(" ".join(printable.split()))[:MAX_QUOTED] or "no message"
 
     def _connection_error(self, cause: Exception) -> ServerError:
-        why = {
+        problems = {
             httpx.ConnectError: "it can't be reached",
             httpx.TimeoutException: f"no answer came within {self.server.timeout_seconds:g} s",
             httpx.DecodingError: "its answer can't be decompressed",
             ValueError: "its answer is truncated, or not JSON",
         }
         problem = next(
-            (text for kind, text in why.items() if isinstance(cause, kind)),
+            (text for kind, text in problems.items() if isinstance(cause, kind)),
             "its answer is truncated",
         )
         reason = self.without_key(describe_error(cause))

@@ -90,10 +90,10 @@ class CompletionsModel:
         positions = self._request_choice(ids, echo=True, max_tokens=0, logprobs=top).positions()
         if not self.token_names.matches([position.token for position in positions], list(ids)):
             tokens = [position.token for position in positions[:3]]
-            why = (
+            problem = (
                 f"it shows {len(positions)} positions, {tokens} …, instead of its {len(ids)} tokens"
             )
-            raise UnshownError(self.message_about_text(ids, f"{why}. {self._tokenizer_remedy}"))
+            raise UnshownError(self.message_about_text(ids, f"{problem}. {self._tokenizer_remedy}"))
         return positions[1 : len(ids)]
 
     def prompt_logprobs_parameter(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
@@ -106,9 +106,9 @@ class CompletionsModel:
         choice = self._request_choice(ids, max_tokens=1, temperature=0, prompt_logprobs=top)
         positions = choice.prompt_positions(ids)
         if len(positions) < len(ids) or any(position.logprob is None for position in positions[1:]):
-            why = f"its prompt_logprobs have {len(positions)} positions for {len(ids)} tokens"
-            why = f"{why}, or are not of these tokens. {self._tokenizer_remedy}"
-            raise UnshownError(self.message_about_text(ids, why))
+            problem = f"its prompt_logprobs have {len(positions)} positions for {len(ids)} tokens"
+            problem = f"{problem}, or are not of these tokens. {self._tokenizer_remedy}"
+            raise UnshownError(self.message_about_text(ids, problem))
         return positions[1:]
 
     def next_token(
@@ -143,8 +143,10 @@ class CompletionsModel:
         return position
 
     def _changed_error(self, ids: Sequence[int], behaviour: str) -> ServerError:
-        why = f"it {behaviour}, unlike when it was probed. Check that its settings are the same."
-        return ServerError(self.message_about_text(ids, why))
+        problem = (
+            f"it {behaviour}, unlike when it was probed. Check that its settings are the same."
+        )
+        return ServerError(self.message_about_text(ids, problem))
 
     def greedy_text(self, ids: Sequence[int], tokens: int) -> str:
         """Returns the text of so many greedy tokens after these."""
@@ -188,16 +190,18 @@ class CompletionsModel:
         """
         max_characters = tokens * self.token_names.max_characters
         if not choice.has_text:
-            why = "its answer has no text. Check that the server returns one, or leave the text out"
+            problem = (
+                "its answer has no text. Check that the server returns one, or leave the text out"
+            )
         elif len(choice.written) > max_characters:
-            why = (
+            problem = (
                 f"it returns {len(choice.written):,} characters although max_tokens is {tokens}, "
                 f"and so many tokens have at most {max_characters:,}. Give a server that respects "
                 "max_tokens"
             )
         else:
             return choice.written
-        raise ServerError(self.message_about_text(ids, f"{why}."))
+        raise ServerError(self.message_about_text(ids, f"{problem}."))
 
     def can_send(self, ids: Sequence[int]) -> bool:
         """Returns whether these tokens can be sent, as ids or as a text of exactly these tokens."""
@@ -239,8 +243,8 @@ class CompletionsModel:
 
     def tokenizer_mismatch_message(self, ids: Sequence[int]) -> str:
         """Returns an error message about a text that the server tokenizes differently."""
-        why = "it continues the text differently from the tokenizer's ids"
-        return self.message_about_text(ids, f"{why}. {self._tokenizer_remedy}")
+        problem = "it continues the text differently from the tokenizer's ids"
+        return self.message_about_text(ids, f"{problem}. {self._tokenizer_remedy}")
 
     def _request_choice(self, ids: Sequence[int], **options: Any) -> Choice:
         return self._request_completion(ids, **options).choices[0]
@@ -262,16 +266,20 @@ class CompletionsModel:
         except RefusedError as error:
             raise self._explain_refusal(error, ids) from None
         if (failure := answer.failure) is not None:
-            why = f"it answers with the status 200, but {failure}: the answer is not the model's"
+            problem = (
+                f"it answers with the status 200, but {failure}: the answer is not the model's"
+            )
             remedy = "Turn off filters of answers, see the server's log, or leave the text out."
-            raise ServerError(self.message_about_text(ids, f"{why}. {remedy}"))
+            raise ServerError(self.message_about_text(ids, f"{problem}. {remedy}"))
         return answer
 
     def _check_count(self, answer: Completion, ids: Sequence[int], expected: int) -> None:
         count = answer.prompt_token_count
         if count not in (None, expected):
-            why = f"it counts {count} tokens, the tokenizer {expected}. {self._tokenizer_remedy}"
-            raise ServerError(self.message_about_text(ids, why))
+            problem = (
+                f"it counts {count} tokens, the tokenizer {expected}. {self._tokenizer_remedy}"
+            )
+            raise ServerError(self.message_about_text(ids, problem))
 
     def _prompt_to_send(self, ids: Sequence[int]) -> list[int] | str:
         """Returns the ids, or the text without the special tokens that the server adds."""
@@ -331,8 +339,10 @@ def find_model(client: Client, model_name: str | None) -> ServerModel:
     if model_name is None and len(listed) == 1:
         return next(iter(listed.values()))
     if model_name is None:
-        why = f"the server has several. {list_note}" if listed else "the server lists no models."
-        remedy = f"{why} Give the name of the model."
+        problem = (
+            f"the server has several. {list_note}" if listed else "the server lists no models."
+        )
+        remedy = f"{problem} Give the name of the model."
         raise ConfigError(client.without_key(f"{client.field}.name is None: {remedy}"))
     if model_name in listed:
         return listed[model_name]

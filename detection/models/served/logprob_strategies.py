@@ -133,11 +133,11 @@ class PromptLogprobs(LogprobStrategy):
         positions = self._prompt_positions(ids)
         logprobs = [position.prompt_logprob for position in positions]
         if _are_all_certain(logprobs):
-            why = (
+            problem = (
                 f"its {len(logprobs)} log-probabilities are all 0, as those of no model are. Check "
                 "that the server shows the log-probabilities of prompts."
             )
-            raise ServerError(self.model.message_about_text(ids, why))
+            raise ServerError(self.model.message_about_text(ids, problem))
         columns: Columns = {"logprob": round_to_float32(logprobs)}
         if "top_id" in self.numbers:
             tops = [self._top_logprob_and_id(token_position, ids) for token_position in positions]
@@ -155,9 +155,9 @@ class PromptLogprobs(LogprobStrategy):
         candidates = [(logprob, -token) for token, logprob in self._uniquely_named(token_position)]
         if not candidates or len(candidates) < len(token_position.top):
             names = [*token_position.top][:3]
-            why = f"top_logprobs has {names} for a token, but ids elsewhere. "
+            problem = f"top_logprobs has {names} for a token, but ids elsewhere. "
             raise ServerError(
-                self.model.message_about_text(ids, f"{why}Check that this is a single server.")
+                self.model.message_about_text(ids, f"{problem}Check that this is a single server.")
             )
         logprob, token = max(candidates)
         return logprob, -token
@@ -225,11 +225,11 @@ class ForcedToken(LogprobStrategy):
                 raise self._wrong_choice_error(token_position.token, ids, (name,))
             return {"logprob": round_to_float32([LOWEST_LOGPROB])}
         if token_position.logprob is None:
-            why = (
+            problem = (
                 f"it shows no log-probability of its choice {token_position.token!r}. Check that "
                 "its settings are the same as when it was probed."
             )
-            raise ServerError(self.model.message_about_text(ids, why))
+            raise ServerError(self.model.message_about_text(ids, problem))
         return {"logprob": round_to_float32([token_position.logprob])}
 
     def _logprob_from_longer_lists(self, ids: Sequence[int]) -> float:
@@ -322,11 +322,11 @@ class BiasedClosedForm(LogprobStrategy):
         def ask(bias: float) -> float:
             logprobs = self._position_under_bias(ids, bias, {token: raised}).logprobs
             if name not in logprobs:
-                why = (
+                problem = (
                     f"{name!r} is not listed, although a bias has made it the likeliest. Check "
                     "that this is a single server."
                 )
-                raise ServerError(self.model.message_about_text(ids, why))
+                raise ServerError(self.model.message_about_text(ids, problem))
             return logprobs[name]
 
         return tracking.logprob_from_other_token(ask, logprob, self.rounding_error)

@@ -271,22 +271,22 @@ class LogprobStrategy(ABC):
     def _ambiguous_name_error(self, position: TokenPosition, ids: Sequence[int]) -> ServerError:
         """Returns the error for a last token that no listed token can be compared with."""
         name = self.model.token_names.name(ids[-1])
-        why = (
+        problem = (
             f"the token {name!r} ({ids[-1]}) can't be identified: the server names tokens by their "
             f"text, several tokens have this text, and none of the {len(position.top)} listed "
             "tokens has a unique name. Leave the text out, or give a server that names tokens by "
             "their ids or lists more of them."
         )
-        return ServerError(self.model.message_about_text(ids, why))
+        return ServerError(self.model.message_about_text(ids, problem))
 
     def _wrong_choice_error(
         self, token: str, ids: Sequence[int], names: Sequence[str]
     ) -> ServerError:
         """Returns the error for a choice that can't be the likeliest token under the biases."""
         likeliest = " or ".join(map(repr, names))
-        why = f"it chooses {token!r}, but under logit_bias {likeliest} is the likeliest. "
+        problem = f"it chooses {token!r}, but under logit_bias {likeliest} is the likeliest. "
         return ServerError(
             self.model.message_about_text(
-                ids, f"{why}Check that its settings are the same as when it was probed."
+                ids, f"{problem}Check that its settings are the same as when it was probed."
             )
         )

@@ -364,9 +364,9 @@ def validation_message(error: ValidationError) -> str:
     value = value if len(value) <= MAX_QUOTED else f"{value[:MAX_QUOTED]}…"
     if first["type"] == "missing":
         return f"{where} is missing in {value}"
-    words = first["msg"].removeprefix("Value error, ")
-    words = re.sub(r"a valid dictionary( or instance of \w+)?", "an object", words)
-    return f"{where} is {value}: {words[:1].lower()}{words[1:]}"
+    reason = first["msg"].removeprefix("Value error, ")
+    reason = re.sub(r"a valid dictionary( or instance of \w+)?", "an object", reason)
+    return f"{where} is {value}: {reason[:1].lower()}{reason[1:]}"
 
 
 ID_PATTERN = re.compile(r"token_id:(\d{1,9})")
@@ -411,8 +411,8 @@ class TokenNames:
     def any_unique_token(self, excluded: int) -> int | None:
         """Returns a token other than `excluded` whose name is unique and consists of letters."""
         with self._lock:
-            words = (token for name, token in self._unique_tokens_by_name.items() if name.isalpha())
-            return next((token for token in words if token != excluded), None)
+            candidates = (t for name, t in self._unique_tokens_by_name.items() if name.isalpha())
+            return next((token for token in candidates if token != excluded), None)
 
     def matches(self, names: list[str], ids: list[int]) -> bool:
         """Returns whether the names are those of the tokens.

@@ -157,9 +157,11 @@ class ServedLM(LanguageModel):
         model = self.strategy.model
         unsendable = [(ids, prefix) for ids, prefix in prefixes if not model.can_send(prefix)]
         if unsendable:
-            texts = len({tuple(ids) for ids, _ in unsendable})
-            of = len({tuple(ids) for ids, _ in prefixes})
-            message = model.unsendable_message(*unsendable[0], texts, of, len(unsendable))
+            n_texts = len({tuple(ids) for ids, _ in unsendable})
+            n_all_texts = len({tuple(ids) for ids, _ in prefixes})
+            message = model.unsendable_message(
+                *unsendable[0], n_texts, n_all_texts, len(unsendable)
+            )
             raise ServerError(message)
 
     def _questions_by_key(
