@@ -22,7 +22,7 @@ EXAMPLES_OVERRIDE, EXAMPLES_FILE_FIELD = re.compile(r"^\+*examples(?==)"), "exam
 conf/examples/FILE."""
 
 
-def run_launched(stage: Callable[[], int]) -> int:
+def run_under_launcher(stage: Callable[[], int]) -> int:
     """Runs a stage, shared by the processes of a launcher if there is one; returns its status."""
     if not is_launched():
         return stage()
@@ -167,7 +167,7 @@ def run_named_stage() -> int:
         stage = stages[name]
     if stage is thresholds:
         sys.argv[1:] = [EXAMPLES_OVERRIDE.sub(EXAMPLES_FILE_FIELD, word) for word in sys.argv[1:]]
-    return run_tool(partial(run_launched, partial(run_hydra_command, name, stage)))
+    return run_tool(partial(run_under_launcher, partial(run_hydra_command, name, stage)))
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def describe_contamination(texts: Texts) -> Sequence[str]:
     sides = ", ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in counts if count)
     return [
         f"{len(contaminated)} of {len(texts)} texts ({sides}) share text with a corpus beside "
-        "their copies: the column contamination names it."
+        "their copies: the column contamination names the corpus."
     ]
 
 

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from contamination.detection.loaded_model import LoadedModel
 
 PART_CHARACTERS = 2**20
-"""Characters per part over all copies. This much is in memory at once, and lost if killed."""
+"""The maximum number of characters per part, over all copies. One part at a time is in memory, and
+lost if the process is killed."""
 PART_TEXTS = 2**12
 
 log = logging.getLogger(__name__)

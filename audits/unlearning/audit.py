@@ -23,7 +23,7 @@ from contamination.audits.unlearning.inputs import (
     AuditedModels,
     check_same_tokens,
     choose_chunk_indices,
-    chunks_and_table,
+    divide_into_chunks,
     open_audited_models,
     read_texts_of_field,
 )
@@ -319,7 +319,7 @@ class Unlearning(Audit):
                 f"it is not in `method`. {near_names(self.screen, stage.method)}")  # fmt: skip
         models = open_audited_models(self.original, self.unlearned, self.clean, stage.runs)
         examples = read_texts_of_field("audit.texts", str(self.texts))
-        texts, chunks = chunks_and_table(examples, self.chunk_words)
+        texts, chunks = divide_into_chunks(examples, self.chunk_words)
         check_same_tokens(models, texts)
         similarities: dict[str, Any] = {}
         if self.embedding is not None:

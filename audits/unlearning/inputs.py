@@ -193,7 +193,7 @@ SEPARATOR = "#"
 """The separator between a text's id and the number of its chunk."""
 
 
-def chunks_and_table(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, pd.DataFrame]:
+def divide_into_chunks(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, pd.DataFrame]:
     """Divides texts into chunks of `chunk_words` words.
 
     The last chunk of a text may have fewer words. If it has less than half as many, it is joined to

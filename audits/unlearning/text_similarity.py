@@ -27,7 +27,7 @@ from contamination.core.statistics.bootstrap import Scores
 from contamination.detection.models.served.answer_store import AnswerStore
 from contamination.detection.models.served.client import Client
 from contamination.detection.models.served.completions import find_model
-from contamination.detection.models.served.connections import in_parallel
+from contamination.detection.models.served.connections import run_in_parallel
 from contamination.detection.models.served.responses import ChatCompletion
 
 EMBEDDING_FIELD = "audit.embedding"
@@ -229,7 +229,9 @@ class Judge:
         unanswered_keys, requests = list(unanswered), self._client.server.requests
         bar = progress_bar(desc=KIND, total=len(unanswered), unit="pair")
         with bar:
-            for index, answer in in_parallel(self._ask_judge, list(unanswered.values()), requests):
+            for index, answer in run_in_parallel(
+                self._ask_judge, list(unanswered.values()), requests
+            ):
                 self._answers[unanswered_keys[index]] = answer
                 bar.update()
         answers = [self._answers[key] for key in keys]

@@ -94,7 +94,7 @@ REPEATS = 3
 """Random divisions into folds, over which a text's scores are averaged. A single one would add a
 standard deviation of 0.036 to the AUROC of 200 texts."""
 SHUFFLES = 100
-"""Shuffles of the labels."""
+"""The number of shuffles of the labels."""
 MAX_TRAINING_TEXTS = 1_000
 """The maximum number of texts to learn from, enough to detect any difference that matters."""
 MIN_PER_LABEL = 10

@@ -194,7 +194,7 @@ def _weighted_auroc(scores: Scores, member: NDArray[np.bool_], weights: Scores) 
 
 
 DIGITS = 6
-"""Decimals of A, whose weights are float32, so that 1 is not missed by rounding."""
+"""The number of decimals to which A is rounded: its weights are float32, so 1 is not exact."""
 
 
 def _weighted_aurocs(

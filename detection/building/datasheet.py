@@ -195,6 +195,6 @@ def build_benchmark(
     return artifact
 
 
-def list_digests(inputs: Mapping[str, str]) -> list[dict[str, str]]:
+def digest_rows(inputs: Mapping[str, str]) -> list[dict[str, str]]:
     """Returns the inputs as the datasheet lists them."""
     return [{"file": name, "sha256": digest} for name, digest in inputs.items()]

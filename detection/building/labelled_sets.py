@@ -75,7 +75,7 @@ class CandidateCounts:
     repeated: Counter[str] = field(default_factory=Counter)
     """Candidates with the same words as a text that was selected before."""
     across: Counter[str] = field(default_factory=Counter)
-    """Those of them that repeat a text of the other label."""
+    """Repeated candidates whose text was selected with the other label."""
 
 
 def select_documents(
@@ -143,7 +143,7 @@ def near_duplicates_across_labels(
     return [documents[i] for i in near], only_templates
 
 
-def without_dropped(
+def exclude_documents(
     selected: Groups, dropped: Sequence[SelectedDocument]
 ) -> dict[str, list[SelectedDocument]]:
     """Returns the documents of each group that are not dropped."""
@@ -162,7 +162,7 @@ def balance_groups(
     No group of non-members has more documents than there are members, and there are as many
     members as the largest group of non-members has.
     """
-    groups = {group: docs[:number] for group, docs in without_dropped(selected, dropped).items()}
+    groups = {group: docs[:number] for group, docs in exclude_documents(selected, dropped).items()}
     members = groups.pop(MEMBER, [])
     nonmembers = {group: documents[: len(members)] for group, documents in groups.items()}
     return {MEMBER: members[: max(map(len, nonmembers.values()))], **nonmembers}

@@ -110,7 +110,7 @@ def _estimate_sides_and_difference(
 
 
 MIN_EXAMPLES, MAX_SHARE = 20, 0.8
-"""There is a note if one answer is chosen for more than this share of at least so many examples."""
+"""There is a note if one answer is chosen for more than MAX_SHARE of at least MIN_EXAMPLES."""
 
 
 def format_summary(table: pd.DataFrame, artifact: Artifact) -> str:

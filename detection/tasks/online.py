@@ -39,10 +39,10 @@ SEPARATOR = "\n\n"
 
 @dataclass(frozen=True)
 class OnlineConfig(Ranged, node="online"):
-    """The node `online`."""
+    """The windows (node `online`)."""
 
     window_tokens: int = ranged_field(32, at_least(1))
-    """Tokens of a window; an incomplete window at the end of a text is left out."""
+    """The number of tokens per window; an incomplete window at the end of a text is left out."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from contamination.detection.resources import Resources
 from contamination.detection.views.base import View
 
 
-def first_part(
+def take_prompts(
     texts: Sequence[Text],
     resources: Resources,
     share: float,
@@ -120,6 +120,6 @@ def _without_n(wanted: Pass) -> Pass:
 
 
 VIEWS = {
-    "greedy": ContinuationView(first_part, rewords=False),
-    "sampled": ContinuationView(first_part, ("seed",), rewords=False),
+    "greedy": ContinuationView(take_prompts, rewords=False),
+    "sampled": ContinuationView(take_prompts, ("seed",), rewords=False),
 }

@@ -41,7 +41,7 @@ class BoundedXML:
 
     Args:
         stream: the XML.
-        limit: the source's `max_text_bytes`.
+        max_text_bytes: the source's `max_text_bytes`.
     """
 
     def __init__(self, stream: BinaryIO, max_text_bytes: int) -> None:
@@ -65,7 +65,7 @@ class BoundedXML:
         if self._before_root is not None:
             self._before_root += block.replace(b"\0", b"")  # of UTF-16
             if b"<!DOCTYPE" in self._before_root:
-                raise OSError("it has a document type (<!DOCTYPE …>), as no dump has")
+                raise OSError("it has a document type (<!DOCTYPE …>), which dumps do not have")
         return block
 
     def reset_text_bytes(self) -> None:
@@ -195,8 +195,8 @@ def _unpack_into_pipe(
                 name.lower() for name in archive.archiveinfo().method_names
             }:
                 raise OSError(
-                    f"it is packed by {', '.join(sorted(unbounded))}, which py7zr unpacks in "
-                    "blocks of any size: pack it by LZMA2, or unpack it first"
+                    f"it is compressed by {', '.join(sorted(unbounded))}, which py7zr decompresses "
+                    "in blocks of any size: compress it by LZMA2, or unpack it first"
                 )
             member = _only_matching_name(archive.getnames(), name_ending)
             archive.extract(targets=[member], factory=Pipes())

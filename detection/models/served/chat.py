@@ -112,7 +112,7 @@ def model_for_dialect(
     return model_class(client, model_name, tokenizer, dialect, probing)
 
 
-def chat_notice(client: Client, dialect: Dialect) -> str:
+def chat_warning(client: Client, dialect: Dialect) -> str:
     """Returns a warning about the meaning of scores from a server that only chats."""
     where = f"{client.field}.url is {client.server.url!r}: it has no /completions and only chats."
     if dialect.continues:

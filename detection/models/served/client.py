@@ -27,7 +27,7 @@ from contamination.detection.models.served.connections import (
     Content,
     Sessions,
     is_stopped,
-    stopped_within,
+    wait_for_stop,
 )
 from contamination.detection.models.served.responses import Reply, validation_message
 
@@ -43,9 +43,9 @@ MAX_RETRY_AFTER = 3600.0
 READ_HEADERS = ("Retry-After", "Location")
 """The headers of an answer that are read. The charset is not read, since JSON is UTF-8."""
 BYTES_PER_VALUE = 16
-"""An answer has at most one JSON value per so many bytes of `max_answer_bytes`."""
+"""An answer may have one JSON value per this number of bytes of `max_answer_bytes`."""
 MAX_QUOTED = 300
-"""Characters of a server's message that an error quotes."""
+"""The maximum number of characters of a server's message that an error quotes."""
 
 
 class RefusedError(ServerError):
@@ -153,7 +153,7 @@ class Client:
                 if final or is_stopped():
                     raise
                 log.info("%s Retrying in %.1f s.", error, wait)
-                if stopped_within(wait * random.uniform(1, 1.25)):
+                if wait_for_stop(wait * random.uniform(1, 1.25)):
                     raise
         raise AssertionError
 

@@ -149,7 +149,7 @@ class CompletionsModel:
         return ServerError(self.message_about_text(ids, problem))
 
     def greedy_text(self, ids: Sequence[int], tokens: int) -> str:
-        """Returns the text of so many greedy tokens after these."""
+        """Returns the text of up to `tokens` greedily decoded tokens after these."""
         choice = self._request_choice(ids, max_tokens=tokens, temperature=0)
         return self._written_text(choice, ids, tokens)
 
@@ -183,10 +183,10 @@ class CompletionsModel:
         return ids[: ids.index(eos)] if eos in ids else ids
 
     def _written_text(self, choice: Choice, ids: Sequence[int], tokens: int) -> str:
-        """Returns the generated text, if there is one that may have so many tokens.
+        """Returns the generated text, unless it is too long for `tokens` tokens.
 
         Raises:
-            ServerError: the answer has no text, or one that so many tokens can't have.
+            ServerError: the answer has no text, or more characters than `tokens` tokens can have.
         """
         max_characters = tokens * self.token_names.max_characters
         if not choice.has_text:

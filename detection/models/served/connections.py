@@ -186,12 +186,14 @@ def is_stopped() -> bool:
     return _thread_state.stop.is_set()
 
 
-def stopped_within(seconds: float) -> bool:
+def wait_for_stop(seconds: float) -> bool:
     """Waits; returns True as soon as the thread's results are no longer needed."""
     return _thread_state.stop.wait(seconds)
 
 
-def in_parallel(work: Callable[[J], T], jobs: Iterable[J], workers: int) -> Iterator[tuple[int, T]]:
+def run_in_parallel(
+    work: Callable[[J], T], jobs: Iterable[J], workers: int
+) -> Iterator[tuple[int, T]]:
     """Yields each job's index and result in order of completion; raises the first error.
 
     The threads are daemons, so that one that waits for a slow server does not keep a stopped

@@ -38,7 +38,7 @@ COMPARED_POSITIONS = 4
 MAX_DIFFERENCE = 3 * MAX_NOISE
 """Nats, root mean square over these positions: log-probabilities of other tokens differ by more."""
 CERTAIN_LOGPROB, CERTAIN_TOKENS = -1e-6, 5
-"""Nats, and a number of tokens: no model is as certain of each token of such a text."""
+"""Nats, and a number of tokens: no model is this certain of every token of so long a text."""
 
 
 class PromptLogprobs(LogprobStrategy):
@@ -207,7 +207,7 @@ class ForcedToken(LogprobStrategy):
         """Returns the top log-probabilities after these tokens, even if the choice is hidden."""
         token_position = self._next_position(ids, may_hide=True)
         if token_position.is_hidden:
-            token_position = self._position_beside_forced(ids, 0, self.top)
+            token_position = self._position_with_other_forced(ids, 0, self.top)
         logprobs = sorted(token_position.top.values(), reverse=True)[: self.top]
         return {len(ids): [max(-tracking.MAX_BIAS, logprob) for logprob in logprobs]}
 
@@ -239,15 +239,17 @@ class ForcedToken(LogprobStrategy):
         the token with the next one. If a whole token is chosen, it lists such a token like others.
         """
         name, top = self.model.token_names.name(ids[-1]), FIRST_LIST
-        token_position = self._position_beside_forced(ids[:-1], ids[-1], top)
+        token_position = self._position_with_other_forced(ids[:-1], ids[-1], top)
         while name not in token_position.top and len(token_position.top) >= top:
             top *= LIST_GROWTH
-            token_position = self._position_beside_forced(ids[:-1], ids[-1], top)
+            token_position = self._position_with_other_forced(ids[:-1], ids[-1], top)
         if name not in token_position.top or not self.model.token_names.is_unique(ids[-1]):
             raise self._ambiguous_name_error(token_position, ids)
         return token_position.top[name]
 
-    def _position_beside_forced(self, ids: Sequence[int], token: int, top: int) -> TokenPosition:
+    def _position_with_other_forced(
+        self, ids: Sequence[int], token: int, top: int
+    ) -> TokenPosition:
         """Returns the top tokens after these when a whole token other than `token` is forced."""
         other = {str(self.model.token_names.any_unique_token(excluded=token)): tracking.MAX_BIAS}
         return self.model.next_token(ids, must_show=True, logprobs=top, logit_bias=other)

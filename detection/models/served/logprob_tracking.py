@@ -171,7 +171,7 @@ class LogprobStrategy(ABC):
 
     @property
     def max_error(self) -> float:
-        """A bound of the error in nats, besides the server's own rounding."""
+        """An upper bound of the error in nats, in addition to the server's own rounding."""
         return 0.0
 
     @property

@@ -37,10 +37,10 @@ from contamination.detection.models.served.capabilities import (
     find_answers_folder,
     probe_server,
 )
-from contamination.detection.models.served.chat import chat_notice, model_for_dialect
+from contamination.detection.models.served.chat import chat_warning, model_for_dialect
 from contamination.detection.models.served.client import Client, RefusedError
 from contamination.detection.models.served.completions import CompletionsModel, find_model
-from contamination.detection.models.served.connections import in_parallel
+from contamination.detection.models.served.connections import run_in_parallel
 from contamination.detection.models.served.fingerprint import (
     Fingerprint,
     rms_difference,
@@ -193,7 +193,7 @@ class ServedLM(LanguageModel):
         done, remaining = 0, iter(new)
         while done < len(new):  # during a check no other request is under way
             workers = min(self.strategy.model.client.server.requests, len(new) - done)
-            for _ in in_parallel(ask, _take_until_check(remaining), workers):
+            for _ in run_in_parallel(ask, _take_until_check(remaining), workers):
                 done += 1
                 on_progress(done, len(new))
             self._check_same_model()
@@ -436,7 +436,7 @@ def _probe_named_model(client: Client, model: ServerModel, tokenizer: Any) -> Pr
             f"requests for it. {model.list_note} {error}"
         ) from None
     if probe.dialect.chat:
-        log.warning("%s", chat_notice(client, probe.dialect))
+        log.warning("%s", chat_warning(client, probe.dialect))
     return probe
 
 

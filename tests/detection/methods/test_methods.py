@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from contamination.core.errors import ConfigError
-from contamination.detection.methods._shared import count_of_share, mean_of_lowest
+from contamination.detection.methods._shared import count_for_fraction, mean_of_lowest
 from contamination.detection.methods.min_k import MinK
 from contamination.detection.methods.registry import MAX_VARIANTS, build_methods
 from contamination.detection.pass_store import LIST_COLUMNS
@@ -28,7 +28,7 @@ MIN_K = "contamination.detection.methods.min_k.MinK"
      (0.07, 100, 7), (0.58, 50, 29), (0.2, 14, 2)],
 )  # fmt: skip
 def test_count_is_the_floor_and_at_least_one(k, n, expected):
-    assert count_of_share(k, n) == expected
+    assert count_for_fraction(k, n) == expected
 
 
 def test_low_is_the_mean_of_the_smallest():

@@ -24,7 +24,7 @@ from contamination.core.signals import stop_on_signals
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.models import open_model
 from contamination.detection.models.served import client as client_module
-from contamination.detection.models.served.connections import in_parallel
+from contamination.detection.models.served.connections import run_in_parallel
 from contamination.detection.models.served.fingerprint import probe_token_ids
 from contamination.detection.models.served.responses import Completion
 from contamination.detection.run import run
@@ -41,7 +41,7 @@ KEY = "sk-do-not-write-me-anywhere-1234"
 def waits(monkeypatch):
     """The seconds that the client waits before it asks again."""
     found = []
-    monkeypatch.setattr(client_module, "stopped_within", found.append)
+    monkeypatch.setattr(client_module, "wait_for_stop", found.append)
     return found
 
 
@@ -324,7 +324,7 @@ def test_after_an_error_nothing_is_asked_again_in_the_background(caplog):
     before = set(threading.enumerate())
     with caplog.at_level(logging.INFO):
         with pytest.raises(ValueError, match="bad"):
-            list(in_parallel(work, ["bad", *range(3)], 4))
+            list(run_in_parallel(work, ["bad", *range(3)], 4))
         for thread in set(threading.enumerate()) - before:
             thread.join()
     assert caplog.text.count("Retrying") == 3
