@@ -34,7 +34,7 @@ from contamination.data.examples import PLAIN, RowLayout, texts_of_rows
 from contamination.data.readers.rows import Row, Shard, Tally
 from contamination.data.rows import fold_name, with_class_names
 from contamination.data.texts import Texts
-from contamination.detection.config import METHODS, DetectionStage
+from contamination.detection.config import METHODS_FOLDER, DetectionStage
 from contamination.detection.evaluation import (
     estimate_benchmarks_and_all,
     group_by_method,
@@ -104,7 +104,9 @@ def make_texts(
         to_list = getattr(labels, "tolist", None)  # a method of NumPy's and pandas' columns
         rows, labels = list(rows), [*map(_nan_to_none, to_list())] if to_list else list(labels)
         if len(labels) != len(rows):
-            raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
+            raise DataError(
+                f"labels: there are {len(labels)} for {len(rows)} texts: give one per text."
+            )
         rows = [_with_label(row, label) for row, label in zip(rows, labels, strict=True)]
     shard = Shard(Path("texts"), "texts", "rows")
     numbered = (InMemoryRow(shard, number, row) for number, row in enumerate(rows, 1))
@@ -146,7 +148,7 @@ def make_model_node(
         tokenizer: the tokenizer of a loaded model.
         name: the name of the argument, for errors.
         stack: releases the model when it closes.
-        stored: whether scores are stored, so that their folder must be named by the weights.
+        stored: whether scores are stored, so that the weights must name their folder.
     """
     if model is None or isinstance(model, str | Path):
         remedy = f"it is that of a loaded model, but {name} is {model!r}: load it, or leave it out."
@@ -164,9 +166,11 @@ def make_model_node(
         raise ConfigError(f"{name}: its tokenizer is a {type(tokenizer).__name__}: {remedy}")
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ConfigError(f"{name}: its tokenizer is a slow one: give a fast one (use_fast=True).")
-    loaded_model = InMemoryModel.from_loaded(model, tokenizer, f"{name}.path", kept=stored)
+    loaded_model = InMemoryModel.from_loaded(
+        model, tokenizer, f"{name}.path", scores_are_stored=stored
+    )
     stack.callback(loaded_model.release)
-    return {"path": loaded_model.hold()}
+    return {"path": loaded_model.register()}
 
 
 def make_method_nodes(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
@@ -175,7 +179,7 @@ def make_method_nodes(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[
     Raises:
         ConfigError: a method is unknown, or its hyperparameters are not a mapping.
     """
-    config_files = {path.stem: path for path in METHODS.glob("*.yaml")}
+    config_files = {path.stem: path for path in METHODS_FOLDER.glob("*.yaml")}
     require(isinstance(methods, Iterable), "methods", methods, 'give names, such as ["loss"].')
     names = [methods] if isinstance(methods, str) else [*methods]
     names = sorted(config_files) if names == ["all"] else names
@@ -369,21 +373,23 @@ def _check_scores(scores: pd.DataFrame) -> None:
     """Raises a DataError unless these are one model's scores, as returned by `score`."""
     if not isinstance(scores, pd.DataFrame) or not {*SCORE_COLUMNS} <= {*scores.columns}:
         raise DataError(f"scores: give the data frame of `score`, with {', '.join(SCORE_COLUMNS)}.")
-    for name, kind, holds in (
+    for name, kind, has_kind in (
         ("score", "numbers", is_numeric_dtype),
         ("ranked", "True or False", is_bool_dtype),
     ):
-        if not holds(scores[name]):
-            raise DataError(f"scores: its column {name} is no {kind} ({scores[name].dtype}).")
+        if not has_kind(scores[name]):
+            raise DataError(
+                f"scores: its column {name} does not contain {kind} ({scores[name].dtype})."
+            )
     duplicates = scores[scores.duplicated(["example_id", "method", "variant"])]
     if len(duplicates):
         duplicate = duplicates.iloc[0]
         raise DataError(
-            f"scores: {duplicate['method']!r} has two of {duplicate['example_id']!r}. Evaluate the "
-            "scores of each model on their own."
+            f"scores: {duplicate['method']!r} has two scores of {duplicate['example_id']!r}. "
+            "Evaluate the scores of each model separately."
         )
     if missing := int(scores["score"].isna().sum()):
-        raise DataError(f"scores: {missing} are missing (NaN): leave their texts out.")
+        raise DataError(f"scores: {missing} scores are missing (NaN): leave their texts out.")
 
 
 def _check_same_texts(scores: pd.DataFrame, examples: Texts) -> None:
@@ -397,8 +403,8 @@ def _check_same_texts(scores: pd.DataFrame, examples: Texts) -> None:
         if scored_texts.get(example.example_id) != expected:
             raise DataError(
                 f"texts: {example.example_id!r} ({example.text[:40]!r}) is not the text that was "
-                "scored by this id. Give the same texts in the same order, or an `id` to each when "
-                "you score."
+                "scored under this id. Give the same texts in the same order, or give each text an "
+                "`id` when you score."
             )
 
 
@@ -409,6 +415,6 @@ def _check_all_scored(rows_by_method: Sequence[pd.DataFrame], ranked: Texts) -> 
         missing = [name for name in ranked.column("example_id").to_pylist() if name not in scored]
         if missing:
             raise DataError(
-                f"scores: {rows['method'].iloc[0]!r} has none that is ranked of {missing[0]!r}, "
-                "which another method has. Give all methods' scores of the same texts."
+                f"scores: {rows['method'].iloc[0]!r} has no ranked score of {missing[0]!r}, "
+                "but another method has. Give the scores of all methods for the same texts."
             )

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from contamination.detection.loaded_model import LoadedModel
 
 PART_CHARACTERS = 2**20
-"""Characters per part over all copies. This much is in memory at once, and lost if killed."""
+"""The maximum number of characters per part, over all copies. One part at a time is in memory, and
+lost if the process is killed."""
 PART_TEXTS = 2**12
 
 log = logging.getLogger(__name__)
@@ -225,7 +226,9 @@ class Collector:
             for part_texts in texts_by_path.values():
                 model.tokenize(wanted, part_texts)
                 release_memory()
-        several = len(texts_by_path) > 1 and text_stats is None and view_of(wanted).shares
+        several = (
+            len(texts_by_path) > 1 and text_stats is None and view_of(wanted).shares_beginnings
+        )
         families_by_text = (
             families_by_sha256(map(Texts.of, texts_by_path.values())) if several else {}
         )

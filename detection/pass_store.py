@@ -34,9 +34,9 @@ KIND = "passes"
 PARTS = "stats-*.parquet"
 GROUP_TOKENS = 2**14
 """Scored tokens per row group; a longer text is not divided."""
-TEXT = [("text_sha256", pa.string()), ("copy", pa.int32()), ("truncated", pa.bool_())]
-LISTS = {name: pa.list_(pa.from_numpy_dtype(dtype)) for name, dtype in NUMBERS.items()}
-COLUMNS = {**LISTS, "ids": pa.list_(pa.int32()), "text": pa.string(), "scored": pa.int32()}
+KEY_COLUMNS = [("text_sha256", pa.string()), ("copy", pa.int32()), ("truncated", pa.bool_())]
+LIST_COLUMNS = {name: pa.list_(pa.from_numpy_dtype(dtype)) for name, dtype in NUMBERS.items()}
+COLUMNS = {**LIST_COLUMNS, "ids": pa.list_(pa.int32()), "text": pa.string(), "scored": pa.int32()}
 BAD_CONTENT = (ValueError, LookupError, TypeError, AttributeError)
 DAMAGED = (*BAD_CONTENT, OSError, NotImplementedError, MemoryError)
 """The errors that pyarrow and the use of its results raise for a damaged Parquet file."""
@@ -75,7 +75,9 @@ def write_rows(path: Path, rows: Sequence[PassRow]) -> None:
 
 
 def _arrow_schema(numbers: Iterable[str]) -> pa.Schema:
-    return pa.schema([*TEXT, *((name, COLUMNS[name]) for name in numbers if name in COLUMNS)])
+    return pa.schema(
+        [*KEY_COLUMNS, *((name, COLUMNS[name]) for name in numbers if name in COLUMNS)]
+    )
 
 
 def is_intact(path: Path, texts: Sequence[str]) -> bool:
@@ -135,11 +137,11 @@ class _Part:
         self._path = path
         with self._open_parquet() as file:
             if not file.schema_arrow.equals(_arrow_schema(file.schema_arrow.names)):
-                raise OSError("its columns are others")
+                raise OSError("it has other columns")
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
             self.firsts: list[str] = [group.column(0).statistics.min for group in groups]
             if not all(isinstance(first, str) for first in self.firsts):
-                raise ValueError("a row group does not say what is in it")
+                raise ValueError("a row group has no statistics of its texts")
 
     def read_row_group(self, group: int) -> dict[str, Copies]:
         with self._open_parquet() as file:
@@ -151,7 +153,7 @@ class _Part:
                 stats = kind(**{name: column[row] for name, column in columns.items()})
                 copies.setdefault(sha256, []).append(stats)
             if next(iter(copies)) != self.firsts[group]:
-                raise ValueError("a row group begins with another text than it says")
+                raise ValueError("a row group does not begin with the text in its statistics")
         return {sha256: tuple(text_copies) for sha256, text_copies in copies.items()}
 
     def count_truncated(self) -> int:
@@ -183,9 +185,9 @@ def _row_groups(rows: Sequence[PassRow]) -> Iterator[Sequence[PassRow]]:
 
 
 def _arrow_table(rows: Sequence[PassRow], schema: pa.Schema) -> pa.Table:
-    columns = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in TEXT]
+    columns = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in KEY_COLUMNS]
     ends = np.cumsum([0, *(len(row.stats) for row in rows)]).astype(np.int32)
-    for name in schema.names[len(TEXT) :]:
+    for name in schema.names[len(KEY_COLUMNS) :]:
         values = [getattr(row.stats, name) for row in rows]
         if not pa.types.is_list(COLUMNS[name]):
             columns.append(pa.array(values, COLUMNS[name]))

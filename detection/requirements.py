@@ -1,4 +1,4 @@
-"""What methods need in addition to the target model, and which of them can be scored."""
+"""What methods need in addition to the target model, and which methods can be scored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 Methods = Mapping[tuple[str, str], Method]
 
-PATHS = {
+PATH_DESCRIPTIONS = {
     "reference": "a model that has not seen the texts, a folder or a hub id (in a pipeline also "
     "`base`, the model before the training: an upper bound)",
     "masked_lm": "a masked language model, a folder or a hub id such as bert-base-uncased",
@@ -32,18 +32,19 @@ PATHS = {
 }
 
 
-def needs_of(method: Method) -> set[str]:
+def method_needs(method: Method) -> set[str]:
     """Returns what the method needs besides the texts and the target model.
 
-    These are other models' roles and the `needs` of its views: `seed`, `neighbors`, keys of PATHS.
+    These are other models' roles and the `needs` of its views: `seed`, `neighbors`, and keys
+    of PATH_DESCRIPTIONS.
     """
     roles = {p.model for p in method.passes} - {"target"}
     return roles.union(*(view_of(p).needs for p in method.passes))
 
 
 def all_needs(methods: Methods) -> set[str]:
-    """Returns what any of the methods needs; see `needs_of`."""
-    return {need for method in methods.values() for need in needs_of(method)}
+    """Returns what any of the methods needs; see `method_needs`."""
+    return {need for method in methods.values() for need in method_needs(method)}
 
 
 def choose_methods(stage: DetectionStage) -> Methods:
@@ -89,21 +90,21 @@ def choose_servable_methods(
 def _drop_lacking_methods(
     chosen: Collection[str],
     methods: Methods,
-    lack: Callable[[Method], tuple[str, str] | None],
+    describe_lack: Callable[[Method], tuple[str, str] | None],
 ) -> Methods:
-    """Drops the methods for which `lack` returns what is missing, for the log and for the error."""
-    everything = is_all(chosen)
+    """Drops methods for which `describe_lack` returns what is missing (for the log, the error)."""
+    all_chosen = is_all(chosen)
     complete: dict[tuple[str, str], Method] = {}
     for (name, variant), method in methods.items():
-        if (missing := lack(method)) is None:
+        if (missing := describe_lack(method)) is None:
             complete[name, variant] = method
-        elif not everything:
+        elif not all_chosen:
             raise ConfigError(f"method.{name} needs {missing[1]}")
         else:
             log.info("method=all leaves out %s: it needs %s.", name, missing[0])
     if methods and not complete:
         remedy = missing[1] if missing else ""
-        raise ConfigError(f"method=all: nothing is left. {name} needs {remedy}")
+        raise ConfigError(f"method=all: no method is left. {name} needs {remedy}")
     return complete
 
 
@@ -113,11 +114,9 @@ def describe_missing_numbers(
     """Returns what a model does not provide of the method's needs, without and with the remedy."""
     for wanted in method.passes:
         model = model_for_pass(wanted, models)
-        if missing := {*method.numbers, *view_of(wanted).asks} - model.provides:
-            numbers, provided = (
-                ", ".join(sorted(missing)),
-                ", ".join(sorted(model.provides)) or "nothing",
-            )
+        if missing := {*method.numbers, *view_of(wanted).required_abilities} - model.provides:
+            numbers = ", ".join(sorted(missing))
+            provided = ", ".join(sorted(model.provides)) or "nothing"
             reason = f"{numbers} of the {wanted.model} model, which gives {provided}"
             remedy = "Leave the method out, or score a model in files."
             return reason, f"{reason} ({model.field} is {model.path!r}). {remedy}"
@@ -130,12 +129,12 @@ def name_upper_bounds(methods: Methods, models: Mapping[str, ModelHandle]) -> Me
     No attacker has the model that the target was trained from. A comparison with it shows only what
     the training changed.
     """
-    with_reference = {name for (name, _), m in methods.items() if "reference" in needs_of(m)}
+    with_reference = {name for (name, _), m in methods.items() if "reference" in method_needs(m)}
     if not with_reference or not _is_ancestor(models["target"], models["reference"]):
         return methods
     log.warning(
-        "reference.path is the target's own past, which no attacker has: %s. For a fair reference "
-        "give another model, which the target was not trained from.",
+        "reference.path is the target's own past, which no attacker has: %s. For a fair reference, "
+        "give a model that the target was not trained from.",
         ", ".join(f"{name} is called {name}{UPPER_BOUND}" for name in sorted(with_reference)),
     )
     return {
@@ -151,8 +150,8 @@ def _is_ancestor(target: ModelHandle, reference: ModelHandle) -> bool:
         return True
     if not ancestry.whole:
         log.info(
-            f"Nothing records all that model.path ({target.path}) was trained from. If "
-            "reference.path is part of it, read scores against it as an upper bound."
+            f"It is not recorded what model.path ({target.path}) was trained from. If it was "
+            "trained from reference.path, read scores against the reference as an upper bound."
         )
     return False
 
@@ -174,12 +173,12 @@ def _describe_unconfigured_need(stage: DetectionStage, method: Method) -> tuple[
     """
     if lack := describe_scope_obstacle(stage.detection.scope, method):
         return lack
-    if "neighbors" in needs_of(method) and not has_neighbors(stage.examples):
+    if "neighbors" in method_needs(method) and not has_neighbors(stage.examples):
         source = "a benchmark with neighbours of its own, such as examples=mimir with its folder"
         return source, f"{source}. Give it, or augmentation=masked_lm."
-    for need, description in PATHS.items():
+    for need, description in PATH_DESCRIPTIONS.items():
         node = getattr(stage, need)
-        if need not in needs_of(method) or getattr(node, "given", node.path) is not None:
+        if need not in method_needs(method) or getattr(node, "given", node.path) is not None:
             continue
         if need != "prefix" or held_out_prefix(stage.examples.path) is None:
             remedy = f"{need}.path, which is null. Give {description}, or leave the method out."

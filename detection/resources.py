@@ -1,4 +1,4 @@
-"""What views use in addition to the texts, and the prefix of non-member texts among it."""
+"""The resources that views use in addition to the texts, such as the prefix of non-members."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Prefix:
             )
         if count > len(texts) and not self.held_out:
             raise DataError(
-                f"prefix.path is {self.path!r}: it has {len(texts)} texts{of_benchmark}, and "
-                f"{count} shots are asked for. Give more non-member texts, or fewer "
+                f"prefix.path is {self.path!r}: it has {len(texts)} texts{of_benchmark}, but "
+                f"{count} shots are requested. Give more non-member texts, or fewer "
                 "method.recall.shots."
             )
         if count > len(texts):
@@ -146,7 +146,7 @@ def _parse_prefix_line(path: Path, number: int, line: bytes) -> tuple[str, str]:
         text.encode()
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise DataError(
-            f"prefix.path is {str(path)!r}: line {number} is no text in UTF-8. Write it as "
+            f"prefix.path is {str(path)!r}: line {number} is not a text in UTF-8. Write it as "
             '{"text": "…"} in a file named .jsonl, or as plain text in any other.'
         ) from error
     return str(text), str(row.get("benchmark") or "")

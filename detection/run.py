@@ -51,7 +51,7 @@ from contamination.detection.scores import (
 from contamination.detection.summary import CSV, write_exports
 
 SHOWN_CHARACTERS = 1_000
-"""Of the first text, in the log."""
+"""The number of characters of the first text that the log shows."""
 log = logging.getLogger(__name__)
 
 
@@ -115,10 +115,10 @@ def run_slice(stage: DetectionStage, start: Callable[[Path | None], None] | None
     if start is not None:
         start(None)
         return
-    number, of = parse_slice("slice", str(stage.slice))
+    number, n_slices = parse_slice("slice", str(stage.slice))
     methods, examples, models, resources = open_stage_inputs(stage, None)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
-    written = collector.collect_slice(required_passes(methods), number, of)
+    written = collector.collect_slice(required_passes(methods), number, n_slices)
     outcome = f"wrote {written} parts." if written else "nothing to do."
     log.info("slice %s: %s", stage.slice, outcome)
     log.info("A slice makes no scores: run the same command without slice to make them.")
@@ -143,14 +143,14 @@ def open_stage_inputs(
 def describe_first_text(examples: Texts, model: ModelHandle) -> str:
     """Returns the first text as the model reads it, with special tokens, in quotation marks.
 
-    A user sees at once if a template, a separator or a special token is not as in the training.
+    This shows at once whether a template, a separator or a special token differs from training.
     """
     text = examples[0].text
     tokenizer = model.tokenizer()
     ids = tokenizer(text[:SHOWN_CHARACTERS], verbose=False)["input_ids"]
     as_read = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-    rest = len(text) - SHOWN_CHARACTERS
-    remark = f" and {rest} more characters" if rest > 0 else ""
+    n_omitted = len(text) - SHOWN_CHARACTERS
+    remark = f" and {n_omitted} more characters" if n_omitted > 0 else ""
     return f"first text, {examples[0].example_id}, as the model reads it: {as_read!r}{remark}"
 
 
@@ -183,8 +183,8 @@ def _class_identity(method_class: type[Method]) -> dict[str, str]:
         return {**name, "code": file_digest(Path(inspect.getfile(method_class)))}
     except (TypeError, OSError) as error:
         raise ConfigError(
-            f"the method {method_class.__qualname__} has no file that would tell when it changes: "
-            "put it into a module of its own."
+            f"the method {method_class.__qualname__} is not in a file, so that changes to it "
+            "would not be noticed: put it into a module of its own."
         ) from error
 
 

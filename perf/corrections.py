@@ -48,7 +48,7 @@ from contamination.core.statistics.estimates import (
     joint_intervals,
 )
 from contamination.core.statistics.metrics import AUROC
-from contamination.detection.baselines.blind import BLIND, NULLS, BlindBaseline
+from contamination.detection.baselines.blind import BLIND, SHUFFLES, BlindBaseline
 
 METHODS = 6
 """Of a report; three quarters of a score's variance are the text's own, whatever the method."""
@@ -155,7 +155,7 @@ def clean_reports(rng: Rng, design: Design, reports: int) -> tuple[float, float]
     verdicts = []
     for seed in range(-(-reports // BATCH)):
         seed_cells = simulate_cells(rng, design, BATCH)
-        nothing = BlindBaseline(np.full((len(seed_cells[0].examples), 1 + NULLS), np.nan))
+        nothing = BlindBaseline(np.full((len(seed_cells[0].examples), 1 + SHUFFLES), np.nan))
         by_report: dict[str, dict[ControlKey, Scores]] = defaultdict(dict)
         for key, aurocs in mean_control_aurocs(
             [control_aurocs(cell, nothing, seed) for cell in seed_cells]

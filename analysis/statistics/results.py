@@ -47,7 +47,7 @@ from contamination.core.statistics.estimates import (
 from contamination.core.statistics.metrics import Metric, chosen_metrics
 from contamination.detection.baselines.blind import (
     BLIND,
-    NULLS,
+    SHUFFLES,
     BlindBaseline,
     blind_baseline,
     blind_obstacle,
@@ -113,7 +113,7 @@ class BlindBaselines:
             str(benchmark): shared_permutations(
                 examples,
                 self._ids[str(benchmark)],
-                NULLS,
+                SHUFFLES,
                 np.random.default_rng(derive_seed(self._seed, BLIND, "shuffles", benchmark)),
             )
             for benchmark, examples in cell.examples.groupby("benchmark")
@@ -136,7 +136,7 @@ def make_blind_baseline(
         seed: draws the folds.
         shuffles: by benchmark, whose label each example gets (NULLS × n); None: drawn anew.
     """
-    placed = np.full((len(examples), 1 + NULLS), np.nan)
+    placed = np.full((len(examples), 1 + SHUFFLES), np.nan)
     for benchmark in sorted(examples["benchmark"].unique()):
         rows = np.flatnonzero(examples["benchmark"] == benchmark)
         benchmark_examples = examples.iloc[rows]

@@ -1,8 +1,7 @@
-"""The audit of unlearning: what is left of the texts, compared with controls and a clean twin.
+"""The audit of unlearning: what a model still knows of the texts that it should have forgotten.
 
 The ratio screen, completions and questions are those of Shi et al. (2024, section 7). The testbed
-adds a twin that it trained itself on the same corpus without the texts: what a model would be that
-had never seen them.
+adds controls and a clean twin: a model that was trained on the same corpus without the texts.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from contamination.audits.unlearning.inputs import (
     AuditedModels,
     check_same_tokens,
     choose_chunk_indices,
-    chunks_and_table,
+    divide_into_chunks,
     open_audited_models,
     read_texts_of_field,
 )
@@ -49,7 +48,7 @@ from contamination.data.texts import Texts
 
 CHUNKS, COMPLETIONS = "chunks.parquet", "continuations.parquet"
 SuspiciousUnits = Mapping[str, set[str]]
-"""By unlearned model, the units that its screen finds suspicious."""
+"""The units that the screen finds suspicious, by unlearned model."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +57,13 @@ class UnlearningInputs:
 
     Attributes:
         audit: the audit's fields.
-        stage: the stage.
-        models: the models.
+        stage: the configuration of the stage.
+        models: the audited models.
         texts: the chunks.
-        chunks: a row each: chunk, text_id, benchmark, member.
+        chunks: one row per chunk: chunk, text_id, benchmark, member.
         similarities: measures of completions besides ROUGE-L, by name.
-        validation: the texts whose loss is measured; None: the non-members.
-        questions: those of a file; None: the corpus's own, or none.
+        validation: the texts whose loss is measured; None for the non-members.
+        questions: the questions of a file; None for the corpus's own questions, or none.
     """
 
     audit: Unlearning
@@ -78,7 +77,7 @@ class UnlearningInputs:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digests of all that is read, by name."""
+        """The digests of everything that is read, by name."""
         labels = (f"{row.chunk} {row.text_id} {row.member}" for row in self.chunks.itertuples())
         digests = {"texts": examples_digest(self.texts), "labels": lines_digest(sorted(labels))}
         digests |= {name: similarity.digest for name, similarity in self.similarities.items()}
@@ -93,7 +92,7 @@ class UnlearningInputs:
         return digests
 
     def conduct(self, folder: Path) -> AuditResult:
-        """Measure everything, write the files and report."""
+        """Measures everything, writes the files and returns the report."""
         scores = [
             *score_quantities(self.stage, self.models, self.texts, self.chunks, self.stage.seed)
         ]
@@ -101,10 +100,8 @@ class UnlearningInputs:
         if score.units.table.empty:
             raise DataError(self._no_ranked_chunk_message())
         screens = self._screen_by_model(score)
-        suspicious, completion_quantities = (
-            _suspicious_units_by_model(score, screens),
-            [*self._compare_completions(folder)],
-        )
+        suspicious = _suspicious_units_by_model(score, screens)
+        completion_quantities = [*self._compare_completions(folder)]
         answer_quantities, suspicious_questions = self._ask_questions(suspicious)
         self._write_chunk_table(folder, scores, screens)
         figures = UnlearningFigures(
@@ -137,16 +134,16 @@ class UnlearningInputs:
 
     def _screen_by_model(self, score: Quantity) -> dict[str, ScreenResult]:
         before, clean = score.values[self.models.original.name], self.models.clean
-        twin, width = None if clean is None else score.values[clean.name], self.audit.ratio
+        clean_scores = None if clean is None else score.values[clean.name]
         return {
             model.name: apply_ratio_screen(
-                score.units, before, score.values[model.name], twin, width
+                score.units, before, score.values[model.name], clean_scores, self.audit.ratio
             )
             for model in self.models.unlearned
         }
 
     def _compare_completions(self, folder: Path) -> Iterator[Quantity]:
-        """The similarity of completions by each measure; writes all completions into a file."""
+        """Yields the similarity of completions by each measure; writes all completions."""
         if not self.audit.completions:
             return
         plan = self.audit.completion_plan
@@ -186,7 +183,7 @@ class UnlearningInputs:
         return self.chunks.merge(means, on="chunk").rename(columns={"chunk": "unit"})
 
     def _ask_questions(self, suspicious: SuspiciousUnits) -> tuple[list[Quantity], SuspiciousUnits]:
-        """The answers to questions, and which of these each unlearned model's screen finds."""
+        """Returns the answers to questions, and the questions that each model's screen finds."""
         if self.questions is not None:
             return self._ask_questions_of_file(self.questions)
         path = str(self.audit.texts)
@@ -229,7 +226,7 @@ class UnlearningInputs:
         return None if table.empty else table
 
     def _utility_table(self) -> pd.DataFrame | None:
-        """The loss on validation texts, or else on the non-members; None if there are neither."""
+        """Returns the loss on validation texts, else on the non-members; None without either."""
         nonmembers = (~self.chunks["member"].fillna(True)).to_numpy(bool)
         texts = self.validation
         if texts is None:
@@ -248,7 +245,7 @@ class UnlearningInputs:
     def _write_chunk_table(
         self, folder: Path, scores: Sequence[Quantity], screens: Mapping[str, ScreenResult]
     ) -> None:
-        """Write a row per chunk: its label, its score by each method and model, and the screens."""
+        """Writes one row per chunk: its label, its score by each method and model, the screens."""
         table = self.chunks
         for score in scores:
             columns = {f"{score.name} of {model}": values for model, values in score.values.items()}
@@ -284,11 +281,11 @@ class Unlearning(Audit):
     original: Any = runtime_field(None)
     """The model before unlearning: a path, or a mapping of `ScoredModelConfig`'s fields."""
     unlearned: Any = runtime_field(None)
-    """The model after it; several as a list, or as a mapping of names to models."""
+    """The model after unlearning; several as a list, or as a mapping of names to models."""
     clean: Any = runtime_field(None)
-    """A twin of the original that was never trained on the texts."""
+    """A twin of the original that was never trained on the texts; null: none."""
     texts: Any = runtime_field(None)
-    """A corpus folder, or rows of `text` and perhaps `label`, `id`, `benchmark`."""
+    """A corpus folder, or rows of `text` and optionally `label`, `id` and `benchmark`."""
     validation: str | None = runtime_field(None)
     """Text that no model was trained on, whose loss is measured; null: the non-members."""
     chunk_words: int = ranged_field(512, at_least(1))
@@ -302,14 +299,16 @@ class Unlearning(Audit):
     completion_tokens: int = ranged_field(512, at_least(1))
     temperature: float = ranged_field(1.0, POSITIVE)
     questions: str | None = runtime_field(CORPUS)
-    """Those of the `corpus`, if `texts` is one; or a file of questions and answers; null: none."""
+    """`corpus`: the questions of `texts`, if it is a corpus; or a file of questions and answers;
+    null: none."""
     embedding: str | None = runtime_field(None)
-    """A sentence encoder."""
+    """A sentence encoder, for the similarity of completions: a folder or a hub id; null: none."""
     judge: dict[str, Any] | None = runtime_field(None)
-    """A chat model behind a server: `url` and other fields of `ScoredModelConfig`."""
+    """A chat model behind a server that rates completions: `url` and other fields of
+    `ScoredModelConfig`; null: none."""
 
     def prepare(self, stage: AuditStage) -> PreparedAudit:
-        """Read and check the models and the texts.
+        """Reads and checks the models and the texts.
 
         Raises:
             UserError: a model or a text can't be used.
@@ -317,10 +316,10 @@ class Unlearning(Audit):
         remedy = "this audit's models are audit.original, audit.unlearned and audit.clean."
         require(stage.model.given is None, "model", stage.model.given, remedy)
         require(self.screen in stage.method, "audit.screen", self.screen,
-                f"it is none of `method`. {near_names(self.screen, stage.method)}")  # fmt: skip
+                f"it is not in `method`. {near_names(self.screen, stage.method)}")  # fmt: skip
         models = open_audited_models(self.original, self.unlearned, self.clean, stage.runs)
         examples = read_texts_of_field("audit.texts", str(self.texts))
-        texts, chunks = chunks_and_table(examples, self.chunk_words)
+        texts, chunks = divide_into_chunks(examples, self.chunk_words)
         check_same_tokens(models, texts)
         similarities: dict[str, Any] = {}
         if self.embedding is not None:

@@ -39,7 +39,7 @@ class BlindBaseline:
 
     Attributes:
         percentiles: each text's percentile, the share of its fold's non-members with a lower
-            score (ties count half), n × (1 + NULLS). The first column uses the real labels. In
+            score (ties count half), n × (1 + SHUFFLES). The first column uses the real labels. In
             the others, row i belongs to the text that received the label of text i, so that any
             subset of rows has its own null.
         style: predicts other numbers from the texts; None if there is no ridge regression.
@@ -93,11 +93,11 @@ FOLDS = 5
 REPEATS = 3
 """Random divisions into folds, over which a text's scores are averaged. A single one would add a
 standard deviation of 0.036 to the AUROC of 200 texts."""
-NULLS = 100
-"""Shuffles of the labels."""
-LEARNERS = 1_000
+SHUFFLES = 100
+"""The number of shuffles of the labels."""
+MAX_TRAINING_TEXTS = 1_000
 """The maximum number of texts to learn from, enough to detect any difference that matters."""
-LEAST = 10
+MIN_PER_LABEL = 10
 """The minimum number of members, and of non-members."""
 
 
@@ -107,17 +107,17 @@ def blind_obstacle(
     """Returns why there is no blind baseline of these texts (in these groups), or None."""
     if group is not None:
         of_members, of_nonmembers = (len(set(group[side].tolist())) for side in (member, ~member))
-        if min(of_members, of_nonmembers) < LEAST:
+        if min(of_members, of_nonmembers) < MIN_PER_LABEL:
             return (
                 f"{of_members} clusters of members and {of_nonmembers} of non-members are too few "
-                f"for the blind baseline, which takes {LEAST} of each"
+                f"for the blind baseline, which takes {MIN_PER_LABEL} of each"
             )
     members, distinct = int(member.sum()), len(set(number_equal_texts(texts)))
-    if min(members, len(texts) - members, distinct) >= LEAST:
+    if min(members, len(texts) - members, distinct) >= MIN_PER_LABEL:
         return None
     return (
         f"{members} members and {len(texts) - members} non-members ({distinct} distinct texts) are "
-        f"too few for the blind baseline, which takes {LEAST} of each"
+        f"too few for the blind baseline, which takes {MIN_PER_LABEL} of each"
     )
 
 
@@ -139,7 +139,7 @@ def blind_baseline(
     because the label of one text pushes the scores of others away from it.)
 
     A text's score depends on the labels of the others, so a bootstrap of the scores would miss
-    about half of the AUROC's variance. Instead everything is repeated NULLS times with shuffled
+    about half of the AUROC's variance. Instead everything is repeated SHUFFLES times with shuffled
     labels, on the same folds. If labels are random, the real ones are like another shuffle.
 
     Args:
@@ -150,7 +150,7 @@ def blind_baseline(
         group: the number of each text's group, from 0. A group (the pieces of one book) stays in
             one fold, and its labels are shuffled together. None groups only equal texts.
         repeats: the number of random divisions into folds.
-        shuffles: whose label each text receives, for each of NULLS shuffles, so that several
+        shuffles: whose label each text receives, for each of SHUFFLES shuffles, so that several
             baselines share them. It is ignored where texts are equal or in groups. None draws
             the shuffles here.
         within_groups: whether labels are shuffled among the texts of each group (the versions of
@@ -160,26 +160,26 @@ def blind_baseline(
     if group is None:
         group = number_equal_texts(texts)
         if shuffles is None or group.max() + 1 < len(group):
-            shuffles = [shuffle_label_sources(group, rng) for _ in range(NULLS)]
+            shuffles = [shuffle_label_sources(group, rng) for _ in range(SHUFFLES)]
     else:
         shuffles = [
             shuffle_label_sources_within_groups(group, rng)
             if within_groups
             else shuffle_label_sources_of_groups(group, member, rng)
-            for _ in range(NULLS)
+            for _ in range(SHUFFLES)
         ]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
-    training_rows = np.sort(_random_order(len(texts), seed, "learners")[:LEARNERS])
-    text_places_by_repeat = [
+    training_rows = np.sort(_random_order(len(texts), seed, "learners")[:MAX_TRAINING_TEXTS])
+    order_by_repeat = [
         _random_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)
     ]
     with threadpool_limits(limits=1):  # over such small matrices threads only wait
         candidate_classifiers = list(classifiers_by_name(texts, training_rows).values())
         percentiles_by_repeat = [
             _cross_fitted_percentiles(
-                candidate_classifiers, text_places % folds, training_rows, member[roles]
+                candidate_classifiers, order % folds, training_rows, member[roles]
             )
-            for text_places in text_places_by_repeat
+            for order in order_by_repeat
         ]
     percentiles = np.empty(roles.shape)
     np.put_along_axis(percentiles, roles, np.mean(percentiles_by_repeat, axis=0), axis=0)
@@ -191,7 +191,7 @@ def blind_baseline(
     return BlindBaseline(
         percentiles,
         StyleRegression(
-            np.mean(kernels, axis=0), member[roles], training_rows, text_places_by_repeat, folds
+            np.mean(kernels, axis=0), member[roles], training_rows, order_by_repeat, folds
         ),
     )
 
@@ -311,8 +311,8 @@ def _cross_fitted_percentiles(
             columns = np.flatnonzero(best_by_column == classifier_index)
             if len(columns):
                 scores = classifier.scores(train, test, labels[:, columns])
-                places = np.ix_(test, columns)
-                percentiles[places] = _percentiles_among_nonmembers(scores, member[places])
+                block = np.ix_(test, columns)
+                percentiles[block] = _percentiles_among_nonmembers(scores, member[block])
     return percentiles
 
 

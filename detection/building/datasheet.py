@@ -155,14 +155,14 @@ def _render_value(value: Any) -> str:
         return ", ".join(
             f"{name.replace('_', ' ')} {_render_value(inner)}" for name, inner in value.items()
         )
-    words = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
-    words = words if isinstance(words, str) else json.dumps(value)
-    return words.replace("|", "\\|")
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
+    text = text if isinstance(text, str) else json.dumps(value)
+    return text.replace("|", "\\|")
 
 
 KIND = "benchmark"
-NOTES = "notes"
-"""The folder of intermediate results, from which a killed run continues."""
+INTERMEDIATE_FOLDER = "notes"
+"""The folder of intermediate results, from which an interrupted run continues."""
 
 
 def build_benchmark(
@@ -184,17 +184,17 @@ def build_benchmark(
         make: builds the content, from the folder and the folder of intermediate results.
     """
     folder = run_folder(Path(runs), KIND, name, named, inputs)
-    notes = folder / NOTES
+    intermediates = folder / INTERMEDIATE_FOLDER
 
-    def with_notes(folder: Path) -> Built:
-        notes.mkdir(exist_ok=True)
-        return make(folder, notes)
+    def make_with_intermediates(folder: Path) -> Built:
+        intermediates.mkdir(exist_ok=True)
+        return make(folder, intermediates)
 
-    artifact = build_or_open(folder, stage, inputs, with_notes, named=named)
-    shutil.rmtree(notes, ignore_errors=True)
+    artifact = build_or_open(folder, stage, inputs, make_with_intermediates, named=named)
+    shutil.rmtree(intermediates, ignore_errors=True)
     return artifact
 
 
-def list_digests(inputs: Mapping[str, str]) -> list[dict[str, str]]:
+def digest_rows(inputs: Mapping[str, str]) -> list[dict[str, str]]:
     """Returns the inputs as the datasheet lists them."""
     return [{"file": name, "sha256": digest} for name, digest in inputs.items()]

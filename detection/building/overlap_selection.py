@@ -45,7 +45,7 @@ class SelectConfig(Ranged, node="select"):
     """The rule by which candidates are kept (node `select`)."""
 
     ngram: int = ranged_field(13, at_least(1))
-    """Words of an n-gram; MIMIR uses 7 and 13."""
+    """The number of words per n-gram; MIMIR uses 7 and 13."""
     max_share: float = ranged_field(0.2, SHARE)
     """The largest share of a text's n-grams in the corpus; MIMIR uses 0.2 and 0.8."""
     processes: int = runtime_field(1, at_least(1))
@@ -118,11 +118,13 @@ def _select_and_write(
     corpus: SearchableCorpus,
     inputs: Mapping[str, str],
     folder: Path,
-    notes_folder: Path,
+    intermediates_folder: Path,
 ) -> Built:
     config = stage.select
-    search = NgramSearch([text.text for text in candidates], config.ngram, corpus, notes_folder)
-    read_counts = TaskRunner(notes_folder, num_proc=config.processes).run("overlap", search)
+    search = NgramSearch(
+        [text.text for text in candidates], config.ngram, corpus, intermediates_folder
+    )
+    read_counts = TaskRunner(intermediates_folder, num_proc=config.processes).run("overlap", search)
     shares = search.shares_in_corpus()
     members = np.array([text.label is True for text in candidates])
     selected = (shares <= config.max_share) & ~members
@@ -144,7 +146,7 @@ def _select_and_write(
         "name": f"{split_name(config)} of {Path(stage.examples.path).name}",
         "about": ABOUT,
         "settings": {"ngram": config.ngram, "max_share": config.max_share},
-        "sources": datasheet.list_digests(inputs),
+        "sources": datasheet.digest_rows(inputs),
         "read": {name: sum(c[name] for c in read_counts) for name in ("texts", "characters")},
         "candidates": _count_candidates(shares, members, selected),
         "selection": {"kept against left out": blind_row},

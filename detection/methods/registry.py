@@ -14,10 +14,10 @@ from omegaconf import OmegaConf
 
 from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError, near_names, require
-from contamination.detection.config import METHODS
+from contamination.detection.config import METHODS_FOLDER
 from contamination.detection.methods.base import Method
 
-MOST_VARIANTS = 1000
+MAX_VARIANTS = 1000
 """The limit for all methods together; the scores have one row per variant and text."""
 
 
@@ -29,13 +29,13 @@ def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
 
     Raises:
         ConfigError: an unknown class or hyperparameter, a value out of range, or more than
-            MOST_VARIANTS variants.
+            MAX_VARIANTS variants.
     """
     count = sum(_count_variants(node) for node in nodes.values())
-    if count > MOST_VARIANTS:
+    if count > MAX_VARIANTS:
         raise ConfigError(
             f"method has {count:,} variants in {len(nodes):,} methods: give at most "
-            f"{MOST_VARIANTS:,}. A hyperparameter with several values is one variant per value."
+            f"{MAX_VARIANTS:,}. A hyperparameter with several values is one variant per value."
         )
     built = {(name, m.variant): m for name, node in nodes.items() for m in _variants(name, node)}
     return {key: m for key, m in built.items() if not (m.generates and is_all(nodes))}
@@ -43,7 +43,7 @@ def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
 
 def is_all(names: Collection[str]) -> bool:
     """Returns whether these are all methods of conf/method."""
-    return set(names) >= {path.stem for path in METHODS.glob("*.yaml")}
+    return set(names) >= {path.stem for path in METHODS_FOLDER.glob("*.yaml")}
 
 
 def _count_variants(method_config: Any) -> int:

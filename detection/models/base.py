@@ -147,27 +147,27 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def score(
-        self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
+        self, sequences: Sequence[Sequence[int]], on_progress: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns the statistics of each sequence's tokens after the first, for one batch.
 
         Args:
             sequences: token ids, at least 2 each.
-            tell: called with the progress of a batch that takes long.
+            on_progress: called with the progress of a batch that takes long.
         """
 
     def generate(
         self,
         prompts: Sequence[Prompt],
         temperature: float,
-        tell: ProgressCallback = ignore_progress,
+        on_progress: ProgressCallback = ignore_progress,
     ) -> list[list[int]]:
         """Returns the generated token ids after each prompt, without the end-of-text token.
 
         Args:
             prompts: the prompts of one batch.
             temperature: the sampling temperature; 0 means greedy decoding.
-            tell: called with the progress of a batch that takes long.
+            on_progress: called with the progress of a batch that takes long.
         """
         raise NotImplementedError
 

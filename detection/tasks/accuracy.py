@@ -1,4 +1,4 @@
-"""Task accuracy of members and non-members: are questions that were seen also answered better?
+"""Task accuracy of members and non-members: does the model answer seen questions better?
 
 Each example is answered by likelihood over its options (Shi et al. 2024, table 8): every option is
 put into the example's own template, and the option with the likeliest tokens is chosen. An

@@ -39,10 +39,10 @@ SEPARATOR = "\n\n"
 
 @dataclass(frozen=True)
 class OnlineConfig(Ranged, node="online"):
-    """The node `online`."""
+    """The windows (node `online`)."""
 
     window_tokens: int = ranged_field(32, at_least(1))
-    """Tokens of a window; an incomplete window at the end of a text is left out."""
+    """The number of tokens per window; an incomplete window at the end of a text is left out."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
     windows: list[tuple[Text, TokenStats]] = []
     for stream in joined:
         windows += _iter_windows(stream, stats[stream.text.sha256][0], tokenizer, window_tokens)
-    remedy = "no joined text is so long: lower it, or give longer texts."
+    remedy = "every joined text is shorter: lower it, or give longer texts."
     require(bool(windows), "online.window_tokens", window_tokens, remedy)
     return _score_table(methods, windows), [text for text, _ in windows]
 

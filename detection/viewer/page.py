@@ -25,6 +25,7 @@ from contamination.detection.requirements import Methods
 from contamination.detection.scores import example_seen_by, score_and_flag
 
 KINDS = {True: "member", False: "non-member", None: "no label"}
+"""The kind of an example, by its label."""
 
 
 def select_examples(
@@ -51,8 +52,8 @@ def select_examples(
     for example_id in ids:
         if example_id not in index_by_id:
             raise ConfigError(
-                f"view.ids names {example_id!r}, which is no example's id. The ids are such as "
-                f"{', '.join(list(index_by_id)[:3])}."
+                f"view.ids contains {example_id!r}, which is not the id of an example. Some "
+                f"of the ids are {', '.join(list(index_by_id)[:3])}."
             )
     return [examples[index_by_id[example_id]] for example_id in ids]
 
@@ -218,21 +219,21 @@ NUMBERS = {
         "z",
         "less likely than usual",
         "likelier than usual",
-        "z = (log p − μ) / σ: log p against what the model expects of a token of its own, as in "
-        "Min-K%++.",
+        "z = (log p − μ) / σ: log p relative to its mean and standard deviation under the model's "
+        "own distribution, as in Min-K%++.",
     ),
     "ratio": NumberLegend(
         "infilling r",
         "fits worse than the first choice",
         "fits better",
-        "How well the token and what follows fit, against the model's first choice in its place "
-        "(Infilling Score); 0 where that is the token.",
+        "How well the token and the following tokens fit, compared with the model's first choice "
+        "in its place (Infilling Score); 0 if the token is the first choice.",
     ),
     "difference": NumberLegend(
         "model − reference",
         "less likely than for the reference",
         "likelier than for the reference",
-        "log p of the model less that of the reference, in nats.",
+        "log p of the model minus log p of the reference, in nats.",
     ),
     "rank": NumberLegend(
         "rank 0",

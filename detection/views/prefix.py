@@ -22,7 +22,7 @@ class AfterPrefixView(View):
     """
 
     def describe_work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
-        """Describes reading each text after its benchmark's shots; see `View.work`.
+        """Describes reading each text after its benchmark's shots; see `View.describe_work`.
 
         Raises:
             DataError: there are fewer shots than the pass asks for, or one contains a text.
@@ -56,4 +56,4 @@ class AfterPrefixView(View):
         )
 
 
-VIEWS = {"prefix": AfterPrefixView(original, ("prefix",), rewords=False, counts=True)}
+VIEWS = {"prefix": AfterPrefixView(original, ("prefix",), rewords=False, covers_text=True)}

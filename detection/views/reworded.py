@@ -1,4 +1,4 @@
-"""Views with several random rewordings of each text."""
+"""Views with several versions of each text: random rewordings, or neighbours from a benchmark."""
 
 from __future__ import annotations
 
@@ -84,6 +84,12 @@ def masked_lm(
     )
 
 
+def benchmark_neighbors(texts: Sequence[Text], resources: Resources, n: int) -> list[Sequence[str]]:
+    """Returns the first `n` neighbours of each text in the benchmark's own files."""
+    assert resources.neighbors is not None
+    return [resources.neighbors.of(text, n) for text in texts]
+
+
 def _make_versions(
     rewording: Rewording, texts: Sequence[Text], resources: Resources, n: int
 ) -> list[Sequence[str]]:
@@ -98,4 +104,5 @@ VIEWS = {
     "swap": View(swap, ("seed",)),
     "delete": View(delete, ("seed",)),
     "masked_lm": View(masked_lm, ("seed", "masked_lm")),
+    "given": View(benchmark_neighbors, ("neighbors",)),
 }

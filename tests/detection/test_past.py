@@ -158,7 +158,7 @@ def test_what_is_unknown_of_the_start_stays_unknown(trained, methods, toy_folder
     other = trained("other", "reference")
     with caplog.at_level(logging.INFO):
         assert methods(later, other) == FAIR
-    assert f"Nothing records all that model.path ({later / 'hf'}) was trained" in caplog.text
+    assert f"It is not recorded what model.path ({later / 'hf'}) was trained" in caplog.text
 
 
 def test_the_start_of_an_earlier_version_is_known_by_its_inputs(trained, methods):
@@ -193,7 +193,7 @@ def test_that_nothing_is_known_of_a_plain_folder_is_said(methods, toy_folders, c
     with caplog.at_level(logging.INFO):
         assert methods(toy_folders["target"], toy_folders["reference"]) == FAIR
     assert (
-        f"Nothing records all that model.path ({toy_folders['target']}) was trained" in caplog.text
+        f"It is not recorded what model.path ({toy_folders['target']}) was trained" in caplog.text
     )
 
 

@@ -81,7 +81,7 @@ class Jsonl(Source):
         title = "" if title is MISSING else str(title)
         try:
             if not isinstance(text, str):
-                raise TypeError(f"{self.text_field!r} is a {type(text).__name__}, no string")
+                raise TypeError(f"{self.text_field!r} is a {type(text).__name__}, not a string")
             f"{document_id}{title}{text}".encode()  # JSON may spell half of a surrogate pair
         except (TypeError, UnicodeEncodeError) as error:
             tally.reject("no text", row.where, str(error))

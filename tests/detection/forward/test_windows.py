@@ -14,7 +14,7 @@ from contamination.core.integrity import MANIFEST
 from contamination.core.models import load_model
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import (
-    METHODS,
+    METHODS_FOLDER,
     DetectionConfig,
     DetectionStage,
     NeighborModelConfig,
@@ -185,7 +185,7 @@ def test_all_methods_score_a_windowed_text(
     caplog.set_level("INFO")
     path = tmp_path / "texts.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in (LONG, UNSEEN)))
-    nodes = [yaml.safe_load(p.read_text()) for p in sorted(METHODS.glob("*.yaml"))]
+    nodes = [yaml.safe_load(p.read_text()) for p in sorted(METHODS_FOLDER.glob("*.yaml"))]
     stage = DetectionStage(
         runs=str(tmp_path / "runs"),
         examples=ExamplesConfig(str(path)),

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from contamination.data.texts import Text
-from contamination.detection.config import METHODS
+from contamination.detection.config import METHODS_FOLDER
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.passes import Continuation, Example, Pass, UndeclaredPassError
 from tests.detection import golden
@@ -17,7 +17,9 @@ from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import EPSILON
 from tests.scoring import make_table, score_text
 
-NODES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(METHODS.glob("*.yaml"))}
+NODES = {
+    path.stem: yaml.safe_load(path.read_text()) for path in sorted(METHODS_FOLDER.glob("*.yaml"))
+}
 WRITTEN = Continuation.__annotations__
 TEXTS = [MEMORISED, UNSEEN, "Short.", " ".join([UNSEEN, MEMORISED]), MEMORISED[:30]]
 

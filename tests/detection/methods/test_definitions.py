@@ -10,13 +10,15 @@ import pytest
 import yaml
 
 from contamination.core.errors import ConfigError
-from contamination.detection.config import METHODS
+from contamination.detection.config import METHODS_FOLDER
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats, UndeclaredPassError
 from tests.detection import naive
 
-NODES = {path.stem: yaml.safe_load(path.read_text())[path.stem] for path in METHODS.glob("*.yaml")}
+NODES = {
+    path.stem: yaml.safe_load(path.read_text())[path.stem] for path in METHODS_FOLDER.glob("*.yaml")
+}
 K = [{}, {"k": 0.1}, {"k": 0.29}, {"k": 1.0}]
 AUGMENTED = [
     {}, {"augmentation": "delete", "n": 3, "share": 0.5}, {"augmentation": "lowercase"},

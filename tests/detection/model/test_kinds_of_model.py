@@ -11,7 +11,7 @@ from contamination.core.errors import ConfigError
 from contamination.data.config import ExamplesConfig
 from contamination.detection import models
 from contamination.detection.config import (
-    METHODS,
+    METHODS_FOLDER,
     DetectionConfig,
     DetectionStage,
     ReferenceConfig,
@@ -29,14 +29,14 @@ from contamination.detection.tasks.online import run as score_windows
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import FORWARD
 
-NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS.glob("*.yaml")}
+NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS_FOLDER.glob("*.yaml")}
 
 
 class Probabilities(LanguageModel):
     def __init__(self, inner):
         self.inner = inner
 
-    def score(self, sequences, tell=None):
+    def score(self, sequences, on_progress=None):
         return [TokenStats(logprob=one.logprob) for one in self.inner.score(sequences)]
 
 

@@ -18,7 +18,7 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import (
-    METHODS,
+    METHODS_FOLDER,
     DetectionConfig,
     DetectionStage,
     NeighborModelConfig,
@@ -345,7 +345,7 @@ def test_a_line_without_a_text_is_named(tmp_path, line):
 def test_a_prefix_that_is_not_there_or_too_small(tmp_path, prefix_file):
     with pytest.raises(DataError, match="prefix.path is .*no such file"):
         open_prefix(str(tmp_path / "none.txt"))
-    with pytest.raises(DataError, match=r"it has 8 texts, and 9 shots.*method.recall.shots"):
+    with pytest.raises(DataError, match=r"it has 8 texts, but 9 shots.*method.recall.shots"):
         open_prefix(str(prefix_file)).shots(9)
 
 
@@ -372,7 +372,7 @@ def test_hyperparameters_out_of_range_are_named(make, words):
 def stage(tmp_path, toy_folders):
     path = tmp_path / "texts.jsonl"
     path.write_text("".join(json.dumps({"text": t.text}) + "\n" for t in TEXTS))
-    nodes = [yaml.safe_load(p.read_text()) for p in sorted(METHODS.glob("*.yaml"))]
+    nodes = [yaml.safe_load(p.read_text()) for p in sorted(METHODS_FOLDER.glob("*.yaml"))]
     return DetectionStage(
         runs=str(tmp_path / "runs"),
         examples=ExamplesConfig(str(path)),
