@@ -403,7 +403,7 @@ PINNED = {
     "model": "80442f0133cf",
     "passes": "d32bc60b7fd0",
     "scores": "f25d210bb306",
-    "report": "9a36721d03c8",
+    "report": "d523c1f5f5b2",
 }
 
 
