@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from contamination.core.errors import DataError
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.data.config import ExamplesConfig
 from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.rows import fold_name, is_missing, rows_with_name_warnings, value_as_text
@@ -31,7 +31,7 @@ LABELS = {
 NON_MEMBER = re.compile(r"non[\s_\u2010-\u2015-]+member")  # spellings of "non-member" in lower case
 OUTPUT_START = "output_start"
 FIELDS = ("id", "text", "label", "benchmark", OUTPUT_START, "cluster")
-RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}
+RESERVED = {ALL_BENCHMARKS: "the mean over benchmarks", "pooled": "all texts together"}
 log = logging.getLogger(__name__)
 
 

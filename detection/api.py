@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from contamination.core.config import PART, convert_config
+from contamination.core.config import PROPER_FRACTION, convert_config
 from contamination.core.disk import disk_errors_as_data_errors
 from contamination.core.errors import ConfigError, DataError, UserError, near_names, require
 from contamination.core.statistics.metrics import chosen_metrics
@@ -362,7 +362,7 @@ def evaluate(
 
 
 def _is_rate(value: Any) -> bool:
-    return isinstance(value, Real) and PART.allows(value)
+    return isinstance(value, Real) and PROPER_FRACTION.allows(value)
 
 
 def _check_scores(scores: pd.DataFrame) -> None:

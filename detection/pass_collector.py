@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from contamination.core.artifacts import (
-    Built,
+    WrittenFiles,
     build_or_open,
     is_complete,
     open_artifact,
@@ -145,7 +145,7 @@ class Collector:
         )
         return folder, config, inputs
 
-    def _build_pass(self, wanted: Pass, folder: Path) -> Built:
+    def _build_pass(self, wanted: Pass, folder: Path) -> WrittenFiles:
         """Writes the parts of the pass that are missing or damaged."""
         text_stats = self._read_or_run_pass(Pass(wanted.model)) if view_of(wanted).rewords else None
         texts_by_path = self._texts_by_part_path(wanted, folder)
@@ -165,7 +165,9 @@ class Collector:
             )
         self._write_parts(wanted, {path: texts_by_path[path] for path in missing}, text_stats)
         context = self._loaded_model(wanted.model).source.context
-        return Built([path.name for path in texts_by_path], self._count_contents(folder, context))
+        return WrittenFiles(
+            [path.name for path in texts_by_path], self._count_contents(folder, context)
+        )
 
     def _texts_by_part_path(self, wanted: Pass, folder: Path) -> dict[Path, Sequence[Text]]:
         return {

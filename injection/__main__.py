@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from contamination.core.cli import compose_stage, run_hydra_command, run_tool
 from contamination.core.config import convert_config
-from contamination.core.help import answer, refuse_words
+from contamination.core.help import print_help_or_error, print_usage_error
 from contamination.core.integrity import errors_naming_folders
 from contamination.injection.config import InjectionStage
 from contamination.injection.finetuning.config import FinetuningStage
@@ -70,7 +70,7 @@ def prove_folder(folder: str, words: list[str]) -> int:
 
 def main() -> int:
     """Run the stage, or one of its tools."""
-    if (answered := answer("injection")) is not None:
+    if (answered := print_help_or_error("injection")) is not None:
         return answered
     match sys.argv[1:]:
         case ["export", *_]:
@@ -84,7 +84,7 @@ def main() -> int:
         case ["show", folder, example] if example.startswith("example_id="):
             return run_tool(lambda: print_copies(folder, example.removeprefix("example_id=")))
         case ["verify" | "show" as tool, *_]:
-            return refuse_words(f"injection {tool}")
+            return print_usage_error(f"injection {tool}")
     return run_hydra_command("injection", make_corpus)
 
 

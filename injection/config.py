@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from contamination.core.config import (
-    SHARE,
+    FRACTION_OR_ZERO,
     Range,
     Ranged,
     at_least,
@@ -18,7 +18,7 @@ from contamination.core.config import (
 )
 from contamination.core.errors import require
 from contamination.core.seeds import fill_in_seeds
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.tasks import TasksConfig
 from contamination.data.config import BenchmarkConfig
 
@@ -74,9 +74,9 @@ class InjectionConfig(Ranged, node="injection"):
     part: str = ranged_field("study", one_of(PARTS))
     """Documents to use: base (for pretraining a base model), study or validation (never trained
     on), which are disjoint; or all."""
-    base_fraction: float = ranged_field(0.3, SHARE)
+    base_fraction: float = ranged_field(0.3, FRACTION_OR_ZERO)
     """Share of the documents, by hash, that forms the base part."""
-    validation_fraction: float = ranged_field(0.02, SHARE)
+    validation_fraction: float = ranged_field(0.02, FRACTION_OR_ZERO)
     """Share of the documents, by hash, that forms the validation part."""
     separator: str = "\n\n"
     """Text before and after each inserted copy."""
@@ -190,7 +190,7 @@ class InjectionStage(PoolStage):
             remedy = f"{OWN} and {COPIES} have a meaning of their own; give it another name."
             require(name not in (OWN, COPIES), "compared", name, remedy)
         remedy = "it names the mean over benchmarks; give this one another name."
-        require(ALL not in self.benchmark, "benchmark", ALL, remedy)
+        require(ALL_BENCHMARKS not in self.benchmark, "benchmark", ALL_BENCHMARKS, remedy)
 
     def named(self) -> InjectionStage:
         """Return the stage that names the corpus: near_duplicates=keep and flag share one."""

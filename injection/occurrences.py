@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from contamination.core.config import PART, Range, Ranged, between, ranged_field
+from contamination.core.config import PROPER_FRACTION, Range, Ranged, between, ranged_field
 
 MAX_COPIES = 1_000_000_000  # of one member
 COPIES = between(0, MAX_COPIES)
@@ -73,7 +73,7 @@ class Poisson(Ranged, node="occurrences"):
 class Share(Ranged, node="occurrences"):
     """Fills a share of the corpus's tokens with copies, as evenly over the members as possible."""
 
-    share: float = ranged_field(0.05, PART)
+    share: float = ranged_field(0.05, PROPER_FRACTION)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Return full rounds over all members plus a random part of one more, shape (n,)."""

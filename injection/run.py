@@ -14,7 +14,13 @@ from typing import Any, cast
 
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder, to_plain_data
+from contamination.core.artifacts import (
+    Artifact,
+    WrittenFiles,
+    build_or_open,
+    run_folder,
+    to_plain_data,
+)
 from contamination.core.config import instantiate_node
 from contamination.core.errors import DataError, require
 from contamination.core.models import model_digest
@@ -130,7 +136,7 @@ def _make_corpus(
     candidates: list[Candidates],
     on_checked: Callable[[Tokenizer], None] | None,
     folder: Path,
-) -> Built:
+) -> WrittenFiles:
     config, width = stage.injection, stage.injection.sequence_tokens
     tokenizer = make_tokenizer(stage, source, folder / "tokenizer")
     if on_checked:
@@ -202,7 +208,7 @@ def _make_corpus(
         "clean_sha256": hashes["clean_sha256"],
     }
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
-    return Built([*packing.part_names, *TABLES, *tokenizer_files], counts)
+    return WrittenFiles([*packing.part_names, *TABLES, *tokenizer_files], counts)
 
 
 def _prove_packed_parts(

@@ -18,11 +18,7 @@ from contamination.detection.resources import open_prefix
 from contamination.injection.config import InjectionConfig, InjectionStage
 from contamination.launch.config import LaunchSettings, PipelineNodes, SecondStage
 from contamination.launch.second_stage import check_second_stage
-from contamination.training.config import (
-    PretrainingConfig,
-    TrainingConfig,
-    TrainingStage,
-)
+from contamination.training.config import PretrainingConfig, TrainingConfig, TrainingStage
 from contamination.training.data import SequenceOrder
 from contamination.training.deepspeed_engine import check_dtype, check_warmup
 from contamination.training.loop import check_recipe

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from contamination.core.cli import run_hydra_command
 from contamination.core.config import convert_config
 from contamination.core.distributed import exit_process, launched_process_count
-from contamination.core.help import answer
+from contamination.core.help import print_help_or_error
 from contamination.training.config import MemoryStage, TrainingStage
 
 
@@ -36,7 +36,7 @@ def print_step_table(config: DictConfig) -> None:
 
 def main() -> int:
     """Run the stage or one of its tools."""
-    if (answered := answer("training")) is not None:
+    if (answered := print_help_or_error("training")) is not None:
         return answered
     tools = {"memory": print_memory_plan, "which-step": print_step_table}
     if sys.argv[1:2] and sys.argv[1] in tools:

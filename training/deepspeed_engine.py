@@ -15,8 +15,8 @@ from typing import Any
 from contamination.core.cli import discard_output
 from contamination.core.distributed import World, launched_process_count
 from contamination.core.errors import ConfigError, require
-from contamination.core.files import TEMPORARY_END
-from contamination.core.models import whole_shape
+from contamination.core.files import TEMPORARY_SUFFIX
+from contamination.core.models import full_shape
 from contamination.training.config import Recipe, TrainingConfig
 
 
@@ -109,7 +109,7 @@ def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
     """
     groups: dict[bool, list[Any]] = {True: [], False: []}
     for parameter in model.parameters():
-        groups[len(whole_shape(parameter)) > 1].append(parameter)
+        groups[len(full_shape(parameter)) > 1].append(parameter)
     decays = ((True, weight_decay), (False, 0.0))
     return [{"params": groups[k], "weight_decay": decay} for k, decay in decays if groups[k]]
 
@@ -214,7 +214,7 @@ def export_model(engine: Any, tokenizer: Path, folder: Path, world: World) -> No
     weights = gather_weights(engine) if partitioned else None
 
     def write_folder() -> None:
-        unfinished = folder.with_name(f".{folder.name}{TEMPORARY_END}")
+        unfinished = folder.with_name(f".{folder.name}{TEMPORARY_SUFFIX}")
         shutil.rmtree(unfinished, ignore_errors=True)
         engine.module.save_pretrained(unfinished, state_dict=weights)
         for file in tokenizer.iterdir():

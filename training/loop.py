@@ -251,7 +251,7 @@ class Loop:
 
         Raises:
             DataError: the loss or the gradient is not finite.
-            StoppedError: SIGTERM or SIGINT came; a checkpoint was written.
+            StoppedError: SIGTERM or SIGINT was received; a checkpoint was written.
         """
         exported = export_steps(self.config, self.order, self.sequence_tokens)
         with signals.defer_signals() as stopped:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
-from contamination.core.config import PART, POSITIVE, Ranged, ranged_field
+from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
+from contamination.core.config import POSITIVE, PROPER_FRACTION, Ranged, ranged_field
 from contamination.core.progress import progress_bar
 from contamination.core.seeds import derive_seed
 from contamination.injection.corpus import PackedCorpus, open_corpus
@@ -34,7 +34,7 @@ class MaskedLMTrainingConfig(Ranged, node="masked_lm"):
     heads: int = 4
     learning_rate: float = ranged_field(2e-3, POSITIVE)
     batch_sequences: int = 16
-    mask_share: float = ranged_field(0.15, PART)
+    mask_share: float = ranged_field(0.15, PROPER_FRACTION)
     seed: int = 0
 
 
@@ -59,7 +59,9 @@ def train_masked_lm(stage: MaskedLMStage) -> Artifact:
     return artifact
 
 
-def _train_and_save(config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder: Path) -> Built:
+def _train_and_save(
+    config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder: Path
+) -> WrittenFiles:
     import torch
     from transformers import DataCollatorForLanguageModeling, RobertaForMaskedLM
 
@@ -88,7 +90,7 @@ def _train_and_save(config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder
     model.save_pretrained(folder / "hf")
     tokenizer.save_pretrained(folder / "hf")
     files = [f"hf/{p.name}" for p in sorted((folder / "hf").iterdir())]
-    return Built(files, {"steps": len(batches), "last_loss": loss.item()})
+    return WrittenFiles(files, {"steps": len(batches), "last_loss": loss.item()})
 
 
 def roberta_config(

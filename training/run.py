@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from contamination.core import artifacts
-from contamination.core.artifacts import Artifact, Built, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, run_folder
 from contamination.core.config import identity_data
 from contamination.core.config_diff import log_nearest_folder
 from contamination.core.distributed import World, launched_process_count
 from contamination.core.errors import require
 from contamination.core.integrity import SCHEMA
 from contamination.core.lock import exclusive_build
-from contamination.core.models import whole_shape
+from contamination.core.models import full_shape
 from contamination.injection.corpus import (
     FinetuningSet,
     PackedCorpus,
@@ -55,7 +55,7 @@ def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Ar
     Raises:
         ConfigError: a value or a combination that can't be trained with.
         DataError: a loss that is not finite.
-        StoppedError: a signal came; the same call resumes from a checkpoint.
+        StoppedError: a signal was received; the same call resumes from a checkpoint.
     """
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
@@ -122,7 +122,7 @@ def _train_with_all_processes(
             log_nearest_folder(folder, SCHEMA, named, inputs)
             return artifacts.is_complete(folder)
 
-        def commit_folder(built: Built) -> None:
+        def commit_folder(built: WrittenFiles) -> None:
             checks[0]()
             artifacts.write_manifest(folder, inputs, built, named)
 
@@ -150,7 +150,7 @@ def _train_and_export(
     folder: Path,
     inputs: Mapping[str, str],
     world: World,
-) -> Built:
+) -> WrittenFiles:
     ancestry_entries = world.on_rank_0(
         partial(_ancestry_for_manifest, stage)
     )  # the start may be gone at the end
@@ -183,7 +183,7 @@ def _train_and_export(
     records = [
         n for n in (trained_model.METRICS, trained_model.EVALUATIONS) if (folder / n).is_file()
     ]
-    return Built([trained_model.EXPOSURES, *_list_weight_files(folder)], counts, records)
+    return WrittenFiles([trained_model.EXPOSURES, *_list_weight_files(folder)], counts, records)
 
 
 def _ancestry_for_manifest(stage: TrainingStage) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _prepare_loop(
         saved = checkpoints.convert_to_universal(saved, world)
         deepspeed |= checkpoints.LOAD_UNIVERSAL
     model = make_model(stage.model, corpus.vocabulary_size, width, config.init_seed, deepspeed)
-    parameters = sum(math.prod(whole_shape(p)) for p in model.parameters())
+    parameters = sum(math.prod(full_shape(p)) for p in model.parameters())
     engine = engines.start_engine(model, config, deepspeed, order.steps, world)
     if isinstance(corpus, FinetuningSet):
         check_texts_are_separate(engine, corpus.sequences, world)

@@ -15,7 +15,7 @@ from contamination.analysis.charts.occurrences import format_range
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
 from contamination.analysis.statistics.groups import ANY
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.config import SCOPES
 from contamination.injection.finetuning.config import PLACES
@@ -27,7 +27,9 @@ PANEL = 2.75
 def stage_rows(pooled: pd.DataFrame) -> pd.DataFrame:
     """The AUROCs of all members, mean over benchmarks, of conditions of two stages."""
     selected = (pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)
-    selected &= (pooled["benchmark"] == ALL) & pooled["stage"].notna() & pooled["value"].notna()
+    selected &= (
+        (pooled["benchmark"] == ALL_BENCHMARKS) & pooled["stage"].notna() & pooled["value"].notna()
+    )
     return pooled[selected]
 
 

@@ -17,7 +17,7 @@ from contamination.core.config import (
 )
 from contamination.core.errors import ConfigError, require
 from contamination.core.models import (
-    LOADING,
+    REPORTING_OPTIONS,
     check_loaded_weights,
     load_pretrained,
     load_tokenizer,
@@ -52,7 +52,7 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
     tokenizer = load_tokenizer(FIELD, path)
     _require_model(tokenizer.is_fast, path, "its tokenizer is not a fast one")
     _require_model(tokenizer.mask_token_id is not None, path, "its tokenizer has no mask token")
-    options = {"dtype": torch.float32, "use_safetensors": True, **LOADING}
+    options = {"dtype": torch.float32, "use_safetensors": True, **REPORTING_OPTIONS}
     model, loaded = load_pretrained(AutoModelForMaskedLM, FIELD, path, **options)
     check_loaded_weights(
         FIELD, path, model, {**loaded, "unexpected_keys": _unexpected_layer_weights(model, loaded)}

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.core.artifacts import Artifact, Built
+from contamination.core.artifacts import Artifact, WrittenFiles
 from contamination.core.config import (
-    SHARE,
+    FRACTION_OR_ZERO,
     Ranged,
     at_least,
     instantiate_node,
@@ -46,7 +46,7 @@ class SelectConfig(Ranged, node="select"):
 
     ngram: int = ranged_field(13, at_least(1))
     """Words of an n-gram; MIMIR uses 7 and 13."""
-    max_share: float = ranged_field(0.2, SHARE)
+    max_share: float = ranged_field(0.2, FRACTION_OR_ZERO)
     """The largest share of a text's n-grams in the corpus; MIMIR uses 0.2 and 0.8."""
     processes: int = runtime_field(1, at_least(1))
     """Processes that read the corpus's files in parallel."""
@@ -119,7 +119,7 @@ def _select_and_write(
     inputs: Mapping[str, str],
     folder: Path,
     notes_folder: Path,
-) -> Built:
+) -> WrittenFiles:
     config = stage.select
     search = NgramSearch([text.text for text in candidates], config.ngram, corpus, notes_folder)
     read_counts = TaskRunner(notes_folder, num_proc=config.processes).run("overlap", search)

@@ -17,7 +17,7 @@ from typing import Any
 from hydra.utils import get_class
 
 from contamination.core import artifacts
-from contamination.core.artifacts import Artifact, Built, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, run_folder
 from contamination.core.config import instantiate_node, runtime_field
 from contamination.core.errors import DataError, require
 from contamination.core.integrity import errors_naming_folders, read_manifest
@@ -140,7 +140,7 @@ def _create_format(format_config: dict[str, Any]) -> Format:
     return export_format
 
 
-def _make_export(export_format: Format, corpus: PackedCorpus, folder: Path) -> Built:
+def _make_export(export_format: Format, corpus: PackedCorpus, folder: Path) -> WrittenFiles:
     with errors_naming_folders(corpus.artifact.path):
         written = export_format.write(corpus, folder)
     written.ledger.to_parquet(folder / "ledger.parquet", index=False)
@@ -158,4 +158,4 @@ def _make_export(export_format: Format, corpus: PackedCorpus, folder: Path) -> B
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
     counts = {"lost": {}, **written.counts, "elsewhere": proof.natural_count}
-    return Built([*written.files, "ledger.parquet", "examples.parquet", *files], counts)
+    return WrittenFiles([*written.files, "ledger.parquet", "examples.parquet", *files], counts)

@@ -13,7 +13,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder, to_plain_data
+from contamination.core.artifacts import (
+    Artifact,
+    WrittenFiles,
+    build_or_open,
+    run_folder,
+    to_plain_data,
+)
 from contamination.core.config import identity_data
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.seeds import derive_seed
@@ -104,7 +110,7 @@ def _make_set(
     members: sources.Members,
     sets: Sequence[sources.Instructions],
     folder: Path,
-) -> Built:
+) -> WrittenFiles:
     config, width = stage.finetuning, stage.finetuning.sequence_tokens
     assert width is not None
     shutil.rmtree(folder / "tokenizer", ignore_errors=True)
@@ -135,7 +141,7 @@ def _make_set(
     if members.corpus is None and (adapted := pool_sizes.find_adapted(stage.injection, examples)):
         counts[pool_sizes.FEWER] = adapted
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
-    return Built([PART, *TABLES, corpora.CONTAMINATION, *tokenizer_files], counts)
+    return WrittenFiles([PART, *TABLES, corpora.CONTAMINATION, *tokenizer_files], counts)
 
 
 def _search_texts_for_pool(

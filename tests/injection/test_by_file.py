@@ -257,7 +257,7 @@ def test_without_datatrove_the_extra_is_named(files, tmp_path, monkeypatch):
 
 
 def test_slurm_needs_a_partition():
-    with pytest.raises(ConfigError, match="cluster.partition is None: name the partition"):
+    with pytest.raises(ConfigError, match="cluster.partition is None: give the partition"):
         replace(TASKS, executor="slurm")
 
 

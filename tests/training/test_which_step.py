@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contamination.core.artifacts import Built, build_or_open
+from contamination.core.artifacts import WrittenFiles, build_or_open
 from contamination.core.cli import compose_stage
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.injection.export.run import ExportStage, export_corpus
@@ -109,7 +109,7 @@ def model(corpus, tmp_path):
             (folder / name).parent.mkdir(parents=True)
             (folder / name).touch()
         counts = {"steps": order.steps}
-        return Built(["exposures.parquet", *names], counts, ["metrics.jsonl"])
+        return WrittenFiles(["exposures.parquet", *names], counts, ["metrics.jsonl"])
 
     config = ModelConfig(str(corpus.artifact.path))
     return build_or_open(tmp_path / "model" / "toy-0", config, {}, make).path, order

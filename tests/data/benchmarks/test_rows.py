@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core.artifacts import Built, build_or_open
+from contamination.core.artifacts import WrittenFiles, build_or_open
 from contamination.core.cli import CONF
 from contamination.core.config import convert_config
 from contamination.core.errors import ArtifactError, ConfigError, DataError
@@ -335,7 +335,7 @@ def built(runs):
             rows = [{"id": n, "text": f"{n} {length}", "label": n % 2} for n in range(4)]
             rows = [{**row, "length": length} for row in rows]
             write(folder / "data", {f"length{length}.jsonl": rows})
-        return Built([f"data/length{length}.jsonl" for length in (8, 16)])
+        return WrittenFiles([f"data/length{length}.jsonl" for length in (8, 16)])
 
     return build_or_open(runs / "benchmark" / f"mine-{'0' * 12}", {}, {}, make).path
 
