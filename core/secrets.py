@@ -87,7 +87,7 @@ def _sensitive_values(overrides: Sequence[str]) -> Iterator[tuple[str, str, str]
 
 
 def hide_key(message: str, key: str) -> str:
-    """Returns the words without the key, and without parts of it of `SHORTEST` or more characters.
+    """Returns the message without the key, and without parts of it (`MIN_HIDDEN_LENGTH`).
 
     Characters are also recognised if they are escaped as in JSON, Python, URLs or HTML.
     """

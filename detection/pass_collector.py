@@ -64,7 +64,7 @@ class Collector:
         self.resources = replace(resources or Resources(), runs=runs)
         # one row per text, sorted, so that a stored pass does not depend on the ids or their order
         all_texts = Texts.of(texts)
-        ordered = all_texts.take(all_texts.sorting_places("sha256", "benchmark"))
+        ordered = all_texts.take(all_texts.sorting_indices("sha256", "benchmark"))
         hashes = ordered.column("sha256").combine_chunks()
         is_last = pc.not_equal(hashes[1:], hashes[:-1]).to_numpy(zero_copy_only=False)
         self.texts = ordered.take(np.append(is_last, len(ordered) > 0))

@@ -26,7 +26,7 @@ from contamination.core.errors import DataError, require
 from contamination.core.models import model_digest
 from contamination.core.seeds import unit_hash
 from contamination.core.tasks import TaskRunner, TasksConfig
-from contamination.data.readers import ByFile, Corpus, Document
+from contamination.data.readers import Corpus, CorpusByFile, Document
 from contamination.data.readers.rows import describe_skipped
 from contamination.injection import (
     contamination_table,
@@ -372,7 +372,7 @@ def _tokenise_corpus(
         file_work = replace(settings, folder=settings.folder / "searched-files")
         files = FileTokenizationTask(
             file_work,
-            cast(ByFile, source),
+            cast(CorpusByFile, source),
             hash_range_of_part(stage),
             clean_tokens,
             shard_characters,

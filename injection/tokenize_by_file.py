@@ -22,7 +22,7 @@ import numpy as np
 from contamination.core.errors import DataError
 from contamination.core.seeds import unit_hash
 from contamination.core.tasks import TaskRunner
-from contamination.data.readers import ByFile
+from contamination.data.readers import CorpusByFile
 from contamination.data.readers.mixture import no_documents_error, warn_of_used_up_subset
 from contamination.data.readers.rows import Shard as File
 from contamination.data.readers.rows import group_by_size
@@ -235,7 +235,7 @@ class FileTokenizationTask:
     """Tokenises files of the corpus, one piece per file."""
 
     work: TokenizationSettings
-    source: ByFile
+    source: CorpusByFile
     share: tuple[float, float]
     """The range of hashes of the documents that are used."""
     wanted_tokens: int

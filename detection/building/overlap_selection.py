@@ -30,7 +30,7 @@ from contamination.core.tasks import TaskRunner
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import FIELDS, lines_digest, row_id
 from contamination.data.ngrams import NgramIndex, WordNumbers, Words, words_of
-from contamination.data.readers import ByFile, Corpus
+from contamination.data.readers import Corpus, CorpusByFile
 from contamination.data.readers.rows import Tally
 from contamination.data.rows import fold_name, raw_rows
 from contamination.data.texts import Text, Texts, clusters_of
@@ -234,7 +234,7 @@ class SearchableCorpus(Protocol):
 class DocumentTexts:
     """The documents of a corpus of conf/corpus; its files are the pieces if it has files."""
 
-    corpus: Corpus | ByFile
+    corpus: Corpus | CorpusByFile
 
     @property
     def _files(self) -> Sequence[Any] | None:

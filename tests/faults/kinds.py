@@ -147,7 +147,7 @@ def model(material: Path) -> Kind:
 
 
 def _reading(read: Read, folder: Path) -> None:
-    from core.integrity import errors_naming_folders
+    from contamination.core.integrity import errors_naming_folders
 
     with errors_naming_folders(folder):
         read(folder)
@@ -247,8 +247,8 @@ def scores(material: Path) -> Kind:
     from contamination.analysis.example_pages import _page_config
     from contamination.analysis.methods import glossary_entries
     from contamination.analysis.provenance import open_record
+    from contamination.core.integrity import errors_naming_folders
     from contamination.detection.scores import open_scores
-    from core.integrity import errors_naming_folders
 
     def analyse(folder: Path) -> None:
         paths = CellPaths(*(str(material / name) for name in ("corpus", "model", "clean")),
@@ -372,9 +372,9 @@ def launches(material: Path) -> Kind:
 def served(material: Path) -> Kind:
     """The folder of a served model's answers, which has a sealed file and no manifest."""
     from contamination.core.files import hashed_json, write_text_atomically
+    from contamination.core.integrity import errors_naming_folders
     from contamination.detection.models.served.capabilities import PROBE_FILE, _read_probe
     from contamination.detection.models.served.fingerprint import Fingerprint
-    from core.integrity import errors_naming_folders
 
     folder = material / "runs" / "served" / f"toy-{'0' * 12}"
     folder.mkdir(parents=True)

@@ -218,7 +218,7 @@ def test_a_chat_template_that_leaves_the_answer_out_or_changes_it_is_refused(tem
 
 @pytest.mark.parametrize("counted", ["99999", "10**12"])  # jinja itself refuses the second one
 def test_a_chat_template_that_loops_ends_with_an_error(counted, monkeypatch):
-    monkeypatch.setattr(chat_templates, "SECONDS", 0.2)
+    monkeypatch.setattr(chat_templates, "RENDER_SECONDS", 0.2)
     tokenizer = Tokenizer(TOKENIZER)
     loop = f"{{% for i in range({counted}) %}}"
     tokenizer.hf.chat_template = f"{loop * 3}{'{% endfor %}' * 3}" + CHAT
