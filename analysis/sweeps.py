@@ -17,7 +17,7 @@ from contamination.analysis.statistics.results import why_without_number
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND
-from contamination.injection.finetuning.config import PLACES
+from contamination.injection.finetuning.config import STAGE_TITLES
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Sweep:
             if factor.shared_as and pd.notna(first_row.get(factor.column)):
                 phrase_by_column[factor.column] = factor.shared_as.format(first_row[factor.column])
         if pd.notna(first_row.get("stage")):
-            phrase_by_column["stage"] = f"members in {PLACES[first_row['stage']]}"
+            phrase_by_column["stage"] = f"members in {STAGE_TITLES[first_row['stage']]}"
             phrase_by_column["scope"] = f"{first_row['scope']} scored"
         if pd.notna(first_row["last_tokens"]):
             phrase_by_column["last_tokens"] = (

@@ -128,7 +128,7 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
         budget = stages.pretraining.budget_tokens
         source = instantiate_node("base_corpus", stages.base_corpus)
         contamination.injection.run.check_budget("model.pretraining.budget_tokens", budget, source)
-    candidates = contamination.injection.run.check(stages.injection)
+    candidates = contamination.injection.run.check_and_read_candidates(stages.injection)
     return replace(stages, benchmarks={f"benchmark.{c.name}": c.digest for c in candidates})
 
 

@@ -1,4 +1,4 @@
-"""Trains a small masked language model on a base corpus, to make neighbours without the hub."""
+"""Trains a small masked language model on a base corpus, to create neighbours without the hub."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MaskedLMTrainingConfig(Ranged, node="masked_lm"):
-    """The model and its one epoch, with the masks of Devlin et al. 2019 and RoBERTa's architecture.
+    """A model of RoBERTa's architecture (Liu et al. 2019), trained for one epoch.
 
-    RoBERTa is described in Liu et al. 2019.
+    Tokens are masked as in Devlin et al. 2019.
     """
 
     hidden_size: int = 96
@@ -40,7 +40,7 @@ class MaskedLMTrainingConfig(Ranged, node="masked_lm"):
 
 @dataclass(frozen=True)
 class MaskedLMStage:
-    """Everything that `train_masked_lm` needs."""
+    """The configuration of `train_masked_lm`."""
 
     runs: str
     corpus_folder: str
@@ -48,7 +48,7 @@ class MaskedLMStage:
 
 
 def train_masked_lm(stage: MaskedLMStage) -> Artifact:
-    """Train the model on every packed sequence once, or reuse a finished one."""
+    """Return a model that is trained once on every packed sequence, or a finished one."""
     corpus = open_corpus(stage.corpus_folder)
     inputs = {"corpus": corpus.artifact.digest}
     folder = run_folder(Path(stage.runs), KIND, f"roberta-{corpus.slug}", stage.masked_lm, inputs)

@@ -25,7 +25,7 @@ from contamination.detection.config import (
 )
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
-from contamination.training.trained_model import RANDOM, ancestry_of
+from contamination.training.trained_model import RANDOM_WEIGHTS, ancestry_of
 from tests.detection.conftest import MEMORISED, UNSEEN
 
 METHODS = {
@@ -60,7 +60,7 @@ def trained(tmp_path, weights):
         weights(folder / "hf", like, number)
         for step in exports:
             weights(folder / "exports" / f"step-{step:08d}", "reference", number + step / 100)
-        before = ancestry_of("model.path", str(start)) if start else RANDOM
+        before = ancestry_of("model.path", str(start)) if start else RANDOM_WEIGHTS
         files = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()]
         counts = {"steps": 40, **(before.manifest_entries() if recorded else {})}
         with started_or_resumed_folder(folder, {}):

@@ -159,7 +159,7 @@ def test_copies_keep_to_the_last_tokens(change):
     assert place.max() - place.min() > 30_000
     with pytest.raises(ConfigError, match="injection.last_tokens"):
         change(last_tokens=120_001, budget_tokens=120_000)
-    with pytest.raises(ConfigError, match="leaves 1,199 of them to copies"):
+    with pytest.raises(ConfigError, match="leaves 1,199 of them for copies"):
         run(change(window=[0.99, 1.0], budget_tokens=120_000))
 
 

@@ -39,9 +39,9 @@ class CorpusConfig:
 def corpus_folder(tmp_path_factory):
     import pyarrow as pa
 
-    from contamination.injection.packing import PATTERN
+    from contamination.injection.packing import PART_NAME
 
-    part = PATTERN.format(0)
+    part = PART_NAME.format(0)
     rng = np.random.default_rng(0)
     ids = rng.integers(3, 200, size=(SEQUENCES, WIDTH)).astype(np.int32)
 

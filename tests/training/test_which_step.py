@@ -148,7 +148,7 @@ def test_the_commands_words_are_the_questions_fields():
 def test_odd_questions_are_refused(corpus, tmp_path):
     place = {"corpus_folder": str(corpus.artifact.path), "batch": 4}
     for words in ({}, {"example_id": "a", "text": "x"}):
-        with pytest.raises(ConfigError, match="example_id is .* not both"):
+        with pytest.raises(ConfigError, match="example_id is .* give either"):
             WhichStepStage(**place, **words)
     with pytest.raises(ConfigError, match="model_folder is None"):
         WhichStepStage(corpus_folder="x", example_id="a")

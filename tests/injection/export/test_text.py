@@ -171,7 +171,7 @@ EDITS = {
     spell: "a copy 0: line 0, characters",
     shorten: "characters, ",
     move: "differ from the example",
-    paste: "2 texts of the pool besides the ledger's, 1 were recorded",
+    paste: "2 texts of the pool besides the ledger's, but 1 were recorded",
 }
 
 
