@@ -149,7 +149,7 @@ def fpr_at_tpr(rate: float) -> Metric:
 
 
 def fewest_examples(rate: float) -> int:
-    """The smallest n with n·rate ≥ `ALARMS`: fewer non-members do not allow a false-positive rate.
+    """Returns the smallest n with n·rate ≥ `MIN_FALSE_ALARMS`, for a false-positive rate.
 
     A threshold with c of n non-members above it has an expected true false-positive rate of
     (c + 1) / (n + 1): with 100 non-members, "FPR ≤ 0.001" would be measured at 0.0099.

@@ -174,7 +174,7 @@ def test_odd_questions_are_refused(corpus, tmp_path):
             WhichStepStage(**place, order=str(tmp_path / "archive.npy"), example_id="a")
         )
     (tmp_path / "config.json").touch()
-    with pytest.raises(ConfigError, match="model_folder is .* a model alone does not say"):
+    with pytest.raises(ConfigError, match="model_folder is .* a model does not record when"):
         format_step_table(WhichStepStage(model_folder=str(tmp_path), example_id="a"))
     made = export_corpus(ExportStage(str(tmp_path), place["corpus_folder"], format=node("text")))
     with pytest.raises(ConfigError, match="give an export of tokens"):
