@@ -95,7 +95,7 @@ class MaskFiller:
     def _top_logits_and_ids(
         self, batch: Sequence[Window], originals: Sequence[str]
     ) -> tuple[Any, Any]:
-        """Return the highest logits and their ids, shape (N, candidates + EXTRA_LOGITS), descending."""
+        """Return the highest logits and their ids, (N, candidates + EXTRA_LOGITS), descending."""
         logits_NV = self._blank_logits(batch)
         if not bool((torch.isfinite(logits_NV) | self.not_a_word).all()):
             raise ConfigError(
