@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from contamination.audits.base import AuditStage, PreparedAudit, check_audit
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.config import identity_data, instantiate_node
 from contamination.core.files import write_text_atomically
 from contamination.core.integrity import errors_naming_file
@@ -67,12 +67,12 @@ def read_findings(artifact: Artifact) -> str:
         return read_text(artifact.path / MARKDOWN)
 
 
-def _conduct_and_write(prepared: PreparedAudit, folder: Path) -> Built:
+def _conduct_and_write(prepared: PreparedAudit, folder: Path) -> WrittenFiles:
     result = prepared.conduct(folder)
     table_files = [name for table in result.content.tables for name in _write_table(folder, table)]
     write_text_atomically(folder / MARKDOWN, markdown_document(result.content))
     write_text_atomically(folder / PAGE, html_document(result.content))
-    return Built([*table_files, *result.files, MARKDOWN, PAGE], result.counts)
+    return WrittenFiles([*table_files, *result.files, MARKDOWN, PAGE], result.counts)
 
 
 def _write_table(folder: Path, table: Table) -> tuple[str, str]:

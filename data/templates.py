@@ -1,8 +1,8 @@
-"""Fills templates from a row's columns, and checks the formats.
+"""Fills templates from the columns of rows, and checks their format strings.
 
-A benchmark has two levels: its source's `fields` are formats over a row's columns, and its template
-is one over the fields. A template for scoring (`examples.template`) is a format over the columns,
-or the name of a benchmark.
+A benchmark has two levels: its source's `fields` are format strings over a row's columns, and its
+template is a format string over these fields. A template for scoring (`examples.template`) is a
+format string over the columns, or the name of a benchmark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.rows import Row, Tally
 from contamination.data.text import is_blank
 
-SPEC_CHARACTERS = 8  # a width of more digits would fill the memory
+MAX_SPEC_CHARACTERS = 8  # a width with more digits would exhaust the memory
 
 
 class _UnusableError(Exception):
@@ -30,17 +30,17 @@ class _UnusableError(Exception):
 
 
 class _NullRefusingFormatter(string.Formatter):
-    """`str.format` over a row's columns, in which a null is an error."""
+    """`str.format` over a row's columns, where null values are errors."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        value, first = super().get_field(field_name, args, kwargs)
+        value, first_key = super().get_field(field_name, args, kwargs)
         if value is None or (isinstance(value, float) and math.isnan(value)):
             is_null = f"{field_name!r} is {'null' if value is None else 'NaN'}"
             raise _UnusableError("null field", is_null)
         if isinstance(value, list | tuple | dict):
             detail = f"{field_name!r} is {value!r}: name one of its values"
             raise _UnusableError("not a text", detail)
-        return value, first
+        return value, first_key
 
 
 def check_formats(
@@ -51,8 +51,8 @@ def check_formats(
     Args:
         name: the benchmark's name.
         config: the benchmark, with its template.
-        fields: formats over a row.
-        node: the config node of the benchmark, for errors.
+        fields: field → a format string over a row.
+        node: the config node of the benchmark, for error messages.
 
     Raises:
         ConfigError: a format string is invalid, or the source lacks a field.
@@ -61,8 +61,8 @@ def check_formats(
     for key, form in fields.items():
         option = f"the field {key!r} of {node}.{name}"
         for column, spec, _ in _parse_format_fields(option, form):
-            too_long = f"the format of {column!r} is too long to be meant."
-            require(len(spec or "") <= SPEC_CHARACTERS, option, form, too_long)
+            too_long = f"the format of {column!r} is too long."
+            require(len(spec or "") <= MAX_SPEC_CHARACTERS, option, form, too_long)
             index = f"write {column.replace('.', '[', 1)}] for a value inside a column."
             require("." not in column, option, form, f"a column has no attributes: {index}")
     field_options = (config.distinct, config.shorten, config.answer_field)
@@ -78,11 +78,11 @@ def check_template(name: str, template: str, node: str = "benchmark") -> set[str
     """Return the fields that a benchmark's template names.
 
     Raises:
-        ConfigError: the template is invalid, formats or indexes a field, or names none.
+        ConfigError: the template is invalid, formats or indexes a field, or names no field.
     """
     option, used = f"{node}.{name}.template", set()
     for field, spec, conversion in _parse_format_fields(option, template):
-        remedy = f"its fields are texts: write {{{field}}} alone."
+        remedy = f"its fields are texts: write only {{{field}}}."
         is_plain = not spec and not conversion and not {*".["} & {*field}
         require(is_plain, option, template, remedy)
         used.add(field)
@@ -93,7 +93,7 @@ def check_template(name: str, template: str, node: str = "benchmark") -> set[str
 def _parse_format_fields(
     option: str, format_string: str
 ) -> list[tuple[str, str | None, str | None]]:
-    """Return the name, format and conversion of each field that a format string names."""
+    """Return the name, format and conversion of each field in a format string."""
     try:
         return [
             (f, spec, c)
@@ -103,7 +103,7 @@ def _parse_format_fields(
     except ValueError as error:
         raise ConfigError(
             f"{option} is {format_string!r}: it is not a format string ({error}). Write a column "
-            "or field as {name}, and a brace of the text itself as {{ or }}."
+            "or field as {name}, and a literal brace as {{ or }}."
         ) from error
 
 
@@ -114,9 +114,9 @@ def fill_fields(
 
     Args:
         row: the row.
-        forms: for each field, a format string over the row's columns.
-        values: for each field, texts to replace.
-        tally: decides on rows that can't be used.
+        forms: field → a format string over the row's columns.
+        values: field → texts to replace, with their replacements.
+        tally: decides what happens with rows that can't be used.
     """
     try:
         return {k: _fill_field(row.value, k, form, values.get(k, {})) for k, form in forms.items()}
@@ -131,13 +131,13 @@ def _fill_field(
 ) -> str:
     try:
         text = _NullRefusingFormatter().vformat(format_string, (), columns)
-        text.encode()  # JSON may spell half of a surrogate pair, which is no text
+        text.encode()  # JSON can encode lone surrogates
     except UnicodeEncodeError as error:
         raise _UnusableError("invalid UTF-8", f"the field {field_name!r}: {error}") from error
     except (KeyError, IndexError, AttributeError) as error:
-        has = ", ".join(columns) or "none"
+        column_names = ", ".join(columns) or "none"
         raise _UnusableError(
-            "missing field", f"{format_string!r}: {error}; it has {has}"
+            "missing field", f"{format_string!r}: {error}; it has {column_names}"
         ) from error
     except (ValueError, TypeError) as error:
         raise _UnusableError("field can't be formatted", f"{format_string!r}: {error!r}") from error
@@ -147,18 +147,18 @@ def _fill_field(
     return text
 
 
-BENCHMARKS = Path(__file__).parents[1] / "conf" / "benchmark"
-FIELD = "examples.template"
+BENCHMARKS_FOLDER = Path(__file__).parents[1] / "conf" / "benchmark"
+TEMPLATE_FIELD = "examples.template"
 
 
 @dataclass(frozen=True)
 class RowTemplate:
-    """A template for scoring, as the first row's columns allow to fill it.
+    """A template for scoring, for rows with the first row's columns.
 
     Attributes:
         template: a format string over the fields.
-        forms: for each field, a format string over a row's columns.
-        values: for each field, texts to replace.
+        forms: field → a format string over a row's columns.
+        values: field → texts to replace, with their replacements.
     """
 
     template: str
@@ -167,43 +167,48 @@ class RowTemplate:
 
     @classmethod
     def of(cls, template: str, columns: Sequence[str]) -> RowTemplate:
-        """Returns the template of a format string or of a benchmark's name.
+        """Returns the template for a format string or a benchmark's name.
 
         Args:
             template: the value of `examples.template`.
             columns: the names of the first row's columns.
 
         Raises:
-            ConfigError: it is neither, or names a column that there is not.
+            ConfigError: it is neither.
+            DataError: it names a column that the rows don't have.
         """
         if re.fullmatch(r"\w+", template):
             return cls._of_benchmark(template, columns)
-        named = _parse_format_fields(FIELD, template)
-        require(bool(named), FIELD, template, "it names no column: all texts would be equal.")
+        named = _parse_format_fields(TEMPLATE_FIELD, template)
+        require(
+            bool(named), TEMPLATE_FIELD, template, "it names no column: all texts would be equal."
+        )
         for name, spec, conversion in named:
-            require(not spec and not conversion, FIELD, template, f"write {{{name}}} alone.")
-        _check_columns(template, {FIELD: template}, columns)
+            require(
+                not spec and not conversion, TEMPLATE_FIELD, template, f"write only {{{name}}}."
+            )
+        _check_columns(template, {TEMPLATE_FIELD: template}, columns)
         return cls(template, {name: f"{{{name}}}" for name, _, _ in named})
 
     @classmethod
     def _of_benchmark(cls, name: str, columns: Sequence[str]) -> RowTemplate:
-        names = sorted(path.stem for path in BENCHMARKS.glob("*.yaml"))
+        names = sorted(path.stem for path in BENCHMARKS_FOLDER.glob("*.yaml"))
         remedy = "give a format string such as 'Question: {question}\\nAnswer: {answer}', or "
-        require(name in names, FIELD, name, f"{remedy}a benchmark: {', '.join(names)}.")
-        benchmark = read_yaml(BENCHMARKS / f"{name}.yaml")[name]
+        require(name in names, TEMPLATE_FIELD, name, f"{remedy}a benchmark: {', '.join(names)}.")
+        benchmark = read_yaml(BENCHMARKS_FOLDER / f"{name}.yaml")[name]
         template: str = benchmark["template"]
         sources = [source for source in benchmark["sources"].values() if "fields" in source]
         for source in sources:
             if not _missing_columns(source["fields"], columns):
                 return cls(template, source["fields"], source.get("values") or {})
-        fields = {key: f"{{{key}}}" for key, _, _ in _parse_format_fields(FIELD, template)}
+        fields = {key: f"{{{key}}}" for key, _, _ in _parse_format_fields(TEMPLATE_FIELD, template)}
         _check_columns(template, fields, columns)
         return cls(template, fields)
 
     def fill(self, row: Row, tally: Tally) -> tuple[str, int | None] | None:
-        """Returns a row's text, and where its last field begins if nothing follows that.
+        """Returns a row's text, and the start of its last field if no text follows that field.
 
-        None stands for a row that can't be used, which the tally counts.
+        Returns None if the row can't be used, which the tally counts.
         """
         fields = fill_fields(row, self.forms, self.values, tally)
         if fields is None:
@@ -224,7 +229,7 @@ def _missing_columns(forms: Mapping[str, str], columns: Sequence[str]) -> list[s
 def _check_columns(template: str, forms: Mapping[str, str], columns: Sequence[str]) -> None:
     for name in _missing_columns(forms, columns):
         raise DataError(
-            f"{FIELD} is {template!r}: the rows have no column {name!r}, but "
-            f"{', '.join(columns) or 'none'}. Write the template over these, or name the column by "
+            f"{TEMPLATE_FIELD} is {template!r}: the rows have no column {name!r}, but "
+            f"{', '.join(columns) or 'none'}. Use these in the template, or name the column with "
             f"examples.columns.{name}=COLUMN."
         )

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, open_dict
 from contamination.core.cli import run_hydra_command, run_tool
 from contamination.core.config import convert_config
 from contamination.core.distributed import is_launched
-from contamination.core.help import answer
+from contamination.core.help import print_help_or_error
 from contamination.core.user_files import atomic_output_file
 from contamination.detection.config import DetectionStage, ProbeStage
 
@@ -171,5 +171,5 @@ def run_named_stage() -> int:
 
 
 if __name__ == "__main__":
-    answered = answer("detection")
+    answered = print_help_or_error("detection")
     sys.exit(run_named_stage() if answered is None else answered)

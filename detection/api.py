@@ -23,14 +23,14 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from contamination.core.config import PART, convert_config
+from contamination.core.config import PROPER_FRACTION, convert_config
 from contamination.core.disk import disk_errors_as_data_errors
 from contamination.core.errors import ConfigError, DataError, UserError, near_names, require
 from contamination.core.statistics.metrics import chosen_metrics
 from contamination.core.stored_files import read_yaml
 from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors
 from contamination.data.config import ExamplesConfig
-from contamination.data.examples import PLAIN, RowLayout, texts_of_rows
+from contamination.data.examples import DEFAULT_LAYOUT, RowLayout, texts_of_rows
 from contamination.data.readers.rows import Row, Shard, Tally
 from contamination.data.rows import fold_name, with_class_names
 from contamination.data.texts import Texts
@@ -79,7 +79,7 @@ class InMemoryRow(Row):
 
 
 def make_texts(
-    texts: Any, labels: Iterable[Any] | None, on_error: str, layout: RowLayout = PLAIN
+    texts: Any, labels: Iterable[Any] | None, on_error: str, layout: RowLayout = DEFAULT_LAYOUT
 ) -> Texts:
     """Makes texts from a path or from texts in memory; `Texts` are returned as they are.
 
@@ -366,7 +366,7 @@ def evaluate(
 
 
 def _is_rate(value: Any) -> bool:
-    return isinstance(value, Real) and PART.allows(value)
+    return isinstance(value, Real) and PROPER_FRACTION.allows(value)
 
 
 def _check_scores(scores: pd.DataFrame) -> None:

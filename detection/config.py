@@ -123,7 +123,7 @@ class ScoredModelConfig(Ranged, node="model"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.url is not None:
-            secrets.check_url_holds_no_key(f"{self.node}.url", self.url)
+            secrets.check_url_contains_no_key(f"{self.node}.url", self.url)
         if self.key_env is not None:
             secrets.check_is_variable_name(f"{self.node}.key_env", self.key_env)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import (
-    ALL,
+    ALL_BENCHMARKS,
     Estimate,
     confidence_interval,
     mean_over_benchmarks,
@@ -285,7 +285,7 @@ def _mean_over_benchmarks(
         g.name or "those of no benchmark": AUROC.needs(g.members, g.nonmembers) for g in groups
     }
     if needs := needs_by_benchmark_text(needs_by_name):
-        return BenchmarkEstimates(ALL, members, nonmembers, {}, needs)
+        return BenchmarkEstimates(ALL_BENCHMARKS, members, nonmembers, {}, needs)
     estimates: Estimates = {}
     for method in groups[0].estimates:
         by_name: Mapping[str, dict[str, Estimate]] = {
@@ -299,4 +299,4 @@ def _mean_over_benchmarks(
                 for m in metrics
             }
     notes = _blind_notes(estimates, blind_obstacle(*_texts_and_labels(examples)), comparisons)
-    return BenchmarkEstimates(ALL, members, nonmembers, estimates, "", notes)
+    return BenchmarkEstimates(ALL_BENCHMARKS, members, nonmembers, estimates, "", notes)

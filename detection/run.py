@@ -9,7 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, is_complete, run_folder
+from contamination.core.artifacts import (
+    Artifact,
+    WrittenFiles,
+    build_or_open,
+    is_complete,
+    run_folder,
+)
 from contamination.core.config import identity_data
 from contamination.core.disk import check_writable_folder, disk_errors_as_data_errors
 from contamination.core.errors import ConfigError
@@ -159,7 +165,9 @@ def required_passes(methods: Methods) -> set[Pass]:
     return with_token_count_pass({p for method in methods.values() for p in method.passes})
 
 
-def _write_scores(methods: Methods, texts: Texts, collector: Collector, folder: Path) -> Built:
+def _write_scores(
+    methods: Methods, texts: Texts, collector: Collector, folder: Path
+) -> WrittenFiles:
     models, settings = collector.models, collector.settings
     log.info("%s", describe_first_text(texts, models["target"]))
     whole_passes = collector.collect(required_passes(methods))
@@ -171,7 +179,7 @@ def _write_scores(methods: Methods, texts: Texts, collector: Collector, folder: 
     flagged = sum(int((table["flag"] != "").sum()) for table in read_tables(folder / FILE))
     rows = len(texts) * len(methods)
     counts = {"examples": len(texts), "methods": len(methods), "rows": rows}
-    return Built([FILE], {**counts, "flagged": flagged})
+    return WrittenFiles([FILE], {**counts, "flagged": flagged})
 
 
 def _class_identity(method_class: type[Method]) -> dict[str, str]:

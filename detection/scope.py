@@ -124,7 +124,7 @@ def output_starts_digest(scope: str, texts: Texts) -> dict[str, str]:
     if scope == WHOLE:
         return {}
     check_output_starts(scope, texts)
-    ordered = texts.take(texts.sorting_places("sha256", "example_id"))
+    ordered = texts.take(texts.sorting_indices("sha256", "example_id"))
     return {"outputs": lines_digest(f"{t.sha256} {t.output_start}" for t in ordered)}
 
 

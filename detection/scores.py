@@ -126,7 +126,7 @@ def score_tables(
     judgements = {key: np.empty(len(examples), JUDGEMENT_DTYPE) for key in sorted(methods)}
     flags: dict[str, int] = {}  # the number of each distinct flag
     texts = Texts.of(examples)
-    indices = texts.sorting_places("sha256")
+    indices = texts.sorting_indices("sha256")
     for index, text in zip(indices, texts.take(indices), strict=True):
         unranked_reason = reason_unranked(
             text.text, token_counts[text.sha256][0].scored_tokens(), min_scored_tokens
@@ -136,7 +136,7 @@ def score_tables(
                 methods[key], example_seen_by(methods[key], text, passes), unranked_reason
             )
             column[index] = score, flags.setdefault(flag, len(flags)), not unranked_reason
-    flag_texts, order = pa.array([*flags], pa.string()), texts.sorting_places("example_id")
+    flag_texts, order = pa.array([*flags], pa.string()), texts.sorting_indices("example_id")
     ids = texts.take(order).column("example_id").combine_chunks()
     for (name, variant), column in judgements.items():
         ordered = column[order]

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contamination.core.statistics.estimates import ALL, Estimate, confidence_interval
+from contamination.core.statistics.estimates import ALL_BENCHMARKS, Estimate, confidence_interval
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
 from contamination.core.table_files import write_csv
 from contamination.core.terminal import fit_columns
@@ -115,8 +115,8 @@ def write_results_json(path: Path, results: pd.DataFrame, notes: Sequence[str]) 
 
 def _format_group(group: BenchmarkEstimates, groups: int) -> str:
     name = group.name or ("of no benchmark" if groups > 1 else "texts")
-    if group.name == ALL:
-        name = f"{ALL}, the mean over {groups - 2} benchmarks"
+    if group.name == ALL_BENCHMARKS:
+        name = f"{ALL_BENCHMARKS}, the mean over {groups - 2} benchmarks"
     if group.needs:
         return f"{name}: needs {group.needs}"
     sizes = f"{group.members} members, {group.nonmembers} non-members{group.clusters_text}"

@@ -17,7 +17,7 @@ from contamination.core.seeds import derive_seed, unit_hash
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import confidence_interval
 from contamination.core.statistics.metrics import AUROC, most_false_alarms
-from contamination.core.statistics.samples import FEWEST_CLUSTERS, LabelledSample, clusters_by_side
+from contamination.core.statistics.samples import MIN_CLUSTERS, LabelledSample, clusters_by_side
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
 from contamination.data.texts import Text, clusters_of
 from contamination.detection.evaluation import CONFIDENCE, DRAWS, scores_by_membership
@@ -213,10 +213,10 @@ def _evaluation_sample(evaluation: Sequence[Text], seed: int) -> LabelledSample:
     draw_seed = derive_seed(seed, "threshold AUROC")
     sample = LabelledSample.of(member, clusters_of(evaluation), DRAWS, draw_seed)
     counts = sample.cluster_counts
-    if counts and min(counts) < FEWEST_CLUSTERS:
+    if counts and min(counts) < MIN_CLUSTERS:
         raise DataError(
             f"the evaluation split has {counts[0]} clusters of members and {counts[1]} of "
-            f"non-members, and at least {FEWEST_CLUSTERS} of each are needed to estimate how much "
+            f"non-members, and at least {MIN_CLUSTERS} of each are needed to estimate how much "
             "they differ: give texts of more clusters, or another share or seed."
         )
     return sample

@@ -169,7 +169,7 @@ def name(monkeypatch):
         return SimpleNamespace(artifact=artifact, digest=str(path), slug="slug")
 
     source = SimpleNamespace(documents=None, skipped={}, fingerprint=lambda: "source")
-    monkeypatch.setattr(contamination.injection.run, "check", lambda _: [])
+    monkeypatch.setattr(contamination.injection.run, "check_and_read_candidates", lambda _: [])
     monkeypatch.setattr(contamination.injection.run, "instantiate_node", lambda *_: source)
     monkeypatch.setattr(contamination.injection.run, "Tokenizer", opened)
     for module in (

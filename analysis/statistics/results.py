@@ -37,7 +37,7 @@ from contamination.core.statistics.bootstrap import (
     rank_side,
 )
 from contamination.core.statistics.estimates import (
-    ALL,
+    ALL_BENCHMARKS,
     Estimate,
     confidence_intervals,
     estimate_ranked,
@@ -277,7 +277,9 @@ def _with_means_over_benchmarks(
                 g.benchmark: estimate_without_value(g.sizes, draws, metric.needs(*g.sizes))
                 for g in lacking_groups
             }
-            by_benchmark[ALL] = mean_over_benchmarks({**by_benchmark, **estimates_without_value})
+            by_benchmark[ALL_BENCHMARKS] = mean_over_benchmarks(
+                {**by_benchmark, **estimates_without_value}
+            )
     return estimates
 
 

@@ -12,12 +12,7 @@ import pyarrow as pa
 
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.audits.benchmark import inputs
-from contamination.audits.benchmark.comparison import (
-    blind_of,
-    by_benchmark,
-    compare,
-    holm_by_model,
-)
+from contamination.audits.benchmark.comparison import blind_of, by_benchmark, compare, holm_by_model
 from contamination.audits.benchmark.report import BenchmarkFindings, report
 from contamination.core.config import Range, ranged_field, runtime_field
 from contamination.core.errors import ConfigError, require

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.audits.benchmark.comparison import FEWEST
-from contamination.core.config import PART, Ranged, at_least, one_of, ranged_field
+from contamination.core.config import PROPER_FRACTION, Ranged, at_least, one_of, ranged_field
 from contamination.core.errors import ConfigError, DataError, near_names, require
 from contamination.core.files import hashed_json, write_text_atomically
 from contamination.core.hashing import file_digest
@@ -51,7 +51,7 @@ class FreshStage(Ranged):
     """The folder of the files, which must not exist yet."""
     questions: str | None = None
     """For hold_out and version: a CSV, TSV, JSONL or Parquet file."""
-    share: float = ranged_field(0.5, PART)
+    share: float = ranged_field(0.5, PROPER_FRACTION)
     """For hold_out: the share of the questions that is kept back."""
     cluster_column: str | None = None
     """The column of what belongs together (one passage, the versions of one question): for hold_out

@@ -40,7 +40,14 @@ from contamination.audits.unlearning.quantities import (
 )
 from contamination.audits.unlearning.report import UnlearningFigures, build_report
 from contamination.audits.unlearning.text_similarity import Embedding, Judge
-from contamination.core.config import PART, POSITIVE, Range, at_least, ranged_field, runtime_field
+from contamination.core.config import (
+    POSITIVE,
+    PROPER_FRACTION,
+    Range,
+    at_least,
+    ranged_field,
+    runtime_field,
+)
 from contamination.core.errors import DataError, near_names, require
 from contamination.core.table_files import write_parquet
 from contamination.data.examples import examples_digest, lines_digest
@@ -295,7 +302,7 @@ class Unlearning(Audit):
     completions: int = ranged_field(20, at_least(0))
     completed_chunks: int = ranged_field(200, at_least(1))
     prompt_words: int = ranged_field(200, at_least(1))
-    prompt_share: float = ranged_field(0.5, PART)
+    prompt_share: float = ranged_field(0.5, PROPER_FRACTION)
     completion_tokens: int = ranged_field(512, at_least(1))
     temperature: float = ranged_field(1.0, POSITIVE)
     questions: str | None = runtime_field(CORPUS)

@@ -21,7 +21,7 @@ from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import Estimate, estimate_without_value
 from contamination.core.statistics.metrics import AUROC, Metric
-from contamination.data.texts import CHARACTERS
+from contamination.data.texts import BEGINNING_CHARACTERS
 from contamination.detection.baselines.classifiers import (
     Classifier,
     Ridge,
@@ -243,7 +243,9 @@ def number_equal_texts(texts: Sequence[str]) -> Rows:
     letters = ["".join(filter(str.isalnum, text.casefold())) or text for text in texts]
     beginning, shortest_beginning = {}, ""
     for text_letters in sorted({*letters}):  # texts that begin with a text follow it directly
-        if len(shortest_beginning) < CHARACTERS or not text_letters.startswith(shortest_beginning):
+        if len(shortest_beginning) < BEGINNING_CHARACTERS or not text_letters.startswith(
+            shortest_beginning
+        ):
             shortest_beginning = text_letters
         beginning[text_letters] = shortest_beginning
     numbers: Rows = np.unique(

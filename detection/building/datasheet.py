@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.hashing import digests_by_name
 from contamination.core.progress import progress_bar
 from contamination.core.seeds import derive_seed
@@ -61,7 +61,7 @@ def blind_auroc_row(
 
 def write_benchmark(
     folder: Path, sheet: Mapping[str, Any], rows_by_set: Mapping[str, Rows], licence: str
-) -> Built:
+) -> WrittenFiles:
     """Writes the sets, by name, and the datasheet with one line per set."""
     (folder / DATA).mkdir(exist_ok=True)
     files = {name: folder / DATA / f"{name}.jsonl" for name in rows_by_set}
@@ -80,7 +80,7 @@ def write_benchmark(
     (folder / "datasheet.md").write_text(render_markdown(complete_sheet))
     (folder / "README.md").write_text(render_hub_card(complete_sheet, licence))
     names = [*(f"{DATA}/{name}.jsonl" for name in files), "datasheet.json", "datasheet.md"]
-    return Built([*names, "README.md"], {"sets": len(rows_by_set)})
+    return WrittenFiles([*names, "README.md"], {"sets": len(rows_by_set)})
 
 
 def _set_summary(name: str, rows: Rows, digest: str) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def build_benchmark(
     stage: Any,
     named: Any,
     inputs: Mapping[str, str],
-    make: Callable[[Path, Path], Built],
+    make: Callable[[Path, Path], WrittenFiles],
 ) -> Artifact:
     """Returns the benchmark's artefact, built unless it exists.
 
@@ -186,7 +186,7 @@ def build_benchmark(
     folder = run_folder(Path(runs), KIND, name, named, inputs)
     intermediates = folder / INTERMEDIATE_FOLDER
 
-    def make_with_intermediates(folder: Path) -> Built:
+    def make_with_intermediates(folder: Path) -> WrittenFiles:
         intermediates.mkdir(exist_ok=True)
         return make(folder, intermediates)
 

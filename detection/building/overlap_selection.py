@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.core.artifacts import Artifact, Built
+from contamination.core.artifacts import Artifact, WrittenFiles
 from contamination.core.config import (
-    SHARE,
+    FRACTION_OR_ZERO,
     Ranged,
     at_least,
     instantiate_node,
@@ -30,7 +30,7 @@ from contamination.core.tasks import TaskRunner
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import FIELDS, lines_digest, row_id
 from contamination.data.ngrams import NgramIndex, WordNumbers, Words, words_of
-from contamination.data.readers import ByFile, Corpus
+from contamination.data.readers import Corpus, CorpusByFile
 from contamination.data.readers.rows import Tally
 from contamination.data.rows import fold_name, raw_rows
 from contamination.data.texts import Text, Texts, clusters_of
@@ -46,7 +46,7 @@ class SelectConfig(Ranged, node="select"):
 
     ngram: int = ranged_field(13, at_least(1))
     """The number of words per n-gram; MIMIR uses 7 and 13."""
-    max_share: float = ranged_field(0.2, SHARE)
+    max_share: float = ranged_field(0.2, FRACTION_OR_ZERO)
     """The largest share of a text's n-grams in the corpus; MIMIR uses 0.2 and 0.8."""
     processes: int = runtime_field(1, at_least(1))
     """Processes that read the corpus's files in parallel."""
@@ -119,7 +119,7 @@ def _select_and_write(
     inputs: Mapping[str, str],
     folder: Path,
     intermediates_folder: Path,
-) -> Built:
+) -> WrittenFiles:
     config = stage.select
     search = NgramSearch(
         [text.text for text in candidates], config.ngram, corpus, intermediates_folder
@@ -236,7 +236,7 @@ class SearchableCorpus(Protocol):
 class DocumentTexts:
     """The documents of a corpus of conf/corpus; its files are the pieces if it has files."""
 
-    corpus: Corpus | ByFile
+    corpus: Corpus | CorpusByFile
 
     @property
     def _files(self) -> Sequence[Any] | None:

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from omegaconf import MISSING
 
-from contamination.core.artifacts import Artifact, Built, to_plain_data
+from contamination.core.artifacts import Artifact, WrittenFiles, to_plain_data
 from contamination.core.config import (
-    PART,
+    PROPER_FRACTION,
     Range,
     Ranged,
     at_least,
@@ -65,7 +65,7 @@ class BuildConfig(Ranged, node="build"):
     """Texts that share 13 words in a row with the other label: report, or drop both."""
     slices: str = ranged_field("none", one_of(("none", "month")))
     """`month`: one set per month of the non-members' creation, for a moving cut-off."""
-    least_bleu: float = ranged_field(0.75, PART)
+    least_bleu: float = ranged_field(0.75, PROPER_FRACTION)
     """The lower bound of a reworded text's BLEU."""
     processes: int = runtime_field(1, at_least(1))
     """Processes that read files in parallel."""
@@ -127,7 +127,7 @@ def _build_and_write(
     hashes: Mapping[str, str],
     folder: Path,
     intermediates_folder: Path,
-) -> Built:
+) -> WrittenFiles:
     config = stage.build
     drops_duplicates = config.near_duplicates == "drop"
     texts_per_group = config.number + (max(20, config.number // 5) if drops_duplicates else 0)

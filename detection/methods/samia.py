@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from contamination.core.config import PART, POSITIVE, at_least, ranged_field
+from contamination.core.config import POSITIVE, PROPER_FRACTION, at_least, ranged_field
 from contamination.data.text import split_at_share
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import Example, Pass
@@ -38,7 +38,7 @@ class Samia(Method):
     compressed: bool = False
     """Whether to weight a continuation by its compressed size, as in the paper's SaMIA*zlib."""
 
-    share: float = ranged_field(0.5, PART)
+    share: float = ranged_field(0.5, PROPER_FRACTION)
     """The share of the words used as the prompt; the paper's default."""
 
     tokens: int = ranged_field(128, at_least(1))

@@ -14,7 +14,7 @@ import pandas as pd
 from contamination.core.config import Range, Ranged, ranged_field
 from contamination.core.disk import check_output_file
 from contamination.core.errors import DataError
-from contamination.core.stored_files import MOST_BYTES, parse_json, parse_typed
+from contamination.core.stored_files import MAX_BYTES, parse_json, parse_typed
 from contamination.core.table_files import write_csv
 from contamination.core.terminal import fit_columns
 from contamination.core.user_files import atomic_output_file, open_to_read
@@ -149,9 +149,9 @@ class Calibration:
         command = "`python -m detection thresholds examples=…`"
         try:
             with open_to_read(path) as stream:
-                content = stream.read(MOST_BYTES + 1)
-            if len(content) > MOST_BYTES:
-                raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+                content = stream.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
+                raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
             record = parse_json(content.decode())
             if not isinstance(record, dict) or "thresholds" not in record:
                 raise ValueError("it has no thresholds")

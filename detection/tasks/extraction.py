@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.config import Range, Ranged, at_least, one_of, ranged_field
 from contamination.core.errors import DataError
 from contamination.core.statistics.estimates import Estimate
@@ -201,7 +201,7 @@ def _continue_and_write(
     texts: Sequence[Text],
     question_set: QuestionSet | None,
     folder: Path,
-) -> Built:
+) -> WrittenFiles:
     loaded, config = LoadedModel(model, stage.detection), stage.extraction
     if question_set:
         result = make_answer_targets(loaded, texts, question_set)
@@ -212,7 +212,7 @@ def _continue_and_write(
     continuations = greedy_continuations(loaded, result.targets)
     table = pd.DataFrame(map(partial(_result_row, loaded), result.targets, continuations))
     table.astype({"occurrences": "Int64"}).to_parquet(folder / FILE, index=False)
-    return Built([FILE], {"rows": len(table), "left_out": left_out_rows(result.left_out)})
+    return WrittenFiles([FILE], {"rows": len(table), "left_out": left_out_rows(result.left_out)})
 
 
 def greedy_continuations(loaded: LoadedModel, targets: Sequence[Target]) -> list[list[int]]:

@@ -19,7 +19,7 @@ from contamination.core.config import Ranged, at_least, ranged_field
 from contamination.core.disk import check_writable_folder
 from contamination.core.errors import ConfigError, DataError, require
 from contamination.core.seeds import derive_seed
-from contamination.data.benchmark_parts import BLANK
+from contamination.data.benchmark_parts import WORD_SEPARATOR
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
 from contamination.data.texts import Text
@@ -112,8 +112,8 @@ def join_pieces(pieces: Sequence[Text]) -> Iterator[JoinedText]:
     for piece in pieces:
         pieces_by_stream.setdefault((piece.benchmark, piece.cluster), []).append(piece)
     for (benchmark, name), stream in pieces_by_stream.items():
-        text = make_text(name, BLANK.join(piece.text for piece in stream), None, benchmark)
-        ends = np.cumsum([len(piece.text) + len(BLANK) for piece in stream])
+        text = make_text(name, WORD_SEPARATOR.join(piece.text for piece in stream), None, benchmark)
+        ends = np.cumsum([len(piece.text) + len(WORD_SEPARATOR) for piece in stream])
         starts = [0, *map(int, ends)]
         spans = [(s, s + len(p.text)) for s, p in zip(starts, stream, strict=False) if p.label]
         yield JoinedText(text, spans)

@@ -46,7 +46,7 @@ def select_examples(
         ConfigError: no example has one of the ids.
     """
     if ids is None:
-        ordered = examples.take(examples.sorting_places("example_id"))
+        ordered = examples.take(examples.sorting_indices("example_id"))
         return [text for label in KINDS for text in _sample_with_label(ordered, label, count, seed)]
     index_by_id = {id_: i for i, id_ in enumerate(examples.column("example_id").to_pylist())}
     for example_id in ids:

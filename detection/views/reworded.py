@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from contamination.core.artifacts import Built, build_or_open, run_folder
+from contamination.core.artifacts import WrittenFiles, build_or_open, run_folder
 from contamination.core.integrity import errors_naming_file
 from contamination.core.seeds import derive_seed
 from contamination.core.table_files import write_parquet
@@ -35,7 +35,7 @@ def read_or_make_versions(
     config = {"view": wanted.view_key, "seed": seed}
     inputs = {"masked_lm": model.digest, "texts": texts_digest(ordered)}
 
-    def write(folder: Path) -> Built:
+    def write(folder: Path) -> WrittenFiles:
         versions = make(ordered)
         rows = [
             {"text_sha256": text.sha256, "copy": copy, "text": version}
@@ -43,7 +43,7 @@ def read_or_make_versions(
             for copy, version in enumerate(text_versions)
         ]
         write_parquet(folder / FILE, pa.Table.from_pylist(rows))
-        return Built([FILE], {"texts": len(ordered), "versions": len(rows)})
+        return WrittenFiles([FILE], {"texts": len(ordered), "versions": len(rows)})
 
     folder = run_folder(runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
     build_or_open(folder, config, inputs, write, log_nearest=False)

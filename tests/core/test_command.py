@@ -104,7 +104,7 @@ def test_a_configuration_that_could_not_be_read_again_is_refused_before_the_run(
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.stdout, run.returncode) == ("", 2)
     assert "error: x is 'aaa" in run.stderr
-    assert "of 100,001 characters, and 100,000 can be read again" in run.stderr
+    assert "of 100,001 characters, but at most 100,000 can be read" in run.stderr
 
 
 @pytest.mark.slow

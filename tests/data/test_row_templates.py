@@ -96,7 +96,7 @@ def test_a_limit_keeps_the_first_texts(tmp_path):
         ({"template": "bolq"}, "examples.template is 'bolq': give a format string"),
         ({"template": "Q: {"}, "it is not a format string"),
         ({"template": "only a text."}, "it names no column"),
-        ({"template": "{n:>900000000}"}, r"write \{n\} alone"),
+        ({"template": "{n:>900000000}"}, r"write only \{n\}"),
         ({"template": "{options}"}, "name one of its values"),
         ({"columns": {"text": "body"}}, "examples.columns.text is 'body'"),
         ({"limit": 0}, "examples.limit is 0"),

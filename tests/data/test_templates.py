@@ -84,8 +84,8 @@ def test_words_that_read_like_nulls_are_words(own):
     ("template", "match"),
     [
         ("{question", "template is '{question': it is not a format string .*expected '}'"),
-        ("{question!z}", "its fields are texts: write {question} alone"),
-        ("{question:>999999999999}", "its fields are texts: write {question} alone"),
+        ("{question!z}", "its fields are texts: write only {question}"),
+        ("{question:>999999999999}", "its fields are texts: write only {question}"),
         ("{question}}", "not a format string .*Single '}'"),
         ("no field", "it names no field"),
         ("{qestion}", "names the field 'qestion'.*Did you mean question"),

@@ -14,7 +14,7 @@ from contamination.training.objectives.likelihood import (
 from contamination.training.objectives.npo import NPO
 from contamination.training.objectives.relabel import Relabel
 
-CLASSES: Mapping[str, type[Objective]] = {
+OBJECTIVE_CLASSES: Mapping[str, type[Objective]] = {
     "likelihood": Likelihood,
     "ascent": GradientAscent,
     "difference": GradientDifference,
@@ -25,18 +25,21 @@ CLASSES: Mapping[str, type[Objective]] = {
 
 def make_objective(config: TrainingConfig) -> Objective:
     """Return the objective that `training.objective` names."""
-    return CLASSES[config.objective].from_config(config)
+    return OBJECTIVE_CLASSES[config.objective].from_config(config)
 
 
 def check_objective(config: TrainingConfig) -> None:
-    """Raise a ConfigError if the objective lacks a field, or a field is given that it ignores."""
-    retains, has_retained = CLASSES[config.objective].retains, config.retain_folder is not None
+    """Raise a ConfigError if a field that the objective needs is missing, or ignored if given."""
+    retains, has_retained = (
+        OBJECTIVE_CLASSES[config.objective].retains,
+        config.retain_folder is not None,
+    )
     remedy = (
-        f"training.objective is {config.objective!r}, which learns nothing beside the corpus: "
+        f"training.objective is {config.objective!r}, which uses no retained text: "
         "leave it out, or choose difference."
     )
     config.require(not has_retained or retains != NEVER, "retain_folder", remedy)
-    remedy = "training.objective=difference keeps text: give a packed clean corpus, runs/corpus/…."
+    remedy = "training.objective=difference retains text: give a clean corpus, runs/corpus/…."
     config.require(has_retained or retains != ALWAYS, "retain_folder", remedy)
     relabels = config.objective == "relabel"
     remedy = (

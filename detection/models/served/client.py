@@ -287,7 +287,7 @@ def base_url(field: str, url: str) -> str:
     Raises:
         ConfigError: the address is invalid, or includes a user, a key or a fragment.
     """
-    secrets.check_url_holds_no_key(field, url)
+    secrets.check_url_contains_no_key(field, url)
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{field} is {url!r}: give an address such as http://localhost:8000/v1.")
@@ -300,7 +300,7 @@ def _read_key(field: str, variable: str | None) -> str:
     if not os.environ.get(variable):
         raise ConfigError(
             f"{field}.key_env names an environment variable that is not set. Set it to the "
-            f"server's key, or give null if the server needs none. {secrets.UNSAID}"
+            f"server's key, or give null if the server needs none. {secrets.NOT_REPEATED}"
         )
     key = os.environ[variable].strip()
     if not key.isascii() or not key.isprintable() or " " in key:  # an error would quote the header

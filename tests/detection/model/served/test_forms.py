@@ -248,7 +248,7 @@ def test_a_template_without_an_end_is_said(
     own = shutil.copytree(chatting, tmp_path / "own")
     (own / "chat_template.jinja").write_text(f"{template}{{# content #}}")
     if "for" in template:
-        monkeypatch.setattr(chat_templates, "SECONDS", 0.2)
+        monkeypatch.setattr(chat_templates, "RENDER_SECONDS", 0.2)
     words = rf"model\.tokenizer: its chat template can't be used: .*{words}"
     server = Server(folder=chatting, chat=True, chats="continues")
     with server, pytest.raises(ConfigError, match=words):
