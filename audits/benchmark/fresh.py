@@ -83,8 +83,9 @@ def make_fresh(stage: FreshStage) -> Path:
         raise DataError(f"out is {stage.out!r}, which exists: give a folder that does not.")
     check_has_disk("out", stage.out)
     check_writable_folder("out", stage.out)
+    seed = "the seed"
     if stage.seed is None:
-        stage = replace(stage, seed=randbits(63))
+        stage, seed = replace(stage, seed=randbits(63)), "the seed, drawn at random"
     if stage.way == GENERATE:
         files, source = _generate(stage)
     else:
@@ -105,7 +106,7 @@ def make_fresh(stage: FreshStage) -> Path:
     finally:
         rmtree(unfinished, ignore_errors=True)
     private = [f"{name}{suffix}" for name in files if name != PUBLISHED]
-    log.info("Keep %s private, and %s, which has the seed.", " and ".join(private), RECORD)
+    log.info("Keep %s private, and %s, which has %s.", " and ".join(private), RECORD, seed)
     return folder
 
 
