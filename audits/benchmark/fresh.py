@@ -240,11 +240,11 @@ def _draw_version(stage: FreshStage, rows: Sequence[Row]) -> dict[str, list[Mapp
     for question, of_question in versions.items():
         _check_versions(question, of_question, str(stage.cluster_column))
         drawn = int(rng.integers(len(of_question)))
-        for place, plain in enumerate(of_question):
+        for place, wording in enumerate(of_question):
             if place == drawn:
-                published.append({"id": question, **plain})
+                published.append({"id": question, **wording})
             else:
-                others.append({CLUSTER: question, **plain})
+                others.append({CLUSTER: question, **wording})
     _check_enough(PUBLISHED, len(published), len(published))
     return {PUBLISHED: published, VERSIONS: others}
 
