@@ -41,6 +41,8 @@ from contamination.core.terminal import escape_controls
 from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+TEMPLATE = re.compile(r"\+*(?:[\w.]+\.)?template")
+"""A field whose text has braces."""
 T = TypeVar("T")
 
 
@@ -79,6 +81,7 @@ def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> 
             user_errors.append(error)  # raised here, Hydra would print a line before it
 
     try:
+        sys.argv[1:] = quote_templates(sys.argv[1:])
         secrets.check_overrides_contain_no_key(sys.argv[1:])
         check_no_sweeper_params(sys.argv[1:])
         with stop_on_signals(), disk_errors_as_data_errors():
@@ -148,6 +151,7 @@ def compose_stage(name: str, overrides: Sequence[str], schema: type[T]) -> T:
     """
     for override in overrides:
         require(isinstance(override, str), "overrides", override, 'give strings, such as "seed=1".')
+    overrides = quote_templates(overrides)
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             config = compose(name, list(overrides))
@@ -155,6 +159,24 @@ def compose_stage(name: str, overrides: Sequence[str], schema: type[T]) -> T:
         raise ConfigError(_hydra_error_message(error, name, overrides)) from error
     check_runs_folder(config)
     return convert_config(config, schema)
+
+
+def quote_templates(overrides: Sequence[str]) -> list[str]:
+    """Returns the overrides, with templates in the quotes that Hydra requires around braces."""
+    return [*map(_quote_template, overrides)]
+
+
+def _quote_template(override: str) -> str:
+    name, _, value = override.partition("=")
+    if not TEMPLATE.fullmatch(name):
+        return override
+    try:
+        OverridesParser.create().parse_override(override)
+    except HydraException:
+        # In Hydra's quotes a backslash is itself, except before a quote.
+        inner = re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + ('\\"' if m[2] else ""), value)
+        return f'{name}="{inner}"'
+    return override
 
 
 def check_runs_folder(config: DictConfig) -> str:

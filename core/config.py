@@ -106,8 +106,19 @@ def field_naming_unless_default(default: Any, range_: Range | None = None) -> An
 
 
 def register_schema(node: str, schema: type) -> None:
-    """Register `schema/<node>` for Hydra's defaults lists, which types the config node `<node>`."""
-    ConfigStore.instance().store(group="schema", name=node, node=_schema_node(schema), package=node)
+    """Register `schema/<node>` for Hydra's defaults lists, which types the config node `<node>`.
+
+    A field that is a dict of texts has keys of the user's own, so any may be given.
+    """
+    typed = _schema_node(schema)
+    for key in typed:
+        if isinstance(inner := typed._get_node(key), DictConfig) and _holds_texts(inner):
+            inner._set_flag("struct", False)
+    ConfigStore.instance().store(group="schema", name=node, node=typed, package=node)
+
+
+def _holds_texts(node: DictConfig) -> bool:
+    return node._metadata.object_type is dict and node._metadata.element_type is str
 
 
 def convert_config(config: DictConfig, schema: type[T]) -> T:

@@ -123,7 +123,8 @@ def _field_rows(command: Command) -> Iterator[str]:
     for name in command.fields:
         field = describe_field(command, name)
         label = _typed_name(command, name)
-        label += f"={field.default}" if field.default else " (required)"
+        default = field.default if field.default.strip() else f'"{field.default}"'
+        label += f"={default}" if field.default else " (required)"
         with_range = f"  {label}   [{field.range}]"
         yield _shorten(with_range if field.range and len(with_range) <= WIDTH else f"  {label}")
         yield _shorten(f"      {_first_sentence(field)}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import MISSING
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig
 
 from contamination.core.config import Ranged, at_least, one_of, register_schema, runtime_field
 from contamination.data.readers.rows import ON_ERROR
@@ -92,8 +93,16 @@ class ExamplesConfig(Ranged, node="examples"):
 
 
 register_schema("examples", ExamplesConfig)
+COLUMNS = DictConfig({}, flags={"struct": False})
+"""The node `columns` of a configuration without a schema: any field may be named in it."""
+ConfigStore.instance().store(group="schema", name="columns", node=COLUMNS)
 
 CHOSEN_BY = ("sum", "token", "character", "byte", "letter")
+
+
+def with_escapes(template: str) -> str:
+    r"""Returns a template of a command line or of YAML, with its \n and \t as what they mean."""
+    return template.replace("\\n", "\n").replace("\\t", "\t")
 
 
 @dataclass(frozen=True)
@@ -124,3 +133,7 @@ class BenchmarkConfig(Ranged):
     sources: dict[str, Any] = field(default_factory=dict)
     """Source → `rows` (a `_target_`), `fields` (format strings over a row), `values`
     (replacements)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "template", with_escapes(self.template))

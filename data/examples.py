@@ -224,12 +224,14 @@ def _iter_texts_or_none(
     template: RowTemplate | None = None
     for row in rows:
         if layout.template is not None:
-            template = template or RowTemplate.of(layout.template, [*map(str, row.value)])
+            template = template or RowTemplate.of(
+                layout.template, {str(name): value for name, value in row.value.items()}
+            )
             if (filled := template.fill(row, tally)) is None:
                 yield None
                 continue
             row = _with_text(row, *filled)
-        yield _make_text_of_row(row, tally, layout.separator)
+        yield _make_text_of_row(row, tally, layout)
 
 
 def _with_text(row: Row, text: str, start: int | None) -> Row:
@@ -239,17 +241,18 @@ def _with_text(row: Row, text: str, start: int | None) -> Row:
     return row._replace(value={**others, "text": text, OUTPUT_START: start})
 
 
-def _make_text_of_row(row: Row, tally: Tally, separator: str) -> Text | None:
-    """Return the row's text, or None if the row can't be used, which the tally counts."""
+def _make_text_of_row(row: Row, tally: Tally, layout: RowLayout) -> Text | None:
+    """Return the row's text, or None if it can't be used, which the tally counts."""
     field_names = [*map(fold_name, row.value)]
     fields = dict(zip(field_names, row.value.values(), strict=True))
     if len(fields) < len(field_names) and any(field_names.count(name) > 1 for name in FIELDS):
         tally.reject("two fields of one name", row.where, _describe_fields(row))
         return None
-    text, start = _text_and_output_start(fields, separator)
+    text, start = _text_and_output_start(fields, layout.separator)
     if not isinstance(text, str):
         problem = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
-        tally.reject("no string as its `text`", row.where, f"{problem}; {_describe_fields(row)}")
+        has = _describe_fields(row) + ("" if layout.template or "text" in fields else _hint(row))
+        tally.reject("no string as its `text`", row.where, f"{problem}; {has}")
         return None
     for field_name in ("id", "benchmark", "cluster"):
         if isinstance(fields.get(field_name), list | dict | np.ndarray):
@@ -307,6 +310,14 @@ def parse_output_start(start: Any, text: str) -> int | None:
     if not is_whole or not 0 <= position <= len(text):
         raise IndexError(start)
     return position
+
+
+def _hint(row: Row) -> str:
+    """Says how the first columns that are no fields would become a text, if there are any."""
+    others = [str(name) for name in row.value if fold_name(name) not in FIELDS]
+    others.sort(key=lambda name: {"question": 0, "answer": 1}.get(fold_name(name), 2))
+    template = "\\n".join(f"{{{name}}}" for name in others[:2])
+    return f"; examples.template='{template}' would make a text of these" if others else ""
 
 
 def _describe_fields(row: Row) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from contamination.core.errors import ConfigError, DataError, near_names, require
 from contamination.core.stored_files import read_yaml
-from contamination.data.config import BenchmarkConfig
+from contamination.data.config import BenchmarkConfig, with_escapes
 from contamination.data.readers.rows import Row, Tally
 from contamination.data.text import is_blank
 
@@ -33,6 +33,10 @@ class _NullRefusingFormatter(string.Formatter):
     """`str.format` over a row's columns, where null values are errors."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        column = _column_of(field_name)
+        if "[" in field_name and isinstance(text := kwargs.get(column), str):
+            detail = f"{field_name!r} is one letter of {text[:40]!r}: write only {{{column}}}"
+            raise _UnusableError(f"the column {column!r} is a text, not a list", detail)
         value, first_key = super().get_field(field_name, args, kwargs)
         if value is None or (isinstance(value, float) and math.isnan(value)):
             is_null = f"{field_name!r} is {'null' if value is None else 'NaN'}"
@@ -55,9 +59,11 @@ def check_formats(
         node: the config node of the benchmark, for error messages.
 
     Raises:
-        ConfigError: a format string is invalid, or the source lacks a field.
+        ConfigError: a format string is invalid, two fields of the template have nothing between
+            them, or the source lacks a field.
     """
     template_fields = check_template(name, config.template, node)
+    _check_fields_are_apart(f"{node}.{name}.template", config.template)
     for key, form in fields.items():
         option = f"the field {key!r} of {node}.{name}"
         for column, spec, _ in _parse_format_fields(option, form):
@@ -105,6 +111,16 @@ def _parse_format_fields(
             f"{option} is {format_string!r}: it is not a format string ({error}). Write a column "
             "or field as {name}, and a literal brace as {{ or }}."
         ) from error
+
+
+def _check_fields_are_apart(option: str, template: str) -> None:
+    """Raise a ConfigError if two fields follow one another: their words would be one."""
+    names = [name for _, name, *_ in string.Formatter().parse(template)]
+    literals = [literal for literal, *_ in string.Formatter().parse(template)]
+    for first, literal, second in zip(names, literals[1:], names[1:], strict=False):
+        remedy = f"write a blank or \\n between {{{first}}} and {{{second}}}."
+        is_apart = bool(literal) or first is None or second is None
+        require(is_apart, option, template, f"nothing separates these columns: {remedy}")
 
 
 def fill_fields(
@@ -166,19 +182,20 @@ class RowTemplate:
     values: Mapping[str, Mapping[str, str]] = dataclass_field(default_factory=dict)
 
     @classmethod
-    def of(cls, template: str, columns: Sequence[str]) -> RowTemplate:
-        """Returns the template for a format string or a benchmark's name.
+    def of(cls, template: str, row: Mapping[str, Any]) -> RowTemplate:
+        """Returns the template of a format string or of a benchmark's name.
 
         Args:
             template: the value of `examples.template`.
-            columns: the names of the first row's columns.
+            row: the first row.
 
         Raises:
-            ConfigError: it is neither.
-            DataError: it names a column that the rows don't have.
+            ConfigError: it is neither, names a column that there is not, or has nothing between
+                two columns.
         """
         if re.fullmatch(r"\w+", template):
-            return cls._of_benchmark(template, columns)
+            return cls._of_benchmark(template, row)
+        template = with_escapes(template)
         named = _parse_format_fields(TEMPLATE_FIELD, template)
         require(
             bool(named), TEMPLATE_FIELD, template, "it names no column: all texts would be equal."
@@ -187,11 +204,16 @@ class RowTemplate:
             require(
                 not spec and not conversion, TEMPLATE_FIELD, template, f"write only {{{name}}}."
             )
-        _check_columns(template, {TEMPLATE_FIELD: template}, columns)
+        _check_fields_are_apart(TEMPLATE_FIELD, template)
+        _check_columns(template, {TEMPLATE_FIELD: template}, [*row])
         return cls(template, {name: f"{{{name}}}" for name, _, _ in named})
 
     @classmethod
-    def _of_benchmark(cls, name: str, columns: Sequence[str]) -> RowTemplate:
+    def _of_benchmark(cls, name: str, row: Mapping[str, Any]) -> RowTemplate:
+        """Takes the fields of the source whose columns the row has, or else these by their names.
+
+        A source that takes one of several values of a column does not suit a column of texts.
+        """
         names = sorted(path.stem for path in BENCHMARKS_FOLDER.glob("*.yaml"))
         remedy = "give a format string such as 'Question: {question}\\nAnswer: {answer}', or "
         require(name in names, TEMPLATE_FIELD, name, f"{remedy}a benchmark: {', '.join(names)}.")
@@ -199,10 +221,11 @@ class RowTemplate:
         template: str = benchmark["template"]
         sources = [source for source in benchmark["sources"].values() if "fields" in source]
         for source in sources:
-            if not _missing_columns(source["fields"], columns):
+            forms = source["fields"]
+            if not _missing_columns(forms, [*row]) and not _indexes_a_text(forms, row):
                 return cls(template, source["fields"], source.get("values") or {})
         fields = {key: f"{{{key}}}" for key, _, _ in _parse_format_fields(TEMPLATE_FIELD, template)}
-        _check_columns(template, fields, columns)
+        _check_columns(template, fields, [*row])
         return cls(template, fields)
 
     def fill(self, row: Row, tally: Tally) -> tuple[str, int | None] | None:
@@ -221,9 +244,22 @@ class RowTemplate:
         return text, None if last is None or len(parts) < 2 else len(text) - len(fields[last])
 
 
-def _missing_columns(forms: Mapping[str, str], columns: Sequence[str]) -> list[str]:
+def _named_in(forms: Mapping[str, str]) -> list[str]:
     named = {name for key, form in forms.items() for name, _, _ in _parse_format_fields(key, form)}
-    return sorted(name for name in named if re.split(r"[.\[]", name)[0] not in columns)
+    return sorted(named)
+
+
+def _column_of(name: str) -> str:
+    return re.split(r"[.\[]", name)[0]
+
+
+def _missing_columns(forms: Mapping[str, str], columns: Sequence[str]) -> list[str]:
+    return [name for name in _named_in(forms) if _column_of(name) not in columns]
+
+
+def _indexes_a_text(forms: Mapping[str, str], row: Mapping[str, Any]) -> bool:
+    indexed = [name for name in _named_in(forms) if "[" in name]
+    return any(isinstance(row.get(_column_of(name)), str) for name in indexed)
 
 
 def _check_columns(template: str, forms: Mapping[str, str], columns: Sequence[str]) -> None:

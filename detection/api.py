@@ -46,6 +46,7 @@ from contamination.detection.models.hf_model import InMemoryModel
 from contamination.detection.summary import example_columns, with_example_columns
 
 ARGUMENT_NAMES = {
+    r"; examples\.template='.*' would make a text of these": "",
     r"\bexamples\.path\b": "texts",
     r"\b(?:examples\.)?on_error=skip\b": 'on_error="skip"',
     r"\b(model|reference|masked_lm|prefix)\.path\b": r"\1",
@@ -94,7 +95,7 @@ def make_texts(
             raise ConfigError("labels: a file or a data set has its own, in its column label.")
         examples = ExamplesConfig(
             str(texts), on_error=on_error, template=layout.template,
-            columns=dict(layout.columns), separator=layout.separator,
+            columns=dict(layout.columns), separator=layout.separator, limit=layout.limit,
         )  # fmt: skip
         return open_examples(examples)
     rows = _iter_rows_in_memory(texts)

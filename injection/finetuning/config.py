@@ -14,6 +14,7 @@ from contamination.core.config import (
     runtime_field,
 )
 from contamination.core.errors import require
+from contamination.data.config import with_escapes
 from contamination.injection.config import InjectionStage, PoolStage
 
 TEMPLATE, CHAT, TEXT = "template", "chat", "text"
@@ -40,6 +41,11 @@ class InstructionsConfig(Ranged):
     """Field → a format string over a row."""
     values: dict[str, dict[str, str]] = field(default_factory=dict)
     """Field → texts to replace, with their replacements."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.template is not None:
+            object.__setattr__(self, "template", with_escapes(self.template))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ BAD = {
     '{"question": NaN, "answer": ["a"]}': "null field .'question' is NaN",
     '{"question": "q", "answer": null}': "field can't be formatted .'{answer.0.}'",
     '{"question": "q", "answer": []}': "missing field .'{answer.0.}': list index out of range",
+    '{"question": "q", "answer": "a"}': "the column 'answer' is a text, not a list",
     '{"answer": ["a"]}': "missing field .'{question}': 'question'; it has answer",
     '{"question": "", "answer": ["a"]}': "empty field .'question' is blank",
     '{"question": " \\t\\n ", "answer": ["a"]}': "empty field .'question' is blank",
@@ -84,6 +85,7 @@ def test_words_that_read_like_nulls_are_words(own):
     ("template", "match"),
     [
         ("{question", "template is '{question': it is not a format string .*expected '}'"),
+        ("{question}{answer}", "between {question} and {answer}"),
         ("{question!z}", "its fields are texts: write only {question}"),
         ("{question:>999999999999}", "its fields are texts: write only {question}"),
         ("{question}}", "not a format string .*Single '}'"),

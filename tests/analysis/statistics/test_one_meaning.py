@@ -133,7 +133,7 @@ def test_where_a_benchmark_lacks_a_kind_all_has_no_number_and_names_it_everywher
     assert set(results["benchmark"]) == {"all", "boolq"}
     rates = results.query("metric != 'auroc' and benchmark == 'all'")
     assert rates["value"].isna().all()
-    assert rates["needs"].str.contains("imdb|a benchmark").all()
+    assert rates["needs"].str.contains("imdb|per benchmark").all()
     logged = keys.summary_values(results)
     assert logged["needs/auroc/min_k/all"] == LACKS[kind]
     assert "auroc/min_k/all" not in logged
