@@ -8,8 +8,8 @@ one benchmark (the sides hold 200 of it), and runs the whole audit, blind baseli
 
 - *clean*: the model before the contaminated training. Both sides are drawn from members and
   non-members alike. Wanted: "leaked" in at most 5%.
-- *shifted*: the same model, but the questions are changed in one of five ways, so that the two sets
-  differ as texts. Wanted: "cannot be determined" in at least 90%, "leaked" in at most 5%.
+- *shifted*: the same model, but the questions are changed in one of eight ways, so that the two
+  sets differ as texts. Wanted: "cannot be determined" in at least 90%, "leaked" in at most 5%.
 - *contaminated*: members against non-members, by occurrences: the power. Beside it the power of
   dataset inference as published (Maini et al. 2024: half-splits, a linear model, a t-test; the
   median p-value of 10 splits, doubled).
@@ -48,12 +48,44 @@ Outcomes = dict[str, list[str]]
 """The outcome of each audit, by the set that was audited."""
 SPLITS = 10
 METHODS = ("loss", "zlib", "min_k", "min_k_plus_plus", "gap_k", "surp")
+Random = np.random.Generator
+
+
+def misspelt(text: str, number: int) -> str:
+    """Returns the text with two letters swapped inside some of its words of five or more."""
+    words, rng = text.split(" "), random_of(text)
+    long = [i for i, word in enumerate(words) if len(word) > 4 and word.isalpha()]
+    for i in rng.permutation(long)[:number]:
+        word, at = words[i], int(rng.integers(1, len(words[i]) - 2))
+        words[i] = f"{word[:at]}{word[at + 1]}{word[at]}{word[at + 2 :]}"
+    return " ".join(words)
+
+
+def reordered(text: str) -> str:
+    """Returns the text with two pairs of neighbours swapped, before the answer."""
+    question, mark, answer = text.partition("\nAnswer: ")
+    head, words = question[:10], question[10:].split(" ")  # after "Question: "
+    rng = random_of(text)
+    for _ in range(2 if len(words) > 2 else 0):
+        at = int(rng.integers(1, len(words)))
+        words[at - 1], words[at] = words[at], words[at - 1]
+    return f"{head}{' '.join(words)}{mark}{answer}"
+
+
+def random_of(text: str) -> Random:
+    """Returns random numbers that depend on the text alone."""
+    return np.random.default_rng(derive_seed(0, text))
+
+
 SHIFTS: Mapping[str, Callable[[str], str]] = {
     "lower case": str.lower,
     "dated": lambda text: f"(As of March 2026) {text}",
     "curly quotes": lambda text: text.replace("'", "\u2019").replace("Question:", "Question :"),
     "no final word": lambda text: text.rsplit(" ", 1)[0],
     "a polite beginning": lambda text: text.replace("Question: ", "Question: Could you tell me: "),
+    "one word misspelt": partial(misspelt, number=1),
+    "two words misspelt": partial(misspelt, number=2),
+    "two swapped neighbours": reordered,
 }
 
 

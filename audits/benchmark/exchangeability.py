@@ -232,3 +232,20 @@ def set_test(score: Scores, design: Design, seed: int, alpha: float = 0.05) -> S
         error=float(error[0]),
         smallest_difference=spread if np.isfinite(spread) else np.inf,
     )
+
+
+def largest_statistic_test(scores: Scores, design: Design, seed: int) -> float:
+    """Returns the two-sided p-value of the largest of several scores' statistics (S × n).
+
+    Each relabelling gives one largest statistic, so that no correction for S is needed (Westfall
+    and Young 1993, maxT).
+    """
+
+    def largest(labels: Flags) -> Scores:
+        statistics = [np.abs(studentised(*design.differences(s, labels))) for s in scores]
+        found: Scores = np.max(statistics, axis=0)
+        return found
+
+    (actual,) = largest(design.is_question[None])
+    null = np.concatenate([*map(largest, design.relabellings(RELABELLINGS, seed))])
+    return (1 + int((null >= actual - TINY).sum())) / (1 + len(null))
