@@ -16,8 +16,8 @@ from contamination.audits.benchmark.blind import cached_blind_tests
 from contamination.audits.benchmark.comparison import Comparison, by_benchmark, compare, holm
 from contamination.audits.benchmark.exchangeability import LEAST_P, RELABELLINGS
 from contamination.audits.benchmark.origin import (
-    is_drawn,
     check_near_copies,
+    is_drawn,
     with_merged_clusters,
 )
 from contamination.audits.benchmark.report import report

@@ -173,9 +173,8 @@ def scores_by_method(texts: Texts, scores: pd.DataFrame) -> Scores:
     Raises:
         DataError: one is missing or no number.
     """
-    table = scores[scores["default"]].pivot_table(
-        index="example_id", columns=["method", "variant"], values="score", dropna=False
-    )
+    rows = scores[scores["default"]].set_index(["example_id", "method", "variant"])
+    table: pd.DataFrame = rows["score"].unstack(["method", "variant"])
     table = table.reindex(texts.column("example_id").to_pylist())
     values = table.to_numpy(np.float64).T
     faults = np.argwhere(~np.isfinite(values))

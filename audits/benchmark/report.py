@@ -170,8 +170,8 @@ def _warnings(findings: BenchmarkFindings) -> Iterator[str]:
         yield NO_CORPUS
     if findings.similar:
         yield (
-            f"{findings.similar} of the {findings.control} share 13 words in a row with a question, "
-            "so they may have leaked with it, which hides a part of the difference."
+            f"{findings.similar} of the {findings.control} share 13 words in a row with a question "
+            "and may have leaked with it, which hides a part of the difference."
         )
     if findings.unused:
         yield (
