@@ -89,6 +89,10 @@ SHIFTS: Mapping[str, Callable[[str], str]] = {
 }
 
 
+SPOILED = ("one word misspelt", "two words misspelt", "two swapped neighbours")
+"""Changes that make a text less familiar: made to the fresh ones, they look like a leak."""
+
+
 def main(runs: str = "runs", audits: str = "20") -> None:
     """Print a table of verdicts for each part."""
     folder, repetitions = Path(runs), int(audits)
@@ -113,7 +117,8 @@ def main(runs: str = "runs", audits: str = "20") -> None:
     for name, change in SHIFTS.items():
         changed = [with_text(example, change(example.text)) for example in examples]
         scores = pd.concat([clean_scores, score_changed(clean_path, changed, folder)])
-        shifted = verdicts(partial(draw_shifted, examples, changed), scores, repetitions)
+        draw_changed = partial(draw_shifted, examples, changed, spoil=name in SPOILED)
+        shifted = verdicts(draw_changed, scores, repetitions)
         print_table(f"Questions that differ as texts: {name}", shifted, VERDICTS)
     for path, occurrences, cell_examples in cells:
         scores = stored_scores(path)
@@ -202,13 +207,18 @@ def draw_alike(examples: list[Text], benchmark: str, size: int, seed: int) -> Te
 
 
 def draw_shifted(
-    examples: list[Text], changed: list[Text], benchmark: str, size: int, seed: int
+    examples: list[Text],
+    changed: list[Text],
+    benchmark: str,
+    size: int,
+    seed: int,
+    spoil: bool = False,
 ) -> Texts:
-    """Returns the same with the questions changed."""
+    """Returns the same with the questions changed, or with `spoil` the fresh ones."""
     both = draw(examples, benchmark, (True, False), 2 * size, seed)
     changed_by_id = {text.example_id: text for text in changed}
-    questions = [changed_by_id[f"changed/{text.example_id}"] for text in both[:size]]
-    return labelled(questions, both[size:])
+    other = [changed_by_id[f"changed/{text.example_id}"] for text in both[:size]]
+    return labelled(both[size:], other) if spoil else labelled(other, both[size:])
 
 
 def draw_sides(examples: list[Text], benchmark: str, size: int, seed: int) -> Texts:

@@ -112,7 +112,7 @@ def _level_of_each(alpha: float, tests: int) -> float:
 
 def _check_distinct(tables: Mapping[str, pd.DataFrame]) -> None:
     """Checks that no two models give all texts the same scores, as one model by two names does."""
-    names = {}
+    names: dict[bytes, str] = {}
     for name, table in tables.items():
         rows = table.sort_values(["method", "variant", "example_id"])
         if rows["score"].nunique() < 2:

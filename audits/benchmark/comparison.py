@@ -142,14 +142,16 @@ def compare(
     test = set_test(score, design, derive_seed(seed, benchmark), alpha)
     blind = None if blind_tests is None else blind_tests(texts)
     ranked = scores[scores["example_id"].isin(texts.column("example_id").to_pylist())]
-    estimates = estimates_of(texts, ranked, score, design, blind and blind.baseline)
-    spread = spread_within_sides(score, design)
+    estimates = estimates_of(
+        texts, ranked, score, design, None if blind is None else blind.baseline
+    )
+    spread = spread_within_sides(score, design, len(score))
     centred = without_cluster_means(score, design)
     return Comparison(
         benchmark, model, *sizes, "", left_out,
         test=test,
         smallest_effect=test.smallest_difference / spread if spread > TINY else np.inf,
-        effect=paired_effect(test, spread, design) if design.is_paired
+        effect=paired_effect(score, design) if design.is_paired
         else d_prime(estimates[COMBINED, ""][AUROC.name], sizes),
         blind=blind,
         reference_p=None if reference_scores is None
@@ -176,7 +178,7 @@ def scores_by_method(texts: Texts, scores: pd.DataFrame) -> Scores:
     rows = scores[scores["default"]].set_index(["example_id", "method", "variant"])
     table: pd.DataFrame = rows["score"].unstack(["method", "variant"])
     table = table.reindex(texts.column("example_id").to_pylist())
-    values = table.to_numpy(np.float64).T
+    values: Scores = table.to_numpy(np.float64).T
     faults = np.argwhere(~np.isfinite(values))
     if len(faults):
         (method, variant), name = table.columns[faults[0][0]], table.index[faults[0][1]]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from contamination.audits.benchmark.exchangeability import Design, SetTest
+from contamination.audits.benchmark.exchangeability import TINY, Design, Flags
 from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import Estimate, confidence_interval
@@ -50,29 +50,53 @@ def d_prime(auroc: Estimate, sizes: tuple[int, int]) -> tuple[float, float, floa
     return value, low, high
 
 
-def paired_effect(test: SetTest, spread: float, design: Design) -> tuple[float, float, float]:
-    """Returns the mean difference within clusters and its t-interval, in standard deviations.
+def paired_effect(score: Scores, design: Design) -> tuple[float, float, float]:
+    """Returns the mean difference within clusters and its interval, in standard deviations.
+
+    The interval is Student's with the jackknife's standard error over clusters (Tukey 1958), so
+    that it includes the uncertainty of the standard deviation.
 
     Args:
-        test: the test, which has the difference and its standard error.
-        spread: see `spread_within_sides`.
+        score: the combined scores.
         design: the clusters, each with both sides.
     """
     from scipy.stats import t
 
-    margin = t.ppf((1 + CONFIDENCE) / 2, design.units[0] - 1) * test.error
-    ends = (test.difference, test.difference - margin, test.difference + margin)
-    value, low, high = (end / max(spread, 1e-12) for end in ends)
-    return value, low, high
+    def effect(chosen: Flags) -> float:
+        inside = np.unique(design.cluster[chosen], return_inverse=True)[1]
+        part = Design(design.is_question[chosen], inside)
+        difference, _ = part.differences(score[chosen], part.is_question[None])
+        return float(
+            difference[0] / max(spread_within_sides(score[chosen], part, len(score)), TINY)
+        )
+
+    clusters = design.units[0]
+    without = np.array([effect(design.cluster != cluster) for cluster in range(clusters)])
+    error = np.sqrt((clusters - 1) * without.var())
+    value = effect(np.ones(len(score), bool))
+    margin = float(t.ppf((1 + CONFIDENCE) / 2, clusters - 1) * error)
+    return value, value - margin, value + margin
 
 
-def spread_within_sides(score: Scores, design: Design) -> float:
+def spread_within_sides(score: Scores, design: Design, ranked: int) -> float:
     """Returns the standard deviation of the combined scores within a side, cluster means included.
 
     So a difference between versions has the unit of one between questions and fresh questions.
+    Normal scores of few ranks lack the ends of the normal distribution, which narrows the spread of
+    versions of many questions, but hardly the differences between them; that is undone.
+
+    Args:
+        score: the combined scores of some texts.
+        design: their labels and clusters.
+        ranked: the number of texts whose ranks the scores are of.
     """
+    from scipy.stats import norm
+
     sides = score[design.is_question], score[~design.is_question]
-    return float(np.sqrt(np.mean([side.var(ddof=1) for side in sides])))
+    spread = float(np.sqrt(np.mean([side.var(ddof=1) for side in sides])))
+    if not design.is_paired:
+        return spread
+    return spread / float(norm.ppf(np.arange(1, ranked + 1) / (ranked + 1)).std())
 
 
 def without_cluster_means(score: Scores, design: Design) -> Scores:

@@ -68,12 +68,13 @@ def check_near_copies(texts: Texts) -> int:
     others = len(texts) - int(design_of(texts).is_question.sum())
     copies, similar = _near_copies(texts)
     if copies:
-        said = "they differ only in case, punctuation or blanks"
+        said = "they differ in case, punctuation or blanks at most"
         raise DataError(_refusal(texts, copies, "the same as questions", said))
     number = len({other for _, other in similar})
     if number > TOLERATED * others:
         raise DataError(
             _refusal(texts, similar, "near-copies of questions", "they share 13 words in a row")
+            + " If they belong together, name what they share in a column `cluster`."
         )
     return number
 
@@ -84,8 +85,7 @@ def _refusal(texts: Texts, pairs: Sequence[tuple[int, int]], what: str, said: st
     return (
         f"audit.fresh: {len({place for _, place in pairs})} of its texts are {what}, such as "
         f"{ids[other]} ({_beginning(strings[other])}) and {ids[question]} "
-        f"({_beginning(strings[question])}): {said}, so they would leak together. Leave them out, "
-        "or name what belongs together in a column `cluster`."
+        f"({_beginning(strings[question])}): {said}, so they would leak together. Leave them out."
     )
 
 

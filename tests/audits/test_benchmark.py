@@ -15,7 +15,7 @@ from contamination.audits.benchmark.api import audit_benchmark
 from contamination.audits.benchmark.audit import REFERENCE, audit_texts, order_texts
 from contamination.audits.benchmark.blind import BlindTests, blind_tests
 from contamination.audits.benchmark.comparison import LEAKED, NO_EVIDENCE, UNDETERMINED
-from contamination.audits.benchmark.effects import d_prime, paired_effect, spread_within_sides
+from contamination.audits.benchmark.effects import d_prime, paired_effect
 from contamination.audits.benchmark.exchangeability import (
     Design,
     combined_scores,
@@ -196,16 +196,11 @@ def test_the_interval_of_a_difference_within_clusters_covers_it():
     cluster = np.tile(np.arange(20), 2)
     design = Design(np.arange(40) < 20, cluster)
     covered = 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exchangeability, "RELABELLINGS", 19)
-        for seed in range(300):
-            score = (
-                rng.normal(size=40) + 3 * rng.normal(size=20)[cluster] + 0.7 * design.is_question
-            )
-            spread = spread_within_sides(score, design)
-            _, low, high = paired_effect(set_test(score, design, seed), spread, design)
-            covered += low <= 0.7 / np.sqrt(10) <= high
-    assert 0.91 <= covered / 300 <= 0.98
+    for _ in range(200):
+        score = rng.normal(size=40) + 3 * rng.normal(size=20)[cluster] + 0.7 * design.is_question
+        _, low, high = paired_effect(combined_scores(score[None]), design)
+        covered += low <= 0.7 / np.sqrt(10) <= high
+    assert 0.91 <= covered / 200 <= 0.985
 
 
 def test_combined_scores_do_not_depend_on_units_or_one_outlier():
