@@ -12,8 +12,9 @@ import pandas as pd
 from omegaconf import OmegaConf
 
 from contamination.audits.benchmark import inputs
-from contamination.audits.benchmark.audit import LEVEL, audit_texts
-from contamination.audits.benchmark.report import BenchmarkFindings
+from contamination.audits.benchmark.audit import LEVEL, REFERENCE, audit_texts, order_texts
+from contamination.audits.benchmark.origin import is_drawn
+from contamination.audits.benchmark.tables import BenchmarkFindings
 from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError, require
 from contamination.data.examples import RowLayout
@@ -105,9 +106,13 @@ def audit_benchmark(
             return make_texts(rows, None, "stop", layout)
 
     def score_table(texts: Texts, name: str) -> pd.DataFrame:
-        with_reference = reference is not None and not order and "reference" not in methods
+        if name == REFERENCE:
+            return score(
+                texts, reference, _without_reference(methods), tokenizer=reference_tokenizer,
+                folder=folder, seed=seed, **settings,
+            )  # fmt: skip
         chosen: Any = ["loss"] if order else methods
-        if with_reference:
+        if has_reference and "reference" not in methods:
             chosen = (
                 {**methods, "reference": {}}
                 if isinstance(methods, Mapping)
@@ -118,6 +123,7 @@ def audit_benchmark(
             reference_tokenizer=reference_tokenizer, folder=folder, seed=seed, **settings,
         )  # fmt: skip
 
+    has_reference = reference is not None and not order
     texts = read(questions, "questions")
     control = inputs.FRESH
     if versions is not None:
@@ -127,13 +133,24 @@ def audit_benchmark(
         texts = inputs.questions_and_fresh(texts, read(fresh, "fresh"))
     elif order:
         first = next(iter(given_models.values()))
-        texts = inputs.published_and_random_orders(
-            texts, *_tokenizer_and_context(first, tokenizer), seed
-        )
+        texts = order_texts(texts, *_tokenizer_and_context(first, tokenizer), seed)
         control = inputs.ORDER
     else:
         texts = inputs.questions_alone(texts)
-    return audit_texts(texts, [*given_models], score_table, control, seed, alpha)
+    return audit_texts(
+        texts, [*given_models], score_table, control, seed, alpha,
+        reference=has_reference,
+        drawn=is_drawn(questions, versions if fresh is None else fresh),
+    )  # fmt: skip
+
+
+def _without_reference(methods: Any) -> Any:
+    """Returns the methods but `reference`, which compares a model with another one."""
+    if isinstance(methods, Mapping):
+        return {name: fields for name, fields in methods.items() if name != "reference"}
+    return [
+        name for name in ([methods] if isinstance(methods, str) else methods) if name != "reference"
+    ]
 
 
 def _is_whole(value: Any) -> bool:

@@ -25,6 +25,7 @@ import pandas as pd
 
 from contamination.audits.benchmark.comparison import FEWEST
 from contamination.audits.benchmark.inputs import naming_fields_in_errors
+from contamination.audits.benchmark.origin import FILES, RECORD
 from contamination.core.config import PROPER_FRACTION, Ranged, at_least, one_of, ranged_field
 from contamination.core.disk import check_has_disk, check_writable_folder
 from contamination.core.errors import ConfigError, DataError, near_names, require
@@ -39,7 +40,7 @@ from contamination.data.readers.rows import Row, Tally
 from contamination.data.rows import fold_name, raw_rows, value_as_text
 
 HOLD_OUT, GENERATE, VERSION = "hold_out", "generate", "version"
-PUBLISHED, FRESH, VERSIONS, RECORD = "published", "fresh", "versions", "drawn.json"
+PUBLISHED, FRESH, VERSIONS = "published", "fresh", "versions"
 CLUSTER = "cluster"
 log = logging.getLogger(__name__)
 
@@ -94,13 +95,14 @@ def make_fresh(stage: FreshStage) -> Path:
         source = {"questions_sha256": file_digest(Path(str(stage.questions)).expanduser())}
     suffix = ".csv" if str(stage.questions or "").endswith((".csv", ".tsv")) else ".jsonl"
     counts = {name: len(rows_of_file) for name, rows_of_file in files.items()}
-    record = {"way": stage.way, "seed": stage.seed, **source, **counts}
+    record: dict[str, Any] = {"way": stage.way, "seed": stage.seed, **source, **counts}
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = temporary_path(folder)
     try:
         unfinished.mkdir()
         for name, rows_of_file in files.items():
             _write_rows(unfinished / f"{name}{suffix}", rows_of_file)
+        record[FILES] = {path.name: file_digest(path) for path in sorted(unfinished.iterdir())}
         write_text_atomically(unfinished / RECORD, hashed_json(record))
         unfinished.rename(folder)
     finally:

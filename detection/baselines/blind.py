@@ -129,7 +129,6 @@ def blind_baseline(
     group: Rows | None = None,
     repeats: int = REPEATS,
     shuffles: Sequence[Rows] | NDArray[np.intp] | None = None,
-    within_groups: bool = False,
 ) -> BlindBaseline:
     """Scores each text by a classifier that never saw it.
 
@@ -153,8 +152,6 @@ def blind_baseline(
         shuffles: whose label each text receives, for each of SHUFFLES shuffles, so that several
             baselines share them. It is ignored where texts are equal or in groups. None draws
             the shuffles here.
-        within_groups: whether labels are shuffled among the texts of each group (the versions of
-            one question) and not among groups.
     """
     rng = np.random.default_rng(derive_seed(seed, "nulls"))
     if group is None:
@@ -162,13 +159,32 @@ def blind_baseline(
         if shuffles is None or group.max() + 1 < len(group):
             shuffles = [shuffle_label_sources(group, rng) for _ in range(SHUFFLES)]
     else:
-        shuffles = [
-            shuffle_label_sources_within_groups(group, rng)
-            if within_groups
-            else shuffle_label_sources_of_groups(group, member, rng)
-            for _ in range(SHUFFLES)
-        ]
+        shuffles = [shuffle_label_sources_of_groups(group, member, rng) for _ in range(SHUFFLES)]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
+    placed, style = cross_fitted_percentiles(texts, member[roles], group, seed, folds, repeats)
+    percentiles = np.empty(roles.shape)
+    np.put_along_axis(percentiles, roles, placed, axis=0)
+    return BlindBaseline(percentiles, style)
+
+
+def cross_fitted_percentiles(
+    texts: Sequence[str],
+    labels: NDArray[np.bool_],
+    group: Rows,
+    seed: int,
+    folds: int = FOLDS,
+    repeats: int = REPEATS,
+) -> tuple[Scores, StyleRegression | None]:
+    """Returns each text's percentile for each labelling (n × P), and the style of the texts.
+
+    Args:
+        texts: the texts.
+        labels: which of them are members in each labelling, the real one first (n × P).
+        group: the number of each text's group, from 0, which stays in one fold.
+        seed: see `blind_baseline`.
+        folds: see `blind_baseline`.
+        repeats: see `blind_baseline`.
+    """
     training_rows = np.sort(_random_order(len(texts), seed, "learners")[:MAX_TRAINING_TEXTS])
     order_by_repeat = [
         _random_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)
@@ -176,24 +192,17 @@ def blind_baseline(
     with threadpool_limits(limits=1):  # over such small matrices threads only wait
         candidate_classifiers = list(classifiers_by_name(texts, training_rows).values())
         percentiles_by_repeat = [
-            _cross_fitted_percentiles(
-                candidate_classifiers, order % folds, training_rows, member[roles]
-            )
+            _cross_fitted_percentiles(candidate_classifiers, order % folds, training_rows, labels)
             for order in order_by_repeat
         ]
-    percentiles = np.empty(roles.shape)
-    np.put_along_axis(percentiles, roles, np.mean(percentiles_by_repeat, axis=0), axis=0)
+    percentiles: Scores = np.mean(percentiles_by_repeat, axis=0)
     kernels = [
         classifier.kernel for classifier in candidate_classifiers if isinstance(classifier, Ridge)
     ]
     if not kernels:
-        return BlindBaseline(percentiles)
-    return BlindBaseline(
-        percentiles,
-        StyleRegression(
-            np.mean(kernels, axis=0), member[roles], training_rows, order_by_repeat, folds
-        ),
-    )
+        return percentiles, None
+    kernel = np.mean(kernels, axis=0)
+    return percentiles, StyleRegression(kernel, labels, training_rows, order_by_repeat, folds)
 
 
 class BlindBaselineFunction(Protocol):
@@ -279,13 +288,6 @@ def shuffle_label_sources_of_groups(
     label_source = np.empty(len(group), np.intp)
     label_source[np.lexsort((within, takers))] = np.lexsort((within, givers, ~member))
     return label_source
-
-
-def shuffle_label_sources_within_groups(group: Rows, rng: np.random.Generator) -> Rows:
-    """Returns whose label each text gets, where labels are exchanged within each group alone."""
-    role = np.empty(len(group), np.intp)
-    role[np.argsort(group, kind="stable")] = np.lexsort((rng.random(len(group)), group))
-    return role
 
 
 def _random_order(number: int, seed: int, purpose: object) -> Rows:
