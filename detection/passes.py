@@ -93,6 +93,16 @@ class TokenStats:
         """The number of tokens of the text that are scored."""
         return len(self)
 
+    @property
+    def is_top(self) -> NDArray[np.bool_]:
+        """Whether no token is likelier than the text's own.
+
+        This follows from `logprob` and `top_logprob`, which are equal then: both are of one logit.
+        A method that reads it declares these two.
+        """
+        is_top: NDArray[np.bool_] = self.logprob >= self.top_logprob
+        return is_top
+
     def __getitem__(self, part: slice) -> TokenStats:
         return TokenStats(**{name: column[part] for name, column in vars(self).items()})
 
