@@ -152,6 +152,26 @@ class Continuation(TokenStats):
         return self.scored
 
 
+class TextStats(TokenStats):
+    """Numbers of a text as a whole, not of its tokens.
+
+    These annotations are the only list of them, as with `TokenStats`: the columns of stored passes
+    follow.
+
+    Attributes:
+        gradient_norm: ‖∇_θ ℓ‖₂ over all parameters θ, with ℓ the mean loss of the scored tokens, in
+            nats per unit of a parameter.
+    """
+
+    gradient_norm: float
+
+    def __len__(self) -> int:
+        return 1
+
+
+TEXT_NUMBERS = tuple(TextStats.__annotations__)
+"""The numbers of whole texts."""
+
 Copies = tuple[TokenStats, ...]
 """The statistics of each version of one text, or its continuations, in the view's order."""
 

@@ -210,6 +210,8 @@ class Resources:
             digests["masked_lm"] = self.masked_lm.digest
         if "prefix" in needs and self.prefix is not None:
             digests["prefix"] = self.prefix.identity(texts)
+        if "member_prefix" in needs and self.member_prefix is not None:
+            digests["member_prefix"] = self.member_prefix.identity(texts)
         if "neighbors" in needs and self.neighbors is not None:
             digests["neighbors"] = self.neighbors.identity(texts)
         if "reference" in needs and self.reference is not None:

@@ -1,4 +1,4 @@
-"""The unchanged text, read after a prefix of non-member texts: the passes of ReCaLL."""
+"""The unchanged text, read after a prefix of other texts: the passes of ReCaLL and Con-ReCaLL."""
 
 from __future__ import annotations
 
