@@ -187,7 +187,7 @@ def _describe_unconfigured_need(stage: DetectionStage, method: Method) -> tuple[
         source = "a benchmark with neighbours of its own, such as examples=mimir with its folder"
         return source, f"{source}. Give it, or augmentation=masked_lm."
     if "member_prefix" in needs_of(method) and not _has_member_prefix(stage):
-        source = "members in prefix.path (JSONL lines with `member`: true, texts that the model saw)"
+        source = "members in prefix.path (lines of JSONL with `member`: true)"
         return source, f"{source}. Give some, or method=recall, which needs none."
     for need, description in PATHS.items():
         node = getattr(stage, need)

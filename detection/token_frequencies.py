@@ -107,7 +107,8 @@ def iter_corpus_texts(corpus: str) -> Iterator[str]:
             with path.open(encoding="utf-8") as lines:
                 yield from lines
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"corpus is {corpus!r}: it can't be read ({error}). {_GIVE}") from error
+            problem = f"corpus is {corpus!r}: it can't be read ({error}). {_GIVE}"
+            raise ConfigError(problem) from error
 
 
 def _iter_beginning(texts: Iterable[str], characters: int) -> Iterator[str]:

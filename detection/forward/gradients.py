@@ -48,7 +48,9 @@ def run_gradient_norms(
 def check_has_float32_parameters(hf: Any) -> None:
     """Raises a ConfigError unless every parameter is in float32 and in memory."""
     quantised = getattr(hf, "is_quantized", False) or hasattr(hf.config, "quantization_config")
-    other = {str(p.dtype).removeprefix("torch.") for p in hf.parameters() if p.dtype != torch.float32}
+    other = {
+        str(p.dtype).removeprefix("torch.") for p in hf.parameters() if p.dtype != torch.float32
+    }
     if quantised or other or any(p.is_meta for p in hf.parameters()):
         kind = "quantised" if quantised else ", ".join(sorted(other)) or "partly on disk"
         raise ConfigError(
@@ -92,5 +94,3 @@ def _finite_norm(model: CausalLM, ids: Sequence[int], name: str) -> TextStats:
             "the model's weights."
         )
     return TextStats(gradient_norm=norm)
-
-

@@ -48,5 +48,5 @@ class Wbc(Method):
 
 
 def _share_above_zero(sums: NDArray[np.float64], width: int) -> float:
-    """Returns the share of windows with a sum above 0, from the sums of the first 0, 1, … tokens."""
+    """Returns the share of windows with a sum above 0, from the sums of the first 0, 1, … gains."""
     return float(np.count_nonzero(sums[width:] > sums[:-width])) / (len(sums) - width)

@@ -170,9 +170,7 @@ def wbc(views: Views, text: str) -> float:
     """One token is one window."""
     values, shares = gains(views), []
     for width in (2, 3, 4, 6, 9, 13, 18, 25, 32, 40) if len(values) > 1 else (1,):
-        sums = [
-            math.fsum(values[i : i + width]) for i in range(max(0, len(values) - width + 1))
-        ]
+        sums = [math.fsum(values[i : i + width]) for i in range(max(0, len(values) - width + 1))]
         if sums:
             shares.append(mean([float(total > 0) for total in sums]))
     return mean(shares)
