@@ -39,13 +39,14 @@ def have_same_tokenizer(first: ModelHandle, second: ModelHandle) -> bool:
     """Returns whether two models' tokenizers are equal but for truncation and padding."""
     if first.tokenizer_digest == second.tokenizer_digest:
         return True
-    return _content(first.tokenizer()) == _content(second.tokenizer())
+    first_content, second_content = _content(first.tokenizer()), _content(second.tokenizer())
+    return first_content is not None and first_content == second_content
 
 
-def _content(tokenizer: Any) -> Any:
-    """Returns all that decides how a text is divided: what a fast tokenizer has in its JSON."""
+def _content(tokenizer: Any) -> dict[str, Any] | None:
+    """Returns all that decides how a text is divided, or None if the tokenizer does not say."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:  # a slow tokenizer is only equal to itself
-        return object()
+    if backend is None:
+        return None
     content = json.loads(backend.to_str())
     return {name: part for name, part in content.items() if name not in SETTINGS}

@@ -157,7 +157,7 @@ def measure_seconds(model: CausalLM, rows: Sequence[Sequence[int]], repeats: int
         repeats=repeats,
     )
     _, gradient = median_seconds(
-        lambda: [time_versions(model, [row], 1) for row in rows],
+        lambda: run_sequences(model, rows, [""] * len(rows), TOKENS),
         lambda: run_gradient_norms(model, rows, [""] * len(rows)),
         repeats=repeats,
     )

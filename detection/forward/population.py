@@ -88,7 +88,7 @@ def population_gains(
     n_rows = max(1, CHUNK // shared)
     gains = [
         _mean_gain(_logits(target, h_target, shared), _logits(reference, h_reference, shared))
-        for h_target, h_reference in zip(*(s.split(n_rows) for s in states), strict=True)
+        for h_target, h_reference in zip(*(torch.split(s, n_rows) for s in states), strict=True)
     ]
     ends = np.cumsum([len(row) - 1 for row in rows])[:-1]
     return np.split(torch.cat(gains).cpu().numpy(), ends)

@@ -54,8 +54,8 @@ class DcPdd(Method):
     def frequency_pass(self) -> Pass:
         """Returns the look-up of the tokens' frequencies."""
         digest = "".join(self.digests.values())[:16]
-        given = {"corpus": str(self.corpus), "characters": self.characters, "digest": digest}
-        return Pass(view="unigram", **given)
+        corpus = str(self.corpus)
+        return Pass(view="unigram", corpus=corpus, characters=self.characters, digest=digest)
 
     @property
     def passes(self) -> tuple[Pass, ...]:

@@ -129,10 +129,10 @@ def test_a_repeated_token_has_no_frequency():
 def test_con_recall_needs_members(stage, prefix_file, contrasting_prefix_file):
     with pytest.raises(ConfigError, match="method.con_recall needs members in prefix.path"):
         run(stage("con_recall", prefix=prefix_file))
-    both = run(stage("con_recall", "recall", prefix=contrasting_prefix_file, shots=2, settings={}))
+    both = run(stage("con_recall", "recall", prefix=contrasting_prefix_file, shots=2))
     assert set(open_scores(both.path).table["method"]) == {"con_recall", "recall"}
     few = stage("con_recall", prefix=contrasting_prefix_file, shots=9)
-    with pytest.raises(DataError, match="Give more non-member texts, or fewer method.recall.sho"):
+    with pytest.raises(DataError, match="9 shots are asked for. Give more member texts, or"):
         run(few)
 
 
