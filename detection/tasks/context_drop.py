@@ -10,8 +10,8 @@ means are over the same tokens. A model that knows a set gains nothing from exam
 examples of a new kind of text help.
 
 It measures whether the model knows the set's *distribution* as much as whether it has seen the
-texts: held-out texts of a benchmark whose other texts were trained on have a high share as well.
-See docs/detection.md. It is no `Method`, because a text's drop depends on the rest of its set.
+texts: held-out texts of a benchmark whose other texts were trained on have the members' share
+(measured in docs/detection.md). It is no `Method`, because a text's drop depends on the rest of its set.
 """
 
 from __future__ import annotations
