@@ -11,7 +11,8 @@ examples of a new kind of text help.
 
 It measures whether the model knows the set's *distribution* as much as whether it has seen the
 texts: held-out texts of a benchmark whose other texts were trained on have the members' share
-(measured in docs/detection.md). It is no `Method`, because a text's drop depends on the rest of its set.
+(measured in docs/detection.md). It is no `Method`, because a text's drop depends on the rest of
+its set.
 """
 
 from __future__ import annotations
