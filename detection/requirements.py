@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from pathlib import Path
 
 from contamination.core.errors import ConfigError
 from contamination.detection.alignment import describe_other_tokenizer
@@ -200,8 +201,10 @@ def _describe_unconfigured_need(stage: DetectionStage, method: Method) -> tuple[
 
 
 def _has_member_prefix(stage: DetectionStage) -> bool:
-    prefix = None if stage.prefix.path is None else open_prefix(stage.prefix.path)
-    return prefix is not None and prefix.members is not None
+    path = stage.prefix.path
+    if path is None or not Path(path).expanduser().is_file():  # a pipeline has no file as yet
+        return False
+    return open_prefix(path).members is not None
 
 
 def _open_prefix(stage: DetectionStage) -> Prefix | None:
