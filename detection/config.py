@@ -156,7 +156,8 @@ class PrefixConfig:
 
     path: str | None = None
     """Non-member texts, none of them scored: JSONL with `text` and optionally `benchmark`, or plain
-    text, one per line; null uses the texts that a corpus folder holds out."""
+    text, one per line; null uses the texts that a corpus folder holds out. Lines of JSONL with
+    `member`: true are the members that Con-ReCaLL needs."""
 
 
 @dataclass(frozen=True)

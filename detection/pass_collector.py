@@ -62,7 +62,9 @@ class Collector:
         self.runs = runs
         self.models = models
         self.settings = settings
-        self.resources = replace(resources or Resources(), runs=runs)
+        self.resources = replace(
+            resources or Resources(), runs=runs, reference=models.get("reference")
+        )
         # one row per text, sorted, so that a stored pass does not depend on the ids or their order
         all_texts = Texts.of(texts)
         ordered = all_texts.take(all_texts.sorting_indices("sha256", "benchmark"))

@@ -5,7 +5,8 @@
     runs/passes/<model>-<view>-<hash>/
     ├── config.yaml          model, view, dtype, treatment of long texts
     ├── stats-00000.parquet  one row per version of a text: text_sha256, copy, truncated, and one
-    ├── …                    list of T-1 values per number of TokenStats; or a Continuation
+    ├── …                    list of T-1 values per number of TokenStats; or a Continuation, or
+    │                        the numbers of TextStats
     └── manifest.json
 
 Texts are sorted by SHA-256. A part is written once its texts are done, and read a few texts (a row
@@ -16,7 +17,7 @@ which every reader verifies.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,14 @@ import pyarrow.parquet as pq
 
 from contamination.core.errors import ArtifactError
 from contamination.core.table_files import parquet_writer
-from contamination.detection.passes import NUMBERS, Continuation, Copies, TokenStats
+from contamination.detection.passes import (
+    NUMBERS,
+    TEXT_NUMBERS,
+    Continuation,
+    Copies,
+    TextStats,
+    TokenStats,
+)
 
 KIND = "passes"
 PARTS = "stats-*.parquet"
@@ -36,7 +44,14 @@ GROUP_TOKENS = 2**14
 """Scored tokens per row group; a longer text is not divided."""
 KEY_COLUMNS = [("text_sha256", pa.string()), ("copy", pa.int32()), ("truncated", pa.bool_())]
 LIST_COLUMNS = {name: pa.list_(pa.from_numpy_dtype(dtype)) for name, dtype in NUMBERS.items()}
-COLUMNS = {**LIST_COLUMNS, "ids": pa.list_(pa.int32()), "text": pa.string(), "scored": pa.int32()}
+TEXT_COLUMNS = {name: pa.float64() for name in TEXT_NUMBERS}
+COLUMNS = {
+    **LIST_COLUMNS,
+    **TEXT_COLUMNS,
+    "ids": pa.list_(pa.int32()),
+    "text": pa.string(),
+    "scored": pa.int32(),
+}
 BAD_CONTENT = (ValueError, LookupError, TypeError, AttributeError)
 DAMAGED = (*BAD_CONTENT, OSError, NotImplementedError, MemoryError)
 """The errors that pyarrow and the use of its results raise for a damaged Parquet file."""
@@ -147,7 +162,7 @@ class _Part:
         with self._open_parquet() as file:
             table = file.read_row_group(group, use_threads=False)
             columns = {n: _read_values(table[n]) for n in COLUMNS if n in table.column_names}
-            kind = Continuation if "ids" in columns else TokenStats
+            kind = _kind_of_stats(columns)
             copies: dict[str, list[TokenStats]] = {}
             for row, sha256 in enumerate(table["text_sha256"].to_pylist()):
                 stats = kind(**{name: column[row] for name, column in columns.items()})
@@ -170,6 +185,12 @@ class _Part:
                 f"{self._path} is damaged ({str(error).splitlines()[0]}), so nothing is scored "
                 f"with it. Delete the folder {self._path.parent} and run the same command again."
             ) from error
+
+
+def _kind_of_stats(columns: Container[str]) -> type[TokenStats]:
+    if "ids" in columns:
+        return Continuation
+    return TextStats if any(name in columns for name in TEXT_NUMBERS) else TokenStats
 
 
 def _row_groups(rows: Sequence[PassRow]) -> Iterator[Sequence[PassRow]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from pathlib import Path
 
 from contamination.core.errors import ConfigError
+from contamination.detection.alignment import describe_other_tokenizer
 from contamination.detection.config import DetectionStage
 from contamination.detection.flags import UPPER_BOUND
 from contamination.detection.methods.base import Method
@@ -56,8 +58,8 @@ def choose_methods(stage: DetectionStage) -> Methods:
     methods = build_methods(stage.method)
     if slow := sorted(set(stage.method) - {name for name, _ in methods}):
         log.info(
-            "method=all, like a list of all methods, leaves out %s: the model writes for them, "
-            "which takes far longer than reading. Give them a run of their own: method=[%s].",
+            "method=all, like a list of all methods, leaves out %s: they take far longer than "
+            "reading the texts once. Give them a run of their own: method=[%s].",
             *(", ".join(slow), ",".join(slow)),
         )
     return _drop_lacking_methods(stage.method, methods, partial(_describe_unconfigured_need, stage))
@@ -74,7 +76,9 @@ def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, Model
 def choose_servable_methods(
     chosen: Collection[str], methods: Methods, models: Mapping[str, ModelHandle]
 ) -> Methods:
-    """Returns the methods; with `method=all`, those whose numbers the models provide.
+    """Returns the methods; with `method=all`, those that the models can serve.
+
+    The models have to provide the methods' numbers, and one tokenizer if tokens are compared.
 
     Args:
         chosen: the names in the config node `method`, where "all" stands for every name.
@@ -82,9 +86,15 @@ def choose_servable_methods(
         models: the models by role.
 
     Raises:
-        ConfigError: a method chosen by name needs a number that its model does not provide.
+        ConfigError: a method chosen by name needs a number that its model does not provide, or a
+            reference with the target's tokenizer.
     """
-    return _drop_lacking_methods(chosen, methods, partial(describe_missing_numbers, models))
+
+    def lack(method: Method) -> tuple[str, str] | None:
+        missing = describe_missing_numbers(models, method)
+        return missing or describe_other_tokenizer(models, method)
+
+    return _drop_lacking_methods(chosen, methods, lack)
 
 
 def _drop_lacking_methods(
@@ -171,11 +181,14 @@ def _describe_unconfigured_need(stage: DetectionStage, method: Method) -> tuple[
 
     Texts that the corpus holds out satisfy the need of a prefix.
     """
-    if lack := describe_scope_obstacle(stage.detection.scope, method):
+    if lack := method.lack or describe_scope_obstacle(stage.detection.scope, method):
         return lack
     if "neighbors" in method_needs(method) and not has_neighbors(stage.examples):
         source = "a benchmark with neighbours of its own, such as examples=mimir with its folder"
         return source, f"{source}. Give it, or augmentation=masked_lm."
+    if "member_prefix" in method_needs(method) and not _has_member_prefix(stage):
+        source = "members in prefix.path (lines of JSONL with `member`: true)"
+        return source, f"{source}. Give some, or method=recall, which needs none."
     for need, description in PATH_DESCRIPTIONS.items():
         node = getattr(stage, need)
         if need not in method_needs(method) or getattr(node, "given", node.path) is not None:
@@ -184,6 +197,13 @@ def _describe_unconfigured_need(stage: DetectionStage, method: Method) -> tuple[
             remedy = f"{need}.path, which is null. Give {description}, or leave the method out."
             return f"{need}.path ({description})", remedy
     return None
+
+
+def _has_member_prefix(stage: DetectionStage) -> bool:
+    path = stage.prefix.path
+    if path is None or not Path(path).expanduser().is_file():  # a pipeline has no file as yet
+        return False
+    return open_prefix(path).members is not None
 
 
 def _open_prefix(stage: DetectionStage) -> Prefix | None:

@@ -219,7 +219,11 @@ def _score_settings(
 ) -> dict[str, Any]:
     """Returns every setting that can change the table of scores."""
     method_settings = {
-        f"{name} {variant}".strip(): {**_class_identity(type(method)), **identity_data(method)}
+        f"{name} {variant}".strip(): {
+            **_class_identity(type(method)),
+            **identity_data(method),
+            **method.digests,
+        }
         for (name, variant), method in methods.items()
     }
     columns = {"columns": COLUMNS.names}

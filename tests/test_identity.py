@@ -129,6 +129,7 @@ VALUES = {
     "detection.device_map": "auto", "wandb.mode": "online", "analysis.confidence": 0.9,
     "method.samia.share": 0.3, "method.cdd.share": 0.3,
     "extraction.target": "answer", "extraction.prefix_tokens": [7],
+    "method.dc_pdd.corpus": "embedded",
     "method.infilling.m": 3, "method.neighbor.augmentation": "swap",
     "method.pac.augmentation": "delete", "entity": "another", "local": None,
     "cells.0.exports": ["another"], "benchmark": None,
@@ -220,9 +221,14 @@ def name(monkeypatch):
     monkeypatch.setattr(
         contamination.detection.requirements,
         "open_prefix",
-        lambda path: SimpleNamespace(identity=lambda _: path, digest=path),
+        lambda path: SimpleNamespace(identity=lambda _: path, digest=path, members=None),
     )
-    monkeypatch.setattr(contamination.detection.requirements, "_is_ancestor", lambda *_: False)
+    for question, answer in (
+        ("_is_ancestor", False), ("_has_member_prefix", True), ("describe_other_tokenizer", None),
+    ):  # fmt: skip
+        monkeypatch.setattr(
+            contamination.detection.requirements, question, lambda *_, answer=answer: answer
+        )
     built = cache(
         lambda words: contamination.detection.methods.registry._variants(*json.loads(words))
     )
@@ -275,7 +281,7 @@ def composed(config, schema, *overrides):
 
 
 METHODS = ",".join(path.stem for path in (CONF / "method").glob("*.yaml") if path.stem != "loss")
-"""Not all: `method=all` would leave out those for which the model writes."""
+"""Not all: `method=all` would leave out those that take longer than reading."""
 DETECTED = ("examples.path=texts", "model.path=model")
 STAGES = {
     "injection": (
@@ -303,6 +309,7 @@ STAGES = {
             DetectionStage,
             *DETECTED,
             f"method=[{METHODS}]",
+            f"method.dc_pdd.corpus={CONF.parent / 'README.md'}",
             "reference.path=reference",
             "masked_lm.path=masked_lm",
             "prefix.path=prefix",

@@ -27,7 +27,8 @@ class ModelHandle(ABC):
     Attributes:
         provides: the names of `detection.passes.NUMBERS` that its statistics include, and the
             other abilities that a view may ask for: `states`, hidden states after stored keys and
-            values, and `continuations`, the text that it generates after a prompt.
+            values, `continuations`, the text that it generates after a prompt, and `gradients`
+            of the loss with respect to its parameters.
         field: the config field that named the model, for errors.
         digest: a hash that changes with the weights.
         slug: a readable name for folders.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class TransformersModel(ModelHandle):
     """A model with a config of transformers, which provides every statistic."""
 
-    provides: frozenset[str] = frozenset({*NUMBERS, "states", "continuations"})
+    provides: frozenset[str] = frozenset({*NUMBERS, "states", "continuations", "gradients"})
 
     @property
     @abstractmethod

@@ -18,6 +18,7 @@ from contamination.data.texts import Text, Texts
 from contamination.detection.flags import reason_unranked
 from contamination.detection.methods._shared import standardised_logprobs
 from contamination.detection.methods.infilling import Infilling
+from contamination.detection.methods.info_rmia import InfoRmia
 from contamination.detection.methods.reference import REFERENCE
 from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats
@@ -131,6 +132,9 @@ def token_numbers_by_name(example: Example, methods: Methods) -> dict[str, NDArr
     infilling = next((m for m in methods.values() if isinstance(m, Infilling)), None)
     if infilling is not None:
         columns["ratio"] = infilling.ratio_by_token(example)
+    info_rmia = next((m for m in methods.values() if isinstance(m, InfoRmia)), None)
+    if info_rmia is not None:
+        columns["gain"] = info_rmia.score_by_token(example)
     if REFERENCE in example.copies:
         reference = example.stats(REFERENCE).logprob
         shared_length = min(len(stats), len(reference))  # texts may be cut at the models' contexts
@@ -234,6 +238,13 @@ NUMBERS = {
         "less likely than for the reference",
         "likelier than for the reference",
         "log p of the model minus log p of the reference, in nats.",
+    ),
+    "gain": NumberLegend(
+        "InfoRMIA s",
+        "less gained than by other tokens",
+        "more gained than by other tokens",
+        "log p of the model less that of the reference, above the mean of what the reference would "
+        "have written there, in nats (InfoRMIA).",
     ),
     "rank": NumberLegend(
         "rank 0",

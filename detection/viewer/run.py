@@ -1,8 +1,8 @@
 """Writes a web page of examples with per-token numbers from stored passes, without a forward pass.
 
 The page needs neither a network nor another file. It shows log p, z, whether the token is the
-model's first choice (rank 0), r_t of the Infilling Score, and the difference from the reference
-model's log p, as far as the passes are stored.
+model's first choice (rank 0), r_t of the Infilling Score, the difference from the reference model's
+log p, and s_t of InfoRMIA, as far as the passes are stored.
 """
 
 from __future__ import annotations

@@ -11,7 +11,13 @@ import yaml
 from contamination.data.texts import Text
 from contamination.detection.config import METHODS_FOLDER
 from contamination.detection.methods.registry import build_methods
-from contamination.detection.passes import Continuation, Example, Pass, UndeclaredPassError
+from contamination.detection.passes import (
+    Continuation,
+    Example,
+    Pass,
+    TextStats,
+    UndeclaredPassError,
+)
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import EPSILON
@@ -20,7 +26,8 @@ from tests.scoring import make_table, score_text
 NODES = {
     path.stem: yaml.safe_load(path.read_text()) for path in sorted(METHODS_FOLDER.glob("*.yaml"))
 }
-WRITTEN = Continuation.__annotations__
+NODES["dc_pdd"]["dc_pdd"]["corpus"] = str(METHODS_FOLDER.parents[1] / "README.md")
+WRITTEN = Continuation.__annotations__ | TextStats.__annotations__
 TEXTS = [MEMORISED, UNSEEN, "Short.", " ".join([UNSEEN, MEMORISED]), MEMORISED[:30]]
 
 pytestmark = pytest.mark.parametrize("name", NODES)

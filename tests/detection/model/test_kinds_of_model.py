@@ -93,6 +93,17 @@ def test_a_method_chosen_by_name_says_what_is_missing(stage, tmp_path):
     assert not (tmp_path / "runs" / "passes").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [("ez_mia", "top_logprob"), ("grad_norm", "gradients"), ("info_rmia", "states")],
+)
+def test_a_newer_method_says_what_is_missing(stage, toy_folders, name, missing):
+    own = stage(method={name: NODES[name]})
+    reference = ReferenceConfig(str(toy_folders["reference"]))
+    with pytest.raises(ConfigError, match=f"method.{name} needs {missing} of the target model"):
+        run(replace(own, reference=reference))
+
+
 def test_a_reference_of_another_kind_is_known_by_its_digest(stage, toy_folders, caplog):
     """Neither kind of model has to be in files for `method=reference`."""
     method = {"reference": NODES["reference"]}
